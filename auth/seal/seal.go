@@ -1,0 +1,80 @@
+// Package seal makes opaque strings that only a holder of the key can make or read: session ids, cursors, and whatever else a client carries for us.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// SecretSize is the size of a secret in bytes.
+const SecretSize = 32
+
+// ErrInvalid means that a string was not sealed with this key for this purpose, or was changed since.
+var ErrInvalid = errors.New("not sealed by us")
+
+// Key seals and opens strings. It is immutable, and may be used by several goroutines at once.
+type Key struct{ secret []byte }
+
+// NewKey returns the key of a secret of SecretSize bytes. Replicas with one secret read each other's strings.
+func NewKey(secret []byte) (*Key, error) {
+	if len(secret) != SecretSize {
+		return nil, fmt.Errorf("a secret has %d bytes, not %d", SecretSize, len(secret))
+	}
+	return &Key{append([]byte(nil), secret...)}, nil
+}
+
+// NewSecret returns a random secret.
+func NewSecret() []byte {
+	secret := make([]byte, SecretSize)
+	rand.Read(secret) // never fails, see crypto/rand
+	return secret
+}
+
+// Box seals for one purpose: a string sealed for one cannot be opened for another.
+type Box struct{ aead cipher.AEAD }
+
+// format is the first byte of what is sealed; another scheme or key ring will get another.
+const format = 1
+
+// Box returns the box for a purpose. It is meant to be made once and kept.
+func (k *Key) Box(purpose string) (*Box, error) {
+	key, err := hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key: %w", err)
+	}
+	return &Box{aead}, nil
+}
+
+// Seal returns plain as a string of letters, digits, - and _ that says nothing about it but its length. Two seals of one text differ.
+func (b *Box) Seal(plain []byte) string {
+	out := make([]byte, 1, 1+b.aead.Overhead()+len(plain))
+	out[0] = format
+	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(out, nil, plain, out[:1]))
+}
+
+// Open returns what was sealed, or ErrInvalid.
+func (b *Box) Open(sealed string) ([]byte, error) {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || len(text) < 1 || text[0] != format {
+		return nil, ErrInvalid
+	}
+	plain, err := b.aead.Open(nil, nil, text[1:], text[:1])
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	return plain, nil
+}

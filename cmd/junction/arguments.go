@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// listedTool is a tool as an endpoint lists it.
+type listedTool struct {
+	raw                      json.RawMessage // the whole definition, as sent
+	name, title, description string          // empty where the definition has none, or something that is no string
+	schema                   json.RawMessage // the input schema; nil when there is none
+}
+
+// newListedTool reads what we show of a definition and ignores what is odd in it: that is between the tool and its caller.
+func newListedTool(raw json.RawMessage) listedTool {
+	m := membersOf(raw)
+	t := listedTool{raw: raw, name: stringOf(m["name"]), title: stringOf(m["title"]), description: stringOf(m["description"]), schema: m["inputSchema"]}
+	if t.title == "" {
+		t.title = stringOf(membersOf(m["annotations"])["title"])
+	}
+	return t
+}
+
+// membersOf returns the members of a JSON object, and none for anything else.
+func membersOf(object json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(object, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+// stringOf returns a JSON string, and "" for anything else.
+func stringOf(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// parseArguments reads KEY=VALUE words.
+func parseArguments(words []string) (map[string]string, error) {
+	given := map[string]string{}
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		switch _, twice := given[key]; {
+		case !ok || key == "":
+			return nil, usagef("%q is no argument; write KEY=VALUE, or all of them as --json '{...}'", word)
+		case twice:
+			return nil, usagef("the argument %s is given twice", key)
+		}
+		given[key] = value
+	}
+	return given, nil
+}
+
+// wholeArguments reads the value of --json.
+func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
+	from := "--json"
+	if value == "-" {
+		from = "the standard input"
+		b, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("reading the arguments: %w", err)
+		}
+		value = string(b)
+	}
+	raw := json.RawMessage(value)
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		if json.Valid(raw) {
+			return nil, usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from, articled(kindOf(raw)))
+		}
+		return nil, usagef("%s is no JSON: %w", from, err)
+	}
+	return raw, nil
+}
+
+// arguments turns the given words into the arguments object of the tool: strings, unless its input schema wants something else for a key.
+// Numbers keep their digits as typed.
+func (t listedTool) arguments(given map[string]string) (json.RawMessage, error) {
+	object := make(map[string]json.RawMessage, len(given))
+	properties := membersOf(membersOf(t.schema)["properties"])
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		value, err := t.argument(properties[key], key, given[key])
+		if err != nil {
+			return nil, err
+		}
+		object[key] = value
+	}
+	return json.Marshal(object)
+}
+
+func (t listedTool) argument(property json.RawMessage, key, word string) (json.RawMessage, error) {
+	wanted := t.types(property, 0)
+	if len(wanted) == 0 || slices.Contains(wanted, "string") {
+		return json.Marshal(word)
+	}
+	raw := json.RawMessage(strings.TrimSpace(word))
+	if json.Valid(raw) {
+		kind := kindOf(raw)
+		if slices.Contains(wanted, kind) || kind == "integer" && slices.Contains(wanted, "number") {
+			return raw, nil
+		}
+	}
+	names := make([]string, len(wanted))
+	for i, kind := range wanted {
+		names[i] = articled(kind)
+	}
+	return nil, usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
+}
+
+// types returns the JSON types that a schema of the tool allows, as far as it says so plainly: by type, by a choice of schemas (as generators write an
+// optional value), by a reference within the input schema. Nothing means that it does not say.
+func (t listedTool) types(schema json.RawMessage, depth int) []string {
+	const deepest = 8 // references may go in circles
+	if depth > deepest {
+		return nil
+	}
+	m := membersOf(schema)
+	var types []string
+	if one := stringOf(m["type"]); one != "" {
+		types = append(types, one)
+	} else if json.Unmarshal(m["type"], &types) != nil {
+		types = nil
+	}
+	for _, choice := range []string{"anyOf", "oneOf", "allOf"} {
+		var schemas []json.RawMessage
+		if json.Unmarshal(m[choice], &schemas) != nil {
+			continue
+		}
+		for _, s := range schemas {
+			types = append(types, t.types(s, depth+1)...)
+		}
+	}
+	if pointer, ok := strings.CutPrefix(stringOf(m["$ref"]), "#/"); ok {
+		at := t.schema
+		for step := range strings.SplitSeq(pointer, "/") {
+			at = membersOf(at)[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]
+		}
+		types = append(types, t.types(at, depth+1)...)
+	}
+	return types
+}
+
+// kindOf names the JSON Schema type of valid JSON. A number is an integer when it is written as one.
+func kindOf(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	switch raw[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	if bytes.ContainsAny(raw, ".eE") {
+		return "number"
+	}
+	return "integer"
+}
+
+func articled(kind string) string {
+	switch kind {
+	case "null":
+		return kind
+	case "integer", "array", "object":
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
+// exampleOf shows how a value of that kind is typed in a shell.
+func exampleOf(kind string) string {
+	switch kind {
+	case "integer":
+		return "3"
+	case "number":
+		return "1.5"
+	case "boolean":
+		return "true"
+	case "array":
+		return `'["a", "b"]'`
+	case "object":
+		return `'{"key": "value"}'`
+	}
+	return "null"
+}

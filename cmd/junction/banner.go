@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// bannerRow is what the banner tells of one upstream.
+type bannerRow struct {
+	Name      string
+	State     string
+	Era       string // empty while it is not known
+	Tools     int
+	LastError string // may have several lines; empty when there is none
+}
+
+// bannerWidth is the width of the terminal that everything but a long address fits into.
+const bannerWidth = 80
+
+// banner writes what a person needs at the start: the address, the upstreams, and the lines to paste into clients. It writes once, so that the log,
+// should it go to the same terminal, comes before or after; an error of w is nobody's business by then.
+func banner(w io.Writer, url string, rows []bannerRow) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Junction serves %s\n\n", url)
+	writeTable(&b, rows)
+	fmt.Fprintf(&b, `
+Claude Code
+  claude mcp add --transport http junction %[1]s
+Codex
+  codex mcp add junction --url %[1]s
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"%[1]s"}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "%[1]s"}}}
+`, url)
+	_, _ = b.WriteTo(w)
+}
+
+// writeTable writes the upstreams under each other. The column of errors is there when one of them has an error, and takes what the others leave.
+func writeTable(b *bytes.Buffer, rows []bannerRow) {
+	if len(rows) == 0 {
+		b.WriteString("  no upstreams are configured\n")
+		return
+	}
+	cells := [][5]string{{"UPSTREAM", "STATE", "ERA", "TOOLS", ""}}
+	for _, r := range rows {
+		tools := strconv.Itoa(r.Tools)
+		if r.Tools == 0 && r.Era == "" {
+			tools = "-" // never listed
+		}
+		cells = append(cells, [5]string{flat(r.Name), flat(r.State), cmp.Or(flat(r.Era), "-"), tools, flat(r.LastError)})
+		if r.LastError != "" {
+			cells[0][4] = "LAST ERROR"
+		}
+	}
+	var width [4]int
+	for _, row := range cells {
+		for i := range width {
+			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for _, row := range cells {
+		line := fmt.Sprintf("  %-*s  %-*s  %-*s  %*s  ", width[0], row[0], width[1], row[1], width[2], row[2], width[3], row[3])
+		const least = 16 // of an error; with very long names the table gets too wide rather than useless
+		line += cut(row[4], max(least, bannerWidth-utf8.RuneCountInString(line)))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// flat makes text from elsewhere safe for one line of a terminal: white space becomes one space, and what could steer the terminal goes.
+func flat(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// cut shortens s to at most width characters, the last of which is then an ellipsis.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	if width <= 0 {
+		return ""
+	}
+	return strings.TrimRight(string([]rune(s)[:width-1]), " ") + "…"
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestBanner(t *testing.T) {
+	var b strings.Builder
+	banner(&b, "http://127.0.0.1:8420/mcp", []bannerRow{
+		{Name: "demo", State: "ready", Era: "modern", Tools: 3},
+		{Name: "empty", State: "ready", Era: "legacy"},
+		{Name: "filesystem", State: "waiting", LastError: "starting npx:\n\texec: \x1b[31m\"npx\": executable file not found in $PATH"},
+	})
+	want := `Junction serves http://127.0.0.1:8420/mcp
+
+  UPSTREAM    STATE    ERA     TOOLS  LAST ERROR
+  demo        ready    modern      3
+  empty       ready    legacy      0
+  filesystem  waiting  -           -  starting npx: exec: [31m"npx": executable…
+
+Claude Code
+  claude mcp add --transport http junction http://127.0.0.1:8420/mcp
+Codex
+  codex mcp add junction --url http://127.0.0.1:8420/mcp
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"http://127.0.0.1:8420/mcp"}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "http://127.0.0.1:8420/mcp"}}}
+`
+	if got := b.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestBannerFits(t *testing.T) {
+	long := strings.Repeat("what went wrong ", 20)
+	for name, rows := range map[string][]bannerRow{
+		"none":      nil,
+		"no errors": {{Name: "demo", State: "ready", Era: "modern", Tools: 3}},
+		"errors":    {{Name: "demo", State: "connecting", LastError: long}, {Name: "other", State: "ready", Era: "legacy", Tools: 12345}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			banner(&b, "http://127.0.0.1:8420/mcp", rows)
+			for line := range strings.Lines(b.String()) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := utf8.RuneCountInString(line); n > bannerWidth {
+					t.Errorf("%d columns, want at most %d: %s", n, bannerWidth, line)
+				}
+				if strings.TrimRight(line, " ") != line {
+					t.Errorf("space at the end of %q", line)
+				}
+			}
+			if got, want := strings.Contains(b.String(), "LAST ERROR"), name == "errors"; got != want {
+				t.Errorf("column of errors: %v, want %v", got, want)
+			}
+			if got, want := strings.Contains(b.String(), "no upstreams are configured"), name == "none"; got != want {
+				t.Errorf("says that there are none: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		s     string
+		width int
+		want  string
+	}{
+		{"", 0, ""}, {"a", 0, ""}, {"a", 1, "a"}, {"ab", 1, "…"}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"ä ö", 3, "ä ö"}, {"ä öü", 3, "ä…"}, {"abc", -1, ""},
+	} {
+		if got := cut(test.s, test.width); got != test.want {
+			t.Errorf("cut(%q, %d) = %q, want %q", test.s, test.width, got, test.want)
+		}
+	}
+}

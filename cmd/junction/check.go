@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"junction/upstream"
+)
+
+// check loads the file and writes what a person needs to know to w: every mistake and every warning, or "ok: N upstreams".
+// The error is nil if the program could start with the file; where it has mistakes, they are on w already and the error only counts them.
+func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
+	c, warnings, err := Load(file, getenv)
+	problems, isProblems := errors.AsType[Problems](err)
+	if err != nil && !isProblems {
+		return err
+	}
+	printProblems(w, problems, warnings)
+	if isProblems {
+		return fmt.Errorf("%s has %s", file, count(len(problems), "mistake"))
+	}
+	fmt.Fprintf(w, "ok: %s\n", count(len(c.Upstreams), "upstream"))
+	return nil
+}
+
+// printProblems writes one line each, the mistakes first.
+func printProblems(w io.Writer, problems Problems, warnings Warnings) {
+	for _, p := range problems {
+		fmt.Fprintln(w, p)
+	}
+	for _, p := range warnings {
+		fmt.Fprintf(w, "warning: %v\n", p)
+	}
+}
+
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// self is the program name in a command that means our own executable, wherever it lies.
+const self = "junction"
+
+// warnings looks for what each enabled command needs and the machine does not have.
+func (d *decoder) warnings(c *Config) Warnings {
+	var ps Problems
+	warn := func(path, format string, args ...any) {
+		if !d.broken(path) {
+			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u, at := c.Upstreams[name], "upstreams."+name
+		if len(u.Command) == 0 || u.Enabled != nil && !*u.Enabled {
+			continue
+		}
+		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
+			warn(at+".dir", "is no folder; that upstream shows as unavailable")
+			continue
+		}
+		if program := u.Command[0]; program != "" && program != self && !d.runnable(&u) {
+			warn(at+".command", "there is no program %s; that upstream shows as unavailable until it is installed", program)
+		}
+	}
+	ps.sort()
+	return Warnings(ps)
+}
+
+// runnable reports whether the command's program can be found: a name in the PATH of the child, anything else in its folder.
+func (d *decoder) runnable(u *upstream.Config) bool {
+	program := u.Command[0]
+	if filepath.Base(program) != program {
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(u.Dir, program)
+			if filepath.Base(program) == program {
+				program = "." + string(filepath.Separator) + program
+			}
+		}
+		_, err := exec.LookPath(program)
+		return err == nil
+	}
+	path, ok := u.Env["PATH"]
+	if !ok {
+		path, _ = d.refs.getenv("PATH")
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue // package os/exec does not take programs from there either
+		}
+		if _, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return true
+		}
+	}
+	return false
+}

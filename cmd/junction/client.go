@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// usageError is a mistake in how a command was called; the program exits with 2 for it. Every other error means that the command itself failed.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errTool is returned for a call whose result says isError. The result has been printed, so nothing is left to say.
+var errTool = errors.New("the tool reported an error")
+
+// toolsCommand is `junction tools`: what an endpoint offers.
+func toolsCommand(stdout io.Writer) *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use:   "tools [GLOB]",
+		Short: "list the tools of a running endpoint",
+		Example: `  junction tools
+  junction tools 'demo__*'
+  junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("tools takes one glob; quote it, or the shell replaces it with file names")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			glob := "*"
+			if len(args) == 1 {
+				glob = args[0]
+			}
+			if _, err := path.Match(glob, ""); err != nil {
+				return usagef("%q is no glob: a [ is not closed", glob)
+			}
+			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
+				tools, err := e.tools(ctx)
+				if err != nil {
+					return err
+				}
+				all := len(tools)
+				if len(args) == 1 {
+					tools = slices.DeleteFunc(tools, func(t listedTool) bool {
+						ok, _ := path.Match(glob, t.name)
+						return !ok
+					})
+				}
+				if f.output == "json" {
+					err = printToolsJSON(stdout, tools)
+				} else {
+					err = printTools(stdout, tools)
+				}
+				if err == nil && len(tools) == 0 && len(args) == 1 {
+					err = fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
+				}
+				return err
+			})
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+// callCommand is `junction call`: one call of one tool.
+func callCommand(stdout io.Writer) *cobra.Command {
+	var f clientFlags
+	var whole string
+	var progress bool
+	cmd := &cobra.Command{
+		Use:   "call NAME [KEY=VALUE ...]",
+		Short: "call a tool of a running endpoint",
+		Long: `Call a tool of a running endpoint and print its result.
+
+A VALUE is a string unless the tool's input schema says integer, number, boolean, array or object for that KEY: then it is read as JSON.
+A result that the tool marks as an error is printed like any other, and the exit code is 1.`,
+		Example: `  junction call demo__echo text='hello there'
+  junction call demo__count n=5 --progress
+  junction call demo__echo --json '{"text": "hello"}'
+  junction call demo__echo --json - < arguments.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("call needs the name of a tool; junction tools lists them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parseArguments(args[1:])
+			if err != nil {
+				return err
+			}
+			var arguments json.RawMessage
+			if cmd.Flags().Changed("json") {
+				if len(args) > 1 {
+					return usagef("give the arguments either as --json or as KEY=VALUE, not both")
+				}
+				if arguments, err = wholeArguments(whole, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			var report io.Writer
+			if progress {
+				report = cmd.ErrOrStderr()
+			}
+			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
+				tool, err := e.tool(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if arguments == nil {
+					if arguments, err = tool.arguments(given); err != nil {
+						return err
+					}
+				}
+				result, err := e.callTool(ctx, tool, arguments)
+				if err != nil {
+					return err
+				}
+				if f.output == "json" {
+					err = printJSON(stdout, result)
+				} else {
+					err = printResult(stdout, result)
+				}
+				if err == nil && resultFailed(result) {
+					err = errTool
+				}
+				return err
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads it from standard input")
+	cmd.Flags().BoolVar(&progress, "progress", false, "show the call's progress on standard error")
+	return cmd
+}
+
+// clientFlags are the flags that the commands of this file share.
+type clientFlags struct {
+	url     string
+	output  string
+	timeout time.Duration
+}
+
+func (f *clientFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8420/mcp", "the endpoint")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for everything together; 0 is for ever")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+}
+
+// connect checks the flags, calls use with the connected endpoint, and hangs up. Progress of calls is written to report, which may be nil.
+func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
+	u, err := url.Parse(f.url)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
+	case f.output != "text" && f.output != "json":
+		return usagef("--output is text or json, not %q", f.output)
+	case f.timeout < 0:
+		return usagef("--timeout is negative")
+	}
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
+		defer cancel()
+	}
+	e, err := dial(ctx, f.url, report)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	return use(ctx, e)
+}

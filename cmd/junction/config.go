@@ -1,0 +1,345 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// Config is the file. Each section is of the package that it configures; the comments there are the manual.
+//
+// The fields of this package have their defaults after Load and Parse. The sections of other packages have not: what the file leaves out of them
+// is zero, and their package fills it in.
+type Config struct {
+	// Listen is where clients connect: host:port on loopback; port 0 takes a free one. Default 127.0.0.1:8420.
+	Listen string `yaml:"listen"`
+	// Admin is where /healthz and /readyz are served, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	Admin *string `yaml:"admin"`
+	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. In lower case after Load, as browsers send them.
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	// AllowedHosts are further Host values accepted, with or without a port. In lower case after Load.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
+	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
+
+	Log       LogConfig                  `yaml:"log"`
+	Names     proxy.Names                `yaml:"names"`
+	Limits    proxy.Limits               `yaml:"limits"`
+	Sessions  proxy.Sessions             `yaml:"sessions"`
+	Catalog   proxy.CatalogConfig        `yaml:"catalog"`
+	Defaults  upstream.Defaults          `yaml:"defaults"`
+	Upstreams map[string]upstream.Config `yaml:"upstreams"`
+}
+
+// LogConfig is the file's log section.
+type LogConfig struct {
+	Level  slog.Level `yaml:"level"`  // the least that is logged: debug, info, warn or error. Default info.
+	Format LogFormat  `yaml:"format"` // text or json. Default text.
+}
+
+// LogFormat is a word of the file.
+type LogFormat string
+
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// UnmarshalText reads the word.
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	switch w := LogFormat(text); w {
+	case LogText, LogJSON:
+		*f = w
+		return nil
+	}
+	return fmt.Errorf("%s is none of text, json", show(string(text)))
+}
+
+// defaultConfig is what an empty file would mean, were it allowed to have no upstreams.
+func defaultConfig() *Config {
+	admin := "127.0.0.1:8421"
+	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: LogConfig{Format: LogText}}
+}
+
+// maxFile bounds the file; a person's configuration is a hundredth of it.
+const maxFile = 1 << 20
+
+// Load reads the file and expands its references with getenv (os.LookupEnv, but for tests). With the file name "" it returns the defaults, without
+// upstreams.
+//
+// The error is Problems if the file can be read and has mistakes: all of them, in the order of their lines. Warnings come in either case: they are
+// of things outside the file that hinder an upstream and not the program.
+func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
+	if file == "" {
+		return defaultConfig(), nil, nil
+	}
+	text, err := readBounded(file, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("read the configuration %s: %w; name a file that exists with --config", file, err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	c, d := parse(file, text, getenv)
+	warnings := d.warnings(c)
+	if len(d.problems) > 0 {
+		return nil, warnings, d.problems
+	}
+	return c, warnings, nil
+}
+
+// Parse is Load for a text at hand. The name of the file is for messages, and ${file:…} is relative to its folder; it opens no other files, and
+// does not look for programs. The error is Problems.
+func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
+	c, d := parse(file, text, getenv)
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	return c, nil
+}
+
+// parse returns what could be understood, and the decoder that knows the lines and the mistakes.
+func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
+	c := defaultConfig()
+	d := newDecoder(file, getenv)
+	if d.decode(text, c) {
+		c.lower()
+		c.validate(d)
+	}
+	d.problems.sort()
+	return c, d
+}
+
+// readBounded returns the content of a regular file of at most limit bytes. Anything else might block or never end.
+func readBounded(file string, limit int64) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, reason(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, reason(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, reason(err)
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
+	}
+	return text, nil
+}
+
+// reason is err without the operation and the path, which the message around it names.
+func reason(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// lower brings origins and hosts to the form in which they are compared.
+func (c *Config) lower() {
+	for _, l := range [][]string{c.AllowedOrigins, c.AllowedHosts} {
+		for i := range l {
+			l[i] = strings.ToLower(l[i])
+		}
+	}
+}
+
+// validate adds to d what is wrong with values that are well formed each. It opens and looks up nothing.
+func (c *Config) validate(d *decoder) {
+	c.validateAddresses(d)
+	for i, o := range c.AllowedOrigins {
+		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))
+	}
+	for i, h := range c.AllowedHosts {
+		d.check(fmt.Sprintf("allowed_hosts[%d]", i), hostProblem(h))
+	}
+	if n := c.Names.MaxLength; n != 0 && (n < 16 || n > 128) {
+		d.invalid("names.max_length", "%d is out of range; want 16 to 128", n)
+	}
+	if s := c.Names.Separator; d.has("names.separator") && !separator(s) {
+		d.invalid("names.separator", "want 1 to 4 of A-Z, a-z, 0-9, _ and -")
+	}
+	if len(c.Upstreams) == 0 && !d.broken("upstreams") {
+		d.invalid("upstreams", "needs at least one entry, such as demo: { command: [junction, demo] }")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		c.validateUpstream(d, name)
+	}
+	c.validateNames(d)
+}
+
+func (c *Config) validateAddresses(d *decoder) {
+	host, port, problem := splitLoopback(c.Listen, "127.0.0.1:8420")
+	d.check("listen", problem)
+	if *c.Admin == "" {
+		return
+	}
+	adminHost, adminPort, adminProblem := splitLoopback(*c.Admin, "127.0.0.1:8421")
+	if d.check("admin", adminProblem); problem != "" || adminProblem != "" {
+		return
+	}
+	if port != 0 && port == adminPort && host == adminHost {
+		path, other := "admin", "listen"
+		if !d.has(path) {
+			path, other = other, path
+		}
+		d.invalid(path, "is the address of %s too; give one of them another port", other)
+	}
+}
+
+// splitLoopback takes an address apart and says what is wrong with it as one to listen on, if anything is.
+func splitLoopback(address, example string) (host string, port uint16, problem string) {
+	host, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, "want host:port, such as " + example + " or [::1]" + example[strings.IndexByte(example, ':'):]
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return "", 0, "want a port from 0 to 65535, such as " + example
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	// A name other than localhost is not looked up: what it means may change after this check.
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.Unmap().IsLoopback() {
+		return "", 0, "listening elsewhere than on loopback needs sign-in, which this version does not have yet; use " + net.JoinHostPort("127.0.0.1", p) +
+			" behind your own gateway or an ssh tunnel"
+	}
+	return host, uint16(n), ""
+}
+
+func originProblem(o string) string {
+	switch u, err := url.Parse(o); {
+	case o == "*" || o == "null":
+		return "would let any web page in; name each origin, such as https://app.example.com"
+	case err != nil || u.Scheme == "" || u.Host == "" || strings.ContainsAny(o, "* "):
+		return "want an origin, such as https://app.example.com"
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.ForceQuery:
+		return "an origin ends after host and port; write " + u.Scheme + "://" + u.Host
+	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
+		return "browsers leave out the default port; write " + u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())
+	}
+	return ""
+}
+
+func hostProblem(h string) string {
+	if h == "*" {
+		return "would switch the check off; name each host, such as mcp.example.com"
+	}
+	if u, err := url.Parse("http://" + h); err != nil || h == "" || u.Host != h || u.Hostname() == "" || strings.ContainsAny(h, "* ") {
+		return "want a host, such as mcp.example.com or mcp.example.com:8443"
+	}
+	return ""
+}
+
+func separator(s string) bool {
+	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// validateUpstream asks the package that the entry is for.
+func (c *Config) validateUpstream(d *decoder, name string) {
+	u, at := c.Upstreams[name], "upstreams."+name
+	// Where a command or a url is there and cannot be understood, it must not be reported as missing on top.
+	if d.broken(at+".command") && (len(u.Command) == 0 || u.Command[0] == "") {
+		u.Command = append([]string{"unknown"}, u.Command[min(1, len(u.Command)):]...)
+	}
+	if d.broken(at+".url") && u.URL == "" {
+		u.URL = "http://unknown.invalid"
+	}
+	for _, p := range u.Validate(name) {
+		path := at
+		if p.Path != "" {
+			path += "." + p.Path
+		}
+		d.check(path, p.Text)
+	}
+	for _, twice := range folded(inOrder(d, at+".headers", u.Headers)) {
+		d.invalid(at+".headers."+twice[1], "is the header %s again; keep one", twice[0])
+	}
+}
+
+// validateNames finds entries that would be one to a client, or to a person.
+func (c *Config) validateNames(d *decoder) {
+	names := inOrder(d, "upstreams", c.Upstreams)
+	for _, twice := range folded(names) {
+		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another name", twice[0])
+	}
+	// What a client will certainly see: prefixes, and the tools that the file itself names. The rest is known only when the servers have listed.
+	sep := c.Names.Separator
+	if sep == "" {
+		sep = "__"
+	}
+	prefixes, tools := map[string]string{}, map[string]string{}
+	for _, name := range names {
+		u, prefix := c.Upstreams[name], name
+		if u.Enabled != nil && !*u.Enabled {
+			continue
+		}
+		if u.Prefix != nil {
+			prefix = *u.Prefix
+		}
+		if other, ok := prefixes[prefix]; ok && prefix != "" {
+			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", show(prefix), other)
+			continue // each of its tools would be the same mistake
+		}
+		prefixes[prefix] = name
+		for _, r := range u.Tools {
+			exposed := r.As
+			if exposed == "" || r.Enabled != nil && !*r.Enabled {
+				continue
+			}
+			if prefix != "" {
+				exposed = prefix + sep + exposed
+			}
+			if other, ok := tools[exposed]; ok && other != name {
+				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "clients would see %s twice, here and from the upstream %s; give one of them another name",
+					exposed, other)
+			}
+			tools[exposed] = name
+		}
+	}
+}
+
+// folded returns the pairs of keys that differ only in case, the earlier one first.
+func folded(keys []string) [][2]string {
+	var twice [][2]string
+	first := map[string]string{}
+	for _, k := range keys {
+		low := strings.ToLower(k)
+		if other, ok := first[low]; ok {
+			twice = append(twice, [2]string{other, k})
+			continue
+		}
+		first[low] = k
+	}
+	return twice
+}
+
+// inOrder returns the keys of m, which the file gives at path, in the order of the file.
+func inOrder[T any](d *decoder, path string, m map[string]T) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.line(join(path, a)), d.line(join(path, b))), cmp.Compare(a, b))
+	})
+}

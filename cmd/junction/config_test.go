@@ -1,0 +1,523 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/upstream"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files under testdata")
+
+// environment returns a getenv that knows vars and nothing else.
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+// testEnv is what the files under testdata may refer to.
+func testEnv() func(string) (string, bool) {
+	return environment(map[string]string{"SECRET": "s3cr3t-value", "HOST_WITHOUT_SCHEME": "s3cr3t-host.example.com/mcp", "EMPTY": "", "YES": "true", "SEVEN": "7"})
+}
+
+func mustParse(t *testing.T, text string, vars map[string]string) *Config {
+	t.Helper()
+	c, err := Parse("test.yaml", []byte(text), environment(vars))
+	if err != nil {
+		t.Fatalf("Parse: %v\n%s", err, text)
+	}
+	return c
+}
+
+// TestMistakes reads each file of testdata/bad. A file begins with one "# error:" line for each message that it is to get, in order and to the letter.
+func TestMistakes(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("%d files in testdata/bad (%v), want at least 25", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				text = withExpectations(t, file, text)
+			}
+			got, want := messages(t, file, text), expectations(text)
+			if !slices.Equal(got, want) {
+				t.Errorf("messages of %s:\ngot:\n  %s\nwant:\n  %s", file, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+			if len(got) == 0 {
+				t.Errorf("%s has no mistake", file)
+			}
+			for _, m := range got {
+				if strings.Contains(m, "s3cr3t") {
+					t.Errorf("the message shows what a reference stands for: %s", m)
+				}
+				if strings.Contains(strings.TrimPrefix(m, filepath.Base(file)), "reflect.") || strings.Contains(m, "unmarshal") {
+					t.Errorf("the message speaks of Go: %s", m)
+				}
+			}
+		})
+	}
+}
+
+const expectation = "# error: "
+
+func expectations(text []byte) (want []string) {
+	for line := range strings.Lines(string(text)) {
+		if w, ok := strings.CutPrefix(line, expectation); ok {
+			want = append(want, strings.TrimSuffix(w, "\n"))
+		}
+	}
+	return want
+}
+
+func messages(t *testing.T, file string, text []byte) (got []string) {
+	t.Helper()
+	c, err := Parse(filepath.Base(file), text, testEnv())
+	if err == nil {
+		return nil
+	}
+	problems, ok := errors.AsType[Problems](err)
+	if !ok || c != nil {
+		t.Fatalf("Parse = %v, %T, want no Config and Problems", c, err)
+	}
+	for _, p := range problems {
+		got = append(got, p.String())
+	}
+	return got
+}
+
+// withExpectations rewrites the head of the file. Messages name lines, which the head shifts, so it is made long enough first.
+func withExpectations(t *testing.T, file string, text []byte) []byte {
+	t.Helper()
+	body := regexp.MustCompile(`(?m)^`+expectation+`.*\n`).ReplaceAll(text, nil)
+	n := len(messages(t, file, body))
+	head := bytes.Repeat([]byte(expectation+"\n"), n)
+	got := messages(t, file, slices.Concat(head, body))
+	head = nil
+	for _, m := range got {
+		head = append(head, expectation+m+"\n"...)
+	}
+	text = slices.Concat(head, body)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+const exampleFile = "../../config.example.yaml"
+
+func TestExampleLoads(t *testing.T) {
+	c, _, err := Load(exampleFile, environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(c.Upstreams)), []string{"demo", "everything", "filesystem", "memory"}; !slices.Equal(got, want) {
+		t.Errorf("upstreams %v, want %v", got, want)
+	}
+	if got, want := c.Upstreams["demo"].Command, []string{"junction", "demo"}; !slices.Equal(got, want) {
+		t.Errorf("demo: command %q, want %q", got, want)
+	}
+	want := defaultConfig()
+	want.Upstreams = c.Upstreams
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("the example changes something beside upstreams:\ngot  %+v\nwant %+v", c, want)
+	}
+}
+
+// TestExampleMentionsEveryKey takes the # from before every key of the example, which must then load and lack nothing that Config has.
+func TestExampleMentionsEveryKey(t *testing.T) {
+	text, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commented := regexp.MustCompile(`(?m)^( *)#([^ #\n])`)
+	all := commented.ReplaceAll(text, []byte("$1$2"))
+	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}))
+	if len(d.problems) > 0 {
+		t.Fatalf("with all keys uncommented:\n%v", d.problems)
+	}
+	// Upstreams and globs are the only keys that a person invents.
+	given := map[string]bool{}
+	for path := range d.lines {
+		parts := strings.Split(path, ".")
+		if parts[0] == "upstreams" && len(parts) > 1 {
+			parts[1] = "*"
+			if len(parts) > 4 && parts[2] == "tools" {
+				parts = []string{"upstreams", "*", "tools", "*", parts[len(parts)-1]}
+			}
+		}
+		given[strings.Join(parts, ".")] = true
+	}
+	var want []string
+	walkKeys(reflect.TypeFor[Config](), "", &want)
+	if len(want) < 50 {
+		t.Fatalf("found only the keys %v", want)
+	}
+	for _, path := range want {
+		if !given[path] {
+			t.Errorf("config.example.yaml does not mention %s", path)
+		}
+	}
+	// Those whose default is this package's are the defaults.
+	def := defaultConfig()
+	if c.Listen != def.Listen || *c.Admin != *def.Admin || c.ShutdownGrace != def.ShutdownGrace || c.Log != def.Log {
+		t.Errorf("the example gives %s, %s, %s, %v as defaults, which are %s, %s, %s, %v", c.Listen, *c.Admin, c.ShutdownGrace, c.Log,
+			def.Listen, *def.Admin, def.ShutdownGrace, def.Log)
+	}
+}
+
+func walkKeys(t reflect.Type, path string, keys *[]string) {
+	switch {
+	case t == reflect.TypeFor[upstream.Rules]():
+		walkKeys(reflect.TypeFor[upstream.Rule](), path+".*", keys)
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
+		walkKeys(t.Elem(), path+".*", keys)
+	case t.Kind() == reflect.Struct:
+		for key, i := range keysOf(t) {
+			*keys = append(*keys, join(path, key))
+			walkKeys(t.Field(i).Type, join(path, key), keys)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	c := mustParse(t, `
+listen: "[::1]:0"
+admin: ""
+allowed_origins: [https://App.example.com, vscode-webview://panel]
+allowed_hosts: [MCP.example.com, mcp.example.com:8443]
+shutdown_grace: ${GRACE}
+log: { level: debug, format: json }
+names: { max_length: 64, separator: "-" }
+limits: { body: 2MiB, header: 512, sessions: "${N:-5}", read_timeout: 1m }
+sessions: { key_file: /k, idle: 1h }
+catalog: { grace: 1s }
+defaults: { concurrency: 7 }
+upstreams:
+  one: &one
+    command: [prog, 8080, true, "a b"]
+    env: { PORT: 8080, DEBUG: true, EMPTY: "", KEY: env:KEY }
+    idle_stop: 0
+    enabled: false
+    isolation: session
+    tools:
+      z*: { enabled: false }
+      a: { as: b, timeout: 1s }
+      "*": {}
+  two:
+    <<: *one
+    prefix: ""
+    env: { A: "$${KEY}" }
+  three: { url: "https://x.example.com/mcp?k=${KEY}", transport: sse, era: legacy, expose: listed, headers: { A: "B ${KEY}" } }
+`, map[string]string{"GRACE": "3s", "KEY": "${N}: [x]"})
+
+	admin, prefix, off, none := "", "", false, map[string]string{"A": "${KEY}"}
+	one := upstream.Config{
+		Command: []string{"prog", "8080", "true", "a b"}, Env: map[string]string{"PORT": "8080", "DEBUG": "true", "EMPTY": "", "KEY": "${N}: [x]"},
+		Enabled: &off, Isolation: upstream.IsolationSession,
+		Tools: upstream.Rules{{Glob: "z*", Rule: upstream.Rule{Enabled: &off}}, {Glob: "a", Rule: upstream.Rule{As: "b", Timeout: time.Second}}, {Glob: "*"}},
+	}
+	two := one
+	two.Prefix, two.Env = &prefix, none
+	want := &Config{
+		Listen: "[::1]:0", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: LogConfig{slog.LevelDebug, LogJSON},
+		AllowedOrigins: []string{"https://app.example.com", "vscode-webview://panel"}, AllowedHosts: []string{"mcp.example.com", "mcp.example.com:8443"},
+		Upstreams: map[string]upstream.Config{"one": one, "two": two, "three": {
+			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: upstream.TransportSSE, Era: upstream.EraLegacy, Expose: upstream.ExposeListed,
+			Headers: map[string]string{"A": "B ${N}: [x]"},
+		}},
+	}
+	want.Names.MaxLength, want.Names.Separator = 64, "-"
+	want.Limits.Body, want.Limits.Header, want.Limits.Sessions, want.Limits.ReadTimeout = 2<<20, 512, 5, time.Minute
+	want.Sessions.KeyFile, want.Sessions.Idle = "/k", time.Hour
+	want.Catalog.Grace, want.Defaults.Concurrency = time.Second, 7
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("Parse:\ngot  %+v\nwant %+v", c, want)
+	}
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	c, warnings, err := Load("", environment(nil))
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("Load of no file: %v, %v", warnings, err)
+	}
+	if c.Listen != "127.0.0.1:8420" || *c.Admin != "127.0.0.1:8421" || c.ShutdownGrace != 10*time.Second || len(c.Upstreams) != 0 {
+		t.Errorf("defaults: %+v", c)
+	}
+}
+
+func TestLoadUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#\n"), maxFile/2+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "missing.yaml")
+	for file, want := range map[string]string{
+		dir:     "read the configuration " + dir + ": it is no regular file",
+		large:   "read the configuration " + large + ": it is larger than 1024 KiB",
+		missing: "read the configuration " + missing + ": no such file or directory; name a file that exists with --config",
+	} {
+		if _, _, err := Load(file, environment(nil)); err == nil || err.Error() != want {
+			t.Errorf("Load(%s) = %v, want %s", file, err, want)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	token := write("token", "from-file\n")
+	write("windows", "from-windows\r\n")
+	write("two", "one\n\n")
+	write("nested", "${A}")
+	full := write("full", strings.Repeat("x", maxReferencedFile))
+	large := write("large", strings.Repeat("x", maxReferencedFile+1))
+	vars := map[string]string{"A": "a", "B_2": "b", "_": "under", "EMPTY": "", "NESTED": "${A}", "DOLLAR": "$${A}"}
+
+	unset := func(name string) string {
+		return "the environment variable " + name + " is not set; set it, or write ${" + name + ":-default}"
+	}
+	noReference := func(quoted string) string {
+		return quoted + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
+	}
+	for _, tt := range []struct {
+		in, want string
+		wrong    []string
+	}{
+		{in: "", want: ""},
+		{in: "plain $A $ {A} }", want: "plain $A $ {A} }"},
+		{in: "${A}", want: "a"},
+		{in: "x${A}y${B_2}z", want: "xaybz"},
+		{in: "${env:A}${_}", want: "aunder"},
+		{in: "${EMPTY}", want: ""},
+		{in: "${EMPTY:-x}", want: "x"},
+		{in: "${A:-x}", want: "a"},
+		{in: "${NONE:-}", want: ""},
+		{in: "${NONE:-a:-b c}", want: "a:-b c"},
+		{in: "${env:NONE:-x}", want: "x"},
+		{in: "${NESTED}", want: "${A}"},
+		{in: "${DOLLAR}", want: "$${A}"},
+		{in: "${file:nested}", want: "${A}"},
+		{in: "${file:" + token + "}", want: "from-file"},
+		{in: "Bearer ${file:token}!", want: "Bearer from-file!"},
+		{in: "${file:windows}", want: "from-windows"},
+		{in: "${file:two}", want: "one\n"},
+		{in: "${file:full}", want: strings.Repeat("x", maxReferencedFile)},
+		{in: "$${A}", want: "${A}"},
+		{in: "$$${A}", want: "$${A}"},
+		{in: "$${A}${A}$${", want: "${A}a${"},
+		{in: "env:A", want: "a"},
+		{in: "env:prod-1", want: "env:prod-1"},
+		{in: "env:", want: "env:"},
+		{in: "${NONE:-env:A}", want: "env:A"},
+		{in: " env:A", want: " env:A"},
+
+		{in: "${NONE}-${A}-${NO_2}", wrong: []string{unset("NONE"), unset("NO_2")}},
+		{in: "env:NONE", wrong: []string{unset("NONE")}},
+		{in: "${}", wrong: []string{noReference(`"${}"`)}},
+		{in: "${1A}", wrong: []string{noReference(`"${1A}"`)}},
+		{in: "${input:token}", wrong: []string{noReference(`"${input:token}"`)}},
+		{in: "${A:?must}", wrong: []string{noReference(`"${A:?must}"`)}},
+		{in: "${ A }", wrong: []string{noReference(`"${ A }"`)}},
+		{in: "a ${A", wrong: []string{"has a ${ without its }; close it, or write $${ where ${ is meant as it stands"}},
+		{in: "${NONE:-${A}}", wrong: []string{"the default of ${NONE:-…} holds another reference, which is not possible; use a plain value"}},
+		{in: "${file:}", wrong: []string{"${file:} names no file; write ${file:/path}"}},
+		{in: "${file:none}", wrong: []string{"cannot read the file of ${file:none}: no such file or directory"}},
+		{in: "${file:.}", wrong: []string{"cannot read the file of ${file:.}: it is no regular file"}},
+		{in: "${file:" + large + "}", wrong: []string{"cannot read the file of ${file:" + large + "}: it is larger than 64 KiB"}},
+		{in: strings.Repeat("${file:"+full+"}", maxReferenced/maxReferencedFile+1),
+			wrong: []string{"the references of the file stand for more than 4 MiB; use fewer or shorter ones"}},
+	} {
+		e := expander{dir: dir, getenv: environment(vars), left: maxReferenced}
+		got, _, wrong := e.expand(tt.in)
+		if !slices.Equal(wrong, tt.wrong) {
+			t.Errorf("expand(%.40q): %q, want %q", tt.in, wrong, tt.wrong)
+		}
+		if tt.wrong == nil && got != tt.want {
+			t.Errorf("expand(%.40q) = %.40q, want %.40q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestAliasesAreBounded gives a file of 30 kB that would mean 160,000 values.
+func TestAliasesAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("upstreams:\n  first:\n    command: [x]\n    env: &env\n")
+	for i := range 400 {
+		fmt.Fprintf(&b, "      V%d: x\n", i)
+	}
+	for i := range 400 {
+		fmt.Fprintf(&b, "  u%d: { command: [x], env: *env }\n", i)
+	}
+	_, err := Parse("test.yaml", []byte(b.String()), environment(nil))
+	want := "test.yaml:1: means more than 100000 values once its aliases are followed; use fewer aliases"
+	if err == nil || err.Error() != want {
+		t.Errorf("Parse = %v, want %s", err, want)
+	}
+}
+
+// TestMergeBombIsBounded merges each of twenty mappings ten times into the next.
+func TestMergeBombIsBounded(t *testing.T) {
+	text := "upstreams:\n  a0: &a0 { command: [x], env: { A: b } }\n"
+	for i := 1; i < 20; i++ {
+		text += fmt.Sprintf("  a%d: &a%d\n    <<: [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
+	}
+	_, err := Parse("test.yaml", []byte(text), environment(nil))
+	if err == nil || !strings.Contains(err.Error(), "once its aliases are followed") {
+		t.Errorf("Parse = %v, want a refusal", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	dir := t.TempDir()
+	for _, p := range []string{"bin/tool", "work/local"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin/text"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "junction.yaml")
+	text := `upstreams:
+  self: { command: [junction, demo] }
+  found: { command: [tool] }
+  missing: { command: [no-such-tool] }
+  text: { command: [text] }
+  other_path: { command: [tool], env: { PATH: /nowhere } }
+  own_path: { command: [local], env: { PATH: "${DIR}/work" } }
+  absolute: { command: ["${DIR}/bin/tool"] }
+  no_absolute: { command: ["${DIR}/bin/none"] }
+  in_dir: { command: [./local], dir: "${DIR}/work" }
+  not_in_dir: { command: [./tool], dir: "${DIR}/work" }
+  no_dir: { command: [tool], dir: /no/such/folder }
+  disabled: { command: [no-such-tool], enabled: false }
+  remote: { url: https://mcp.example.com/mcp }
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	getenv := environment(map[string]string{"DIR": dir, "PATH": "relative" + string(filepath.ListSeparator) + filepath.Join(dir, "bin")})
+	c, warnings, err := Load(file, getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Upstreams) != 13 {
+		t.Errorf("%d upstreams, want 13", len(c.Upstreams))
+	}
+	var got []string
+	for _, w := range warnings {
+		got = append(got, strings.TrimPrefix(Problem(w).String(), file))
+	}
+	const gone = "; that upstream shows as unavailable"
+	want := []string{
+		`:4: upstreams.missing.command: there is no program no-such-tool` + gone + ` until it is installed`,
+		`:5: upstreams.text.command: there is no program text` + gone + ` until it is installed`,
+		`:6: upstreams.other_path.command: there is no program tool` + gone + ` until it is installed`,
+		`:9: upstreams.no_absolute.command: there is no program ${DIR}/bin/none` + gone + ` until it is installed`,
+		`:11: upstreams.not_in_dir.command: there is no program ./tool` + gone + ` until it is installed`,
+		`:12: upstreams.no_dir.dir: is no folder` + gone,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("warnings:\ngot:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func TestCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "junction.yaml")
+	for _, tt := range []struct{ text, out, err string }{
+		{"upstreams:\n  a: { url: https://a.example.com }\n", "ok: 1 upstream\n", "<nil>"},
+		{"upstreams:\n  a: { url: https://a.example.com }\n  b: { command: [junction] }\n", "ok: 2 upstreams\n", "<nil>"},
+		{"upstreams:\n  a: { command: [none] }\n",
+			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream shows as unavailable until it is installed\nok: 1 upstream\n", "<nil>"},
+		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",
+			"FILE:1: lisen: unknown key; did you mean listen?\n" +
+				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
+				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream shows as unavailable until it is installed\n",
+			"FILE has 2 mistakes"},
+	} {
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		err := check(&out, file, environment(nil))
+		if got := strings.ReplaceAll(out.String(), file, "FILE"); got != tt.out {
+			t.Errorf("check of\n%s\ngot:\n%swant:\n%s", tt.text, got, tt.out)
+		}
+		if got := strings.ReplaceAll(fmt.Sprint(err), file, "FILE"); got != tt.err {
+			t.Errorf("check of\n%s\nerror %s, want %s", tt.text, got, tt.err)
+		}
+	}
+}
+
+// FuzzParse wants a Config or Problems of any text, and of each problem one printable line.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, exampleFile) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse("f", text, testEnv())
+		if (c == nil) == (err == nil) {
+			t.Fatalf("Parse = %v, %v", c, err)
+		}
+		if err == nil {
+			if len(c.Upstreams) == 0 || c.Admin == nil {
+				t.Fatalf("Parse lets %+v pass", c)
+			}
+			return
+		}
+		problems, ok := errors.AsType[Problems](err)
+		if !ok || len(problems) == 0 {
+			t.Fatalf("Parse: %T %v", err, err)
+		}
+		last, end := 1, 1
+		for _, r := range string(text) {
+			if strings.ContainsRune("\n\r\u0085\u2028\u2029", r) { // all of them end lines in YAML
+				end++
+			}
+		}
+		for _, p := range problems {
+			if p.Line < last || p.Line > end || strings.ContainsAny(p.String(), "\n\r\x1b") || p.Text == "" {
+				t.Fatalf("%#v after line %d", p, last)
+			}
+			last = p.Line
+		}
+	})
+}

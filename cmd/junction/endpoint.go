@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and closes it; requests go through its transport as raw
+// JSON, because a typed list or result would lose what its types do not know and be lost whole to one odd tool.
+type endpoint struct {
+	url     string
+	client  *client.Client
+	refused *refusals
+	lastID  int64
+	report  *progressReport
+}
+
+// dial connects to an endpoint and agrees on an era with it.
+func dial(ctx context.Context, address string, report io.Writer) (*endpoint, error) {
+	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40}
+	wire, err := transport.NewStreamableHTTP(address,
+		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused}),
+		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+	}
+	e.client = client.NewClient(wire)
+	e.client.OnNotification(e.report.notify)
+	if err := e.client.Start(ctx); err != nil {
+		return nil, e.explain(ctx, err)
+	}
+	if _, err := e.client.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: clientInfo()}}); err != nil {
+		err = e.explain(ctx, err)
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func clientInfo() mcp.Implementation {
+	return mcp.Implementation{Name: "junction-cli", Title: "Junction command line", Version: "1.0.0"}
+}
+
+// close ends the session if there is one; a refusal to end it changes nothing for us.
+func (e *endpoint) close() {
+	e.report.end()
+	_ = e.client.Close()
+}
+
+// request sends one request and returns its result. A modern request carries who we are, and its header what it is about; header is added to that.
+func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, meta map[string]any, header map[string]string) (json.RawMessage, error) {
+	version := e.client.ProtocolVersion()
+	if mcp.IsModernProtocol(version) {
+		if meta == nil {
+			meta = map[string]any{}
+		}
+		meta[mcp.MetaKeyProtocolVersion] = version
+		meta[mcp.MetaKeyClientInfo] = clientInfo()
+		meta[mcp.MetaKeyClientCapabilities] = struct{}{}
+	}
+	if meta != nil {
+		params["_meta"] = meta
+	}
+	body, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", method, err)
+	}
+	h := http.Header{}
+	for k, v := range mcp.StandardHeaders(version, method, body) {
+		h.Set(k, v)
+	}
+	for k, v := range header {
+		h.Set(k, v)
+	}
+	e.lastID++
+	e.refused.forget()
+	answer, err := e.client.GetTransport().SendRequest(ctx, transport.JSONRPCRequest{
+		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(e.lastID), Method: string(method), Params: json.RawMessage(body), Header: h,
+	})
+	switch {
+	case err != nil:
+		return nil, e.explain(ctx, err)
+	case answer.Error != nil:
+		return nil, fmt.Errorf("%s: %s (code %d)", method, answer.Error.Message, answer.Error.Code)
+	}
+	return answer.Result, nil
+}
+
+// maxToolPages ends a list that never ends. No real endpoint comes near it.
+const maxToolPages = 1000
+
+// tools returns the whole list, page by page.
+func (e *endpoint) tools(ctx context.Context) ([]listedTool, error) {
+	var tools []listedTool
+	params := map[string]any{}
+	for range maxToolPages {
+		result, err := e.request(ctx, mcp.MethodToolsList, params, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor string            `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(result, &page); err != nil {
+			return nil, fmt.Errorf("the answer of %s to tools/list is no list: %w", e.url, err)
+		}
+		for _, raw := range page.Tools {
+			tools = append(tools, newListedTool(raw))
+		}
+		if page.NextCursor == "" {
+			return tools, nil
+		}
+		params = map[string]any{"cursor": page.NextCursor}
+	}
+	return nil, fmt.Errorf("the tools/list of %s has more than %d pages", e.url, maxToolPages)
+}
+
+// tool returns the tool of that name. The error for a name that does not exist tells the closest ones.
+func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
+	tools, err := e.tools(ctx)
+	if err != nil {
+		return listedTool{}, err
+	}
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		if t.name == name {
+			return t, nil
+		}
+		names[i] = t.name
+	}
+	hint := "junction tools lists what there is"
+	if near := closest(names, name); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
+}
+
+// callTool calls a tool and returns its result. It always asks for progress, because a proxy on the way takes silence for a sign of death.
+func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.RawMessage) (json.RawMessage, error) {
+	params := map[string]any{"name": t.name, "arguments": arguments}
+	body, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("writing the arguments: %w", err)
+	}
+	var header map[string]string
+	if mcp.IsModernProtocol(e.client.ProtocolVersion()) {
+		header = mcp.GenerateParamHeaders(&mcp.Tool{Name: t.name, RawInputSchema: t.schema}, body)
+	}
+	return e.request(ctx, mcp.MethodToolsCall, params, map[string]any{"progressToken": "call"}, header)
+}
+
+// explain turns an error of the transport into one line for the person who typed the command.
+func (e *endpoint) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if said := e.refused.said(); said != "" {
+		return fmt.Errorf("%s answered %s", e.url, said)
+	}
+	dial, isDial := errors.AsType[*net.OpError](err)
+	if isDial && dial.Op == "dial" {
+		var reason error = dial.Err
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
+			reason = errno
+		}
+		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
+	}
+	if wrapped, ok := errors.AsType[*transport.Error](err); ok {
+		err = wrapped.Err
+	}
+	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
+}
+
+// refusals passes requests on and remembers the last answer that was an HTTP error, which mcp-go reduces to fewer words than the endpoint said.
+type refusals struct {
+	base http.RoundTripper
+	mu   sync.Mutex
+	last string // guarded by mu
+}
+
+// RoundTrip is http.RoundTripper's.
+func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.base.RoundTrip(req)
+	if err != nil || resp.StatusCode < 400 || req.Method != http.MethodPost {
+		return resp, err
+	}
+	start, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	rest := resp.Body
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), rest), rest}
+	said := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
+		said += ": " + flat(answer.Error.Message)
+	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && utf8.Valid(start) {
+		said += ": " + cut(flat(string(start)), 200)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = said
+	return resp, nil
+}
+
+func (r *refusals) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func (r *refusals) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = ""
+}
+
+// progressReport writes progress notifications as lines. mcp-go calls notify from a goroutine that may outlive the call, hence the lock and the end.
+type progressReport struct {
+	mu sync.Mutex
+	w  io.Writer // guarded by mu; nil when nobody wants to see it or the call is over
+}
+
+func (p *progressReport) notify(n mcp.JSONRPCNotification) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.w == nil || n.Method != string(mcp.MethodNotificationProgress) {
+		return
+	}
+	fields := n.Params.AdditionalFields
+	line := fmt.Sprint(fields["progress"])
+	if total, ok := fields["total"]; ok {
+		line += fmt.Sprint("/", total)
+	}
+	if message, ok := fields["message"].(string); ok {
+		line += " " + flat(message)
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+func (p *progressReport) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.w = nil
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/upstream"
+)
+
+// This file is about what a person meant: keys that do not exist, and text that is not YAML.
+
+// foreign are keys that other programs' files have, and what says the same in ours. Where a text is given, it replaces the question for the key.
+type foreign map[string]struct{ key, text string }
+
+func foreignKeys(t reflect.Type) foreign {
+	switch t {
+	case reflect.TypeFor[Config]():
+		return foreign{
+			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
+			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
+		}
+	case reflect.TypeFor[upstream.Config]():
+		return foreign{
+			"args": {"command", "the arguments stand after the program: command: [npx, -y, some-package]"},
+			"type": {"transport", "remove it: command or url says what it is, and transport which kind of url"},
+			"cwd":  {key: "dir"}, "environment": {key: "env"}, "serverUrl": {key: "url"}, "endpoint": {key: "url"},
+			"disabled": {"enabled", "write enabled: false"},
+			"tool":     {key: "tools"}, "header": {key: "headers"},
+		}
+	}
+	return nil
+}
+
+// unknown reports a key that the struct type t does not have.
+func (d *decoder) unknown(path string, p pair, t reflect.Type) {
+	at := join(path, p.key)
+	known := slices.Sorted(maps.Keys(keysOf(t)))
+	if f, ok := foreignKeys(t)[p.key]; ok {
+		d.mark(join(path, f.key))
+		if f.text == "" {
+			f.text = "did you mean " + f.key + "?"
+		}
+		d.at(p.line, at, "unknown key; %s", f.text)
+		return
+	}
+	if near := nearest(p.key, known); near != "" {
+		d.mark(join(path, near))
+		d.at(p.line, at, "unknown key; did you mean %s?", near)
+		return
+	}
+	if t == reflect.TypeFor[Config]() && looksLikeUpstream(p.value) {
+		d.mark("upstreams")
+		d.at(p.line, at, "unknown key; if it is an upstream, indent it below upstreams:")
+		return
+	}
+	d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
+}
+
+func looksLikeUpstream(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" })
+}
+
+// nearest returns the one of known that key is a slip of, or "".
+func nearest(key string, known []string) string {
+	fold := strings.NewReplacer("_", "", "-", "", " ", "")
+	k := strings.ToLower(fold.Replace(key))
+	best, least := "", 3
+	if len(k) <= 4 {
+		least = 2
+	}
+	var begins []string
+	for _, w := range known {
+		word := fold.Replace(w)
+		if n := distance(k, word, least); n < least {
+			best, least = w, n
+		}
+		if len(k) >= 3 && (strings.HasPrefix(word, k) || strings.HasPrefix(k, word)) {
+			begins = append(begins, w)
+		}
+	}
+	if best == "" && len(begins) == 1 {
+		return begins[0]
+	}
+	return best
+}
+
+// distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a; at least limit if it is not less.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+		for j := 1; j <= len(b); j++ {
+			if i == 0 {
+				rows[i][j] = j
+				continue
+			}
+			n := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				n = min(n, rows[i-1][j], rows[i][j-1]) + 1
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				n = min(n, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = n
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// syntax reports text that is not YAML. The parser's line is that of the structure it was in: it may be far above, or one off, or absent. So we look
+// for the line from which on every beginning of the text is wrong.
+func (d *decoder) syntax(text []byte, err error) {
+	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if n, scanErr := fmt.Sscanf(said, "line %d:", &line); n == 1 && scanErr == nil {
+		_, said, _ = strings.Cut(said, ": ")
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	begin := text
+	budget := 2 << 20 // bytes to parse; more than any file has whose lines a person counts
+	for n := len(lines); n > 0 && budget > 0; n-- {
+		begin = begin[:len(begin)-len(lines[n-1])]
+		if budget -= len(begin); parses(begin) {
+			line = n
+			break
+		}
+	}
+	line = max(1, min(line, len(lines)))
+	d.at(line, "", "cannot be read as YAML (%s); %s", said, yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
+}
+
+// parses reports whether text is YAML, be it nothing at all.
+func parses(text []byte) bool {
+	r := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		if err := r.Decode(&doc); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// lineAbove returns the last of lines that is neither blank nor a comment, without the space around it.
+func lineAbove(lines [][]byte) string {
+	for _, line := range slices.Backward(lines) {
+		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
+			return string(l)
+		}
+	}
+	return ""
+}
+
+// yamlRemedy guesses from the look of the line and of the one before what would be right.
+func yamlRemedy(line, before string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+	content := strings.TrimSpace(line)
+	key, value, _ := strings.Cut(content, ": ")
+	value = strings.TrimSpace(value)
+	switch {
+	case strings.ContainsFunc(content, unicode.IsControl):
+		return "it holds an invisible character; type the line anew"
+	case strings.Contains(indent, "\t"):
+		return "indent with spaces, not with a tab"
+	case strings.Contains(content, "${") && strings.ContainsAny(strings.ReplaceAll(content, "${", ""), "{["):
+		return `put quotes around a value with ${…}, such as "Bearer ${TOKEN}"`
+	case strings.ContainsAny(first(key), "*&%@`") || strings.ContainsAny(first(value), "*&%@`") || followsBracket(content):
+		return "put quotes around what begins with *, &, %, @ or `"
+	case strings.Contains(value, ": ") && !strings.ContainsAny(value, `"'{`):
+		return "put quotes around a value that contains a colon"
+	case strings.Count(content, `"`)%2 == 1 || strings.Count(content, "'")%2 == 1:
+		return "a quote is not closed, or stands inside others"
+	case strings.Count(content, "[") != strings.Count(content, "]") || strings.Count(content, "{") != strings.Count(content, "}"):
+		return "a bracket is not closed, or not opened"
+	case content != "" && !strings.Contains(content, ":") && content[0] != '-':
+		return "want key: value, with a space after the colon"
+	case before != "" && before[0] != '-' && !strings.Contains(before, ": ") && !strings.ContainsAny(before[len(before)-1:], ":[{,"):
+		return "the line above wants a colon and a space: key: value"
+	}
+	return "check its indentation against the lines above"
+}
+
+// first returns the first byte of s, or nothing.
+func first(s string) string { return s[:min(1, len(s))] }
+
+// followsBracket reports whether an element of a list in brackets begins with a character that YAML keeps for itself.
+func followsBracket(s string) bool {
+	_, s, _ = strings.Cut(s, "[")
+	for e := range strings.SplitSeq(s, ",") {
+		if strings.ContainsAny(first(strings.TrimSpace(e)), "*&%@`") {
+			return true
+		}
+	}
+	return false
+}

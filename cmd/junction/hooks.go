@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// newLog returns the log of the program.
+func newLog(w io.Writer, c LogConfig) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.Level}
+	if c.Format == LogJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// proxyHooks write one line per call, and one per item that is not offered.
+func proxyHooks(log *slog.Logger) proxy.Hooks {
+	return proxy.Hooks{
+		CallDone: func(c proxy.CallInfo) {
+			level := slog.LevelInfo
+			if c.Outcome == "refused" {
+				level = slog.LevelDebug // anybody can cause these, as many as they like
+			}
+			if !log.Enabled(context.Background(), level) {
+				return
+			}
+			attrs := []slog.Attr{
+				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
+				slog.String("upstream", c.Upstream), slog.String("outcome", c.Outcome), slog.Duration("took", c.Took),
+				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
+			}
+			if c.Endpoint != "" {
+				attrs = append(attrs, slog.String("endpoint", c.Endpoint))
+			}
+			if c.Err != nil {
+				attrs = append(attrs, slog.String("error", c.Err.Error()))
+			}
+			log.LogAttrs(context.Background(), level, "call", attrs...)
+		},
+		Problems: func(list []proxy.Problem) {
+			for _, p := range list {
+				log.Warn("not offered: "+p.Reason, "upstream", p.Upstream, "name", p.Name, "endpoint", p.Endpoint)
+			}
+		},
+	}
+}
+
+// upstreamHooks write one line per change of state, and have changed catalogs taken over.
+func (p *program) upstreamHooks() upstream.Hooks {
+	return upstream.Hooks{
+		StateChanged: func(name string, s upstream.State, err error) {
+			level := slog.LevelInfo
+			if s == upstream.StateWaiting || s == upstream.StateBlocked {
+				level = slog.LevelWarn
+			}
+			attrs := []any{"upstream", name, "state", s.String()}
+			if err != nil && level == slog.LevelWarn {
+				attrs = append(attrs, "error", err)
+			}
+			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
+		},
+		CatalogChanged: func(string) {
+			select {
+			case p.refresh <- struct{}{}:
+			default:
+			}
+		},
+	}
+}
+
+// report is what /readyz says.
+type report struct {
+	Status    string           `json:"status"` // ready, starting or stopping
+	Tools     int              `json:"tools"`  // on the merged endpoint
+	Upstreams []upstreamReport `json:"upstreams"`
+	Problems  []problemReport  `json:"problems"`
+}
+
+type upstreamReport struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error,omitempty"`
+	Era     string    `json:"era,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Tools   int       `json:"tools"`
+	Links   int       `json:"links"`
+}
+
+type problemReport struct {
+	Upstream string `json:"upstream"`
+	Name     string `json:"name"`
+	Reason   string `json:"reason"`
+}
+
+// adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests should come here, and the state of everything. An upstream that
+// is not there is no reason to send requests elsewhere; one that was not tried yet is.
+func (p *program) adminHandler(stopping context.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r := p.report(stopping)
+		w.Header().Set("Content-Type", "application/json")
+		if r.Status != "ready" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.Encode(r)
+	})
+	return mux
+}
+
+func (p *program) report(stopping context.Context) report {
+	statuses := p.statuses()
+	r := report{Status: "ready", Tools: p.server.Tools(), Upstreams: []upstreamReport{}, Problems: []problemReport{}}
+	switch {
+	case stopping.Err() != nil:
+		r.Status = "stopping"
+	case starting(statuses):
+		r.Status = "starting"
+	}
+	for _, s := range statuses {
+		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Links})
+		for _, left := range s.Left {
+			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
+		}
+	}
+	for _, problem := range p.server.Problems() {
+		r.Problems = append(r.Problems, problemReport{problem.Upstream, problem.Name, problem.Reason})
+	}
+	return r
+}

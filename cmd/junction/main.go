@@ -1,0 +1,131 @@
+// Command junction serves many MCP servers behind one MCP URL.
+//
+// main.go has the commands and exit codes, program.go the parts of a running proxy and their lifetimes, config.go the file, reload.go what happens when the file
+// changes, hooks.go the log and the admin address. The commands that are clients of an endpoint are in client.go, the demo server in demo.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends us at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand(stdin, stdout, stderr)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "junction: %v; see junction help\n", err)
+		return 2
+	case errors.Is(err, errTool):
+		return 1
+	}
+	fmt.Fprintf(stderr, "junction: %v\n", err)
+	return 1
+}
+
+func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "junction",
+		Short: "one MCP URL over many MCP servers",
+		Long: `Junction serves many MCP servers behind one MCP URL.
+
+Without a configuration file it serves a small demo server, to try things with.`,
+		Example: `  junction
+  junction --config config.yaml
+  junction check --config config.yaml
+  junction tools
+  junction call demo__echo text=hello`,
+		Version:           version(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.stdout, o.stderr, o.getenv = stdout, stderr, os.LookupEnv
+			return serve(cmd.Context(), o)
+		},
+	}
+	root.SetVersionTemplate("junction {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().StringVar(&o.file, "config", "", "the configuration `file`")
+	root.Flags().StringVar(&o.listen, "listen", "", "the `address` to listen on, instead of the file's")
+	root.AddCommand(
+		&cobra.Command{
+			Use: "check", Short: "say everything that is wrong with a configuration file", Args: none,
+			RunE: func(*cobra.Command, []string) error {
+				if o.file == "" {
+					return usagef("check needs --config FILE")
+				}
+				return check(stdout, o.file, os.LookupEnv)
+			},
+		},
+		toolsCommand(stdout),
+		callCommand(stdout),
+		&cobra.Command{
+			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: none,
+			RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), stdin, stdout, stderr) },
+		},
+		&cobra.Command{
+			Use: "version", Short: "print the version", Args: none,
+			RunE: func(*cobra.Command, []string) error {
+				_, err := fmt.Fprintf(stdout, "junction %s\n", version())
+				return err
+			},
+		},
+	)
+	return root
+}
+
+// none refuses arguments.
+func none(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, and got %q", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// version is what the build says: a tag, or the commit that was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return strings.TrimPrefix(v, "v")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}

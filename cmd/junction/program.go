@@ -1,0 +1,315 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"junction/auth/seal"
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// options is what the command line and the process give to a program.
+type options struct {
+	file, listen   string
+	stdout, stderr io.Writer
+	getenv         func(string) (string, bool)
+}
+
+// program is a running proxy: its parts, opened in the order of the fields and closed in the opposite one.
+type program struct {
+	options
+	log    *slog.Logger
+	config *Config // the one in force; owned by reloadLoop once serve has begun
+	hash   [32]byte
+
+	public, admin net.Listener // admin may be nil
+	server        *proxy.Server
+	set           upstream.Set
+
+	refresh chan struct{} // 1-buffered: a catalog has changed
+}
+
+// serve runs a proxy until ctx ends, or until it cannot go on.
+func serve(ctx context.Context, o options) error {
+	p, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return p.serve(ctx)
+}
+
+// open opens everything that can fail, and starts the upstreams.
+func open(o options) (p *program, err error) {
+	p = &program{options: o, refresh: make(chan struct{}, 1)}
+	hash, err := checksum(o.file)
+	if err != nil {
+		return nil, err
+	}
+	config, warnings, err := Load(o.file, o.getenv)
+	if problems, ok := errors.AsType[Problems](err); ok {
+		printProblems(o.stderr, problems, warnings)
+		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, count(len(problems), "mistake"))
+	} else if err != nil {
+		return nil, err
+	}
+	p.hash = hash
+	if o.file == "" {
+		config.Upstreams = map[string]upstream.Config{"demo": {Command: []string{self, "demo"}}}
+	}
+	config.Listen = cmp.Or(o.listen, config.Listen)
+	p.config, p.log = config, newLog(o.stderr, config.Log)
+	for _, w := range warnings {
+		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if _, _, problem := splitLoopback(config.Listen, "127.0.0.1:8420"); problem != "" {
+		return nil, usagef("--listen %s: %s", config.Listen, problem)
+	}
+	if p.public, err = listen(config.Listen, "listen"); err != nil {
+		return nil, err
+	}
+	if *config.Admin != "" {
+		if p.admin, err = listen(*config.Admin, "admin"); err != nil {
+			return nil, err
+		}
+	}
+	key, err := p.key(config.Sessions.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	p.server, err = proxy.New(proxy.Options{
+		Limits: config.Limits, Sessions: config.Sessions, Key: key, Version: version(), Log: p.log, Hooks: proxyHooks(p.log),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.apply(config)
+	return p, nil
+}
+
+// apply makes the world that of the configuration, which has been checked.
+func (p *program) apply(c *Config) {
+	limits := c.Limits.WithDefaults()
+	executable, err := os.Executable()
+	if err != nil {
+		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
+	}
+	running := p.set.Apply(c.Upstreams, upstream.Options{
+		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
+		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
+		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
+	})
+	p.server.Apply(proxy.WorldConfig{Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}, running)
+	p.config = c
+}
+
+// listen listens on an address of the file.
+func listen(address, key string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", address, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s (%s): %w", address, key, err)
+	}
+	return l, nil
+}
+
+// serve answers requests until ctx ends, and then shuts down: no new connections, streams ended, calls finished within the grace.
+func (p *program) serve(ctx context.Context) error {
+	limits := p.config.Limits.WithDefaults()
+	public := &http.Server{
+		Handler: p.server, ReadHeaderTimeout: limits.ReadTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: int(limits.Header),
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+	}
+	servers := map[*http.Server]net.Listener{public: p.public}
+	if p.admin != nil {
+		servers[&http.Server{Handler: p.adminHandler(ctx), ReadHeaderTimeout: limits.ReadTimeout, ErrorLog: public.ErrorLog}] = p.admin
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for s, l := range servers {
+		group.Go(func() error {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", l.Addr(), err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error { return p.refreshLoop(ctx) })
+	group.Go(func() error { return p.reloadLoop(ctx) })
+	group.Go(func() error { return p.welcome(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		grace := p.config.ShutdownGrace
+		p.log.Info("shutting down", "grace", grace)
+		p.server.Shutdown()
+		limit, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		for s := range servers {
+			if err := s.Shutdown(limit); err != nil {
+				p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
+				p.server.Kill()
+				s.Close()
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// close closes what open has opened, however far it came.
+func (p *program) close() {
+	p.set.Close()
+	if p.admin != nil {
+		p.admin.Close()
+	}
+	if p.public != nil {
+		p.public.Close()
+	}
+}
+
+// welcome prints the banner when all upstreams have been tried, or soon.
+func (p *program) welcome(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for starting(p.statuses()) && soon.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-soon.Done():
+		}
+	}
+	if ctx.Err() == nil {
+		banner(p.stdout, "http://"+p.public.Addr().String()+"/mcp", rows(p.statuses()))
+	}
+	return nil
+}
+
+func (p *program) statuses() []upstream.Status {
+	var list []upstream.Status
+	for _, u := range p.set.All() {
+		list = append(list, u.Status())
+	}
+	return list
+}
+
+// starting reports whether an upstream has neither been there yet nor failed.
+func starting(list []upstream.Status) bool {
+	for _, s := range list {
+		if s.State == upstream.StateConnecting && s.Err == "" && s.Era == upstream.EraAuto {
+			return true
+		}
+	}
+	return false
+}
+
+func rows(list []upstream.Status) []bannerRow {
+	var out []bannerRow
+	for _, s := range list {
+		out = append(out, bannerRow{Name: s.Name, State: s.State.String(), Era: string(s.Era), Tools: s.Tools, LastError: s.Err})
+	}
+	return out
+}
+
+// refreshLoop takes over changed catalogs. One goroutine, until ctx ends.
+func (p *program) refreshLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.refresh:
+			p.server.Refresh()
+		}
+	}
+}
+
+// key reads the key that seals session ids, and makes it where there is none. Without a place of the user's for it, sessions end with the process.
+func (p *program) key(file string) (*seal.Key, error) {
+	named := file != ""
+	if !named {
+		dir, err := stateDir(p.getenv)
+		if err != nil {
+			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key (sessions.key_file)", "error", err)
+			return seal.NewKey(seal.NewSecret())
+		}
+		file = filepath.Join(dir, "junction", "key")
+	}
+	secret, err := loadKey(file)
+	if err != nil && !named && !errors.Is(err, errKey) {
+		p.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept (sessions.key_file)", "error", err)
+		return seal.NewKey(seal.NewSecret())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sessions.key_file: %w", err)
+	}
+	return seal.NewKey(secret)
+}
+
+var errKey = errors.New("it holds no key; remove it, and a new one is made")
+
+// loadKey reads a key file, or makes it.
+func loadKey(file string) ([]byte, error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	secret := seal.NewSecret()
+	made := base64.StdEncoding.EncodeToString(secret) + "\n"
+	// The key appears whole or not at all, also when two of us make it at once: who links first wins.
+	temp, err := os.CreateTemp(filepath.Dir(file), ".key-*")
+	if err == nil {
+		defer os.Remove(temp.Name())
+		_, err = temp.WriteString(made)
+		err = errors.Join(err, temp.Close())
+		if err == nil {
+			err = os.Link(temp.Name(), file)
+		}
+		if err == nil {
+			return secret, nil
+		}
+	}
+	text, readErr := os.ReadFile(file)
+	if errors.Is(readErr, fs.ErrNotExist) {
+		return nil, err
+	} else if readErr != nil {
+		return nil, readErr
+	}
+	secret, err = base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != seal.SecretSize {
+		return nil, fmt.Errorf("%s: %w", file, errKey)
+	}
+	return secret, nil
+}
+
+// stateDir is where a program keeps what should outlive it (XDG Base Directory Specification).
+func stateDir(getenv func(string) (string, bool)) (string, error) {
+	if dir, ok := getenv("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".local", "state"), nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// An expander replaces the references in the values of one file:
+//
+//	${VAR}  ${env:VAR}      the environment variable; a mistake if it is not set
+//	${VAR:-default}         the default if the variable is not set or empty, as in a shell
+//	${file:/path}           the content of a file without the newline at its end
+//	env:VAR                 as the whole value: the same as ${VAR}
+//	$${                     the two characters ${
+//
+// What a reference stands for is not looked at again: neither for references nor for YAML.
+type expander struct {
+	dir    string // where a relative path begins
+	getenv func(string) (string, bool)
+	left   int // bytes that references may still stand for, so that aliases of large files stay bounded
+}
+
+// A reference is one place where a value was replaced.
+type reference struct{ text, value string }
+
+const (
+	maxReferencedFile = 64 << 10
+	maxReferenced     = 4 << 20
+)
+
+// expand returns s with its references replaced, the references, and what is wrong with them. A wrong one is replaced by nothing.
+func (e *expander) expand(s string) (out string, refs []reference, wrong []string) {
+	resolve := func(text, body string) string {
+		value, problem := e.resolve(body)
+		if problem == "" && len(value) > e.left {
+			problem = fmt.Sprintf("the references of the file stand for more than %d MiB; use fewer or shorter ones", maxReferenced>>20)
+		}
+		if problem != "" {
+			wrong = append(wrong, problem)
+			return ""
+		}
+		e.left -= len(value)
+		refs = append(refs, reference{text, value})
+		return value
+	}
+	if name, ok := strings.CutPrefix(s, "env:"); ok && variable(name) {
+		return resolve(s, name), refs, wrong
+	}
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "${")
+		if !found {
+			b.WriteString(s)
+			break
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			b.WriteString(literal + "${")
+			s = after
+			continue
+		}
+		b.WriteString(before)
+		body, rest, closed := strings.Cut(after, "}")
+		if !closed {
+			wrong = append(wrong, "has a ${ without its }; close it, or write $${ where ${ is meant as it stands")
+			break
+		}
+		b.WriteString(resolve("${"+body+"}", body))
+		s = rest
+	}
+	return b.String(), refs, wrong
+}
+
+// resolve returns what ${body} stands for, or what is wrong with it.
+func (e *expander) resolve(body string) (value, problem string) {
+	if path, ok := strings.CutPrefix(body, "file:"); ok {
+		return e.read(path)
+	}
+	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
+	if !variable(name) {
+		return "", show("${"+body+"}") + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
+	}
+	if strings.Contains(fallback, "${") {
+		return "", fmt.Sprintf("the default of ${%s:-…} holds another reference, which is not possible; use a plain value", name)
+	}
+	value, ok := e.getenv(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, ""
+	case !ok:
+		return "", fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name, name)
+	}
+	return value, ""
+}
+
+func (e *expander) read(path string) (value, problem string) {
+	if path == "" {
+		return "", "${file:} names no file; write ${file:/path}"
+	}
+	full := path
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(e.dir, full)
+	}
+	text, err := readBounded(full, maxReferencedFile)
+	if err != nil {
+		return "", fmt.Sprintf("cannot read the file of ${file:%s}: %v", path, err)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
+}
+
+// variable reports whether s can be the name of an environment variable.
+func variable(s string) bool {
+	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
+}

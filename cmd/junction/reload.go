@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settle is how long the file must have been left alone before it is read: editors write in several steps.
+const settle = 100 * time.Millisecond
+
+// reloadLoop takes over the file when it has changed, and on SIGHUP. A bad file changes nothing but the log. One goroutine, until ctx ends.
+func (p *program) reloadLoop(ctx context.Context) error {
+	if p.file == "" {
+		return nil
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	var events chan fsnotify.Event
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer watcher.Close()
+		// The folder, since editors and Kubernetes replace the file.
+		if err = watcher.Add(filepath.Dir(p.file)); err == nil {
+			events = watcher.Events
+		}
+	}
+	if err != nil {
+		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
+	}
+	quiet := time.NewTimer(settle)
+	quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hup:
+			p.reload(true)
+		case <-events:
+			quiet.Reset(settle)
+		case <-quiet.C:
+			p.reload(false)
+		}
+	}
+}
+
+// reload takes over the file. Everything that can fail comes before anything changes.
+func (p *program) reload(asked bool) {
+	hash, err := checksum(p.file)
+	if err != nil {
+		if asked {
+			p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+		}
+		return // a file that is gone for a moment is being replaced
+	}
+	if hash == p.hash && !asked {
+		return
+	}
+	p.hash = hash
+	c, warnings, err := Load(p.file, p.getenv)
+	if problems, ok := errors.AsType[Problems](err); ok {
+		for _, problem := range problems {
+			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
+		}
+		err = errors.New(count(len(problems), "mistake"))
+	}
+	if err == nil {
+		if p.listen != "" {
+			c.Listen = p.listen
+		}
+		err = fixed(p.config, c)
+	}
+	if err != nil {
+		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+		return
+	}
+	for _, w := range warnings {
+		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+	}
+	p.apply(c)
+	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
+}
+
+// fixed refuses changes of what a running process cannot change.
+func fixed(old, next *Config) error {
+	for _, k := range []struct {
+		key      string
+		old, new any
+	}{
+		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits, next.Limits},
+		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
+	} {
+		if !reflect.DeepEqual(k.old, k.new) {
+			return fmt.Errorf("%s has changed, which needs a restart", k.key)
+		}
+	}
+	return nil
+}
+
+// checksum tells whether the file is the one that we know.
+func checksum(file string) ([32]byte, error) {
+	if file == "" {
+		return [32]byte{}, nil
+	}
+	text, err := readBounded(file, maxFile)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	return sha256.Sum256(text), nil
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// listWidth is how wide a list of tools may get.
+const listWidth = 100
+
+// printTools writes one line per tool: its name, and its title or the first line of its description.
+func printTools(w io.Writer, tools []listedTool) error {
+	if len(tools) == 0 {
+		_, err := fmt.Fprintln(w, "no tools")
+		return err
+	}
+	width := len("NAME")
+	for _, t := range tools {
+		width = max(width, utf8.RuneCountInString(flat(t.name)))
+	}
+	width = min(width, listWidth/2) // a longer name, and only its own line, moves to the right
+	var b bytes.Buffer
+	line := func(name, about string) {
+		line := fmt.Sprintf("%-*s  ", width, name)
+		line += cut(about, max(listWidth-utf8.RuneCountInString(line), 0))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	line("NAME", "WHAT IT DOES")
+	for _, t := range tools {
+		first, _, _ := strings.Cut(strings.TrimSpace(t.description), "\n")
+		line(flat(t.name), cmp.Or(flat(t.title), flat(first)))
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// printToolsJSON writes the definitions as the endpoint sent them, in the shape of a tools/list result.
+func printToolsJSON(w io.Writer, tools []listedTool) error {
+	list := struct {
+		Tools []json.RawMessage `json:"tools"`
+	}{Tools: []json.RawMessage{}}
+	for _, t := range tools {
+		list.Tools = append(list.Tools, t.raw)
+	}
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(list); err != nil {
+		return fmt.Errorf("writing the list: %w", err)
+	}
+	return printJSON(w, b.Bytes())
+}
+
+// printJSON writes JSON indented. Nothing but white space changes.
+func printJSON(w io.Writer, raw json.RawMessage) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// resultFailed reports whether a tools/call result says isError.
+func resultFailed(result json.RawMessage) bool {
+	return string(membersOf(result)["isError"]) == "true"
+}
+
+// printResult writes a tools/call result for a person: text as it is, everything else by a line that says what there is. Structured content is the
+// result only where there is no text, since a tool that has both says the same in both.
+func printResult(w io.Writer, result json.RawMessage) error {
+	m := membersOf(result)
+	var content []json.RawMessage
+	if json.Unmarshal(m["content"], &content) != nil {
+		content = nil
+	}
+	structured, hasStructured := m["structuredContent"]
+	if len(content) == 0 && !hasStructured && !resultFailed(result) {
+		// Nothing that we know: a task, a question, a result of a later revision.
+		if _, ok := m["content"]; !ok || stringOf(m["resultType"]) == "input_required" {
+			return printJSON(w, result)
+		}
+	}
+	var b bytes.Buffer
+	hasText := false
+	for _, item := range content {
+		line := describe(item)
+		hasText = hasText || stringOf(membersOf(item)["type"]) == "text" && line != ""
+		b.WriteString(line)
+		if line != "" && !strings.HasSuffix(line, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	if hasStructured && !hasText {
+		if err := printJSON(&b, structured); err != nil {
+			return err
+		}
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// describe renders one content item.
+func describe(item json.RawMessage) string {
+	m := membersOf(item)
+	switch kind := stringOf(m["type"]); kind {
+	case "text":
+		return stringOf(m["text"])
+	case "image", "audio":
+		return fmt.Sprintf("[%s %s, %s]", kind, cmp.Or(flat(stringOf(m["mimeType"])), "of unknown type"), sizeOf(stringOf(m["data"])))
+	case "resource_link":
+		return fmt.Sprintf("[resource %s %s]", flat(cmp.Or(stringOf(m["title"]), stringOf(m["name"]))), flat(stringOf(m["uri"])))
+	case "resource":
+		r := membersOf(m["resource"])
+		about := "[resource " + flat(stringOf(r["uri"]))
+		if mime := flat(stringOf(r["mimeType"])); mime != "" {
+			about += " " + mime
+		}
+		if body, ok := r["text"]; ok {
+			return about + "]\n" + stringOf(body)
+		}
+		return about + ", " + sizeOf(stringOf(r["blob"])) + "]"
+	default:
+		return fmt.Sprintf("[%s; --output json shows it]", cmp.Or(flat(kind), "content of unknown type"))
+	}
+}
+
+// sizeOf is the size of what base64 text stands for, for people.
+func sizeOf(encoded string) string {
+	n := base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "=")))
+	size, unit := float64(n), "B"
+	for _, next := range []string{"KB", "MB", "GB"} {
+		if size < 1000 {
+			break
+		}
+		size, unit = size/1000, next
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, unit)
+}

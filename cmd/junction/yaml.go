@@ -1,0 +1,548 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/upstream"
+)
+
+// A decoder reads one file into a Config. yaml.v3 parses; the walk over its nodes is ours, because its own is not strict below an UnmarshalYAML, speaks
+// of Go types, and does not say where a value stood once it is a value. The walk goes by the types of Config, so its depth is theirs.
+type decoder struct {
+	file     string
+	refs     expander
+	problems Problems
+
+	lines   map[string]int         // where each key and list element of the file stands, by path
+	wrong   map[string]bool        // paths that the walk complained about: true, and those that they are in: false
+	secrets map[string][]reference // what references of the file stand for, by entry
+	merging map[*yaml.Node]bool    // mappings whose << is being followed
+	values  int                    // nodes visited so far
+}
+
+// maxValues bounds the visits of nodes: aliases make a small file mean a large one.
+const maxValues = 100_000
+
+func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
+	return &decoder{
+		file:    file,
+		refs:    expander{dir: filepath.Dir(file), getenv: getenv, left: maxReferenced},
+		lines:   map[string]int{},
+		wrong:   map[string]bool{},
+		secrets: map[string][]reference{},
+		merging: map[*yaml.Node]bool{},
+	}
+}
+
+// decode fills c, and reports whether the text is a YAML mapping of a bearable size, so that its content is worth a look.
+func (d *decoder) decode(text []byte, c *Config) bool {
+	if !utf8.Valid(text) {
+		line := 1
+		for rest := text; len(rest) > 0; {
+			r, n := utf8.DecodeRune(rest)
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			if r == '\n' {
+				line++
+			}
+			rest = rest[n:]
+		}
+		d.at(line, "", "is not UTF-8 text; save the file as UTF-8")
+		return false
+	}
+	var doc, second yaml.Node
+	r := yaml.NewDecoder(bytes.NewReader(text))
+	switch err := r.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return true // nothing but comments; what is missing is for validate to say
+	case err != nil:
+		d.syntax(text, err)
+		return false
+	}
+	switch err := r.Decode(&second); {
+	case err == nil:
+		d.at(second.Line, "", "begins a second document; remove the --- and what follows, or merge it into the first")
+	case !errors.Is(err, io.EOF):
+		d.syntax(text, err)
+		return false
+	}
+	isMapping := d.value("", doc.Content[0], reflect.ValueOf(c).Elem())
+	if d.values > maxValues {
+		d.problems = nil
+		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", maxValues)
+		return false
+	}
+	return isMapping
+}
+
+// value reads n into v, and reports whether n has the shape that v wants, whatever is wrong further inside.
+func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
+	if d.values++; d.values > maxValues {
+		return false
+	}
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if v.Kind() == reflect.Pointer { // a scalar that may be absent
+		p := reflect.New(v.Type().Elem())
+		if !d.value(path, n, p.Elem()) {
+			return false
+		}
+		v.Set(p)
+		return true
+	}
+	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !plainTag(tag) {
+		d.bad(path, "the tag %s means nothing here; remove it (a secret is written ${VAR} or ${file:/path})", show(tag))
+		return false
+	}
+	if rules, ok := v.Addr().Interface().(*upstream.Rules); ok {
+		return d.rules(path, n, rules)
+	}
+	if set := scalar(v); set != nil {
+		return d.text(path, n, v, set)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return d.structure(path, n, v)
+	case reflect.Map:
+		return d.mapping(path, n, v)
+	}
+	return d.list(path, n, v)
+}
+
+// plainTag reports whether a tag written into the file only repeats what a value is anyway.
+func plainTag(tag string) bool {
+	switch tag {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!":
+		return true
+	}
+	return false
+}
+
+func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
+	want := "want a mapping (key: value)"
+	switch v.Interface().(type) {
+	case upstream.Config:
+		want = "want a mapping, such as { command: [npx, -y, some-package] }"
+	case upstream.Rule:
+		want = "want a mapping, such as { enabled: false }"
+	}
+	pairs, ok := d.pairs(path, n, want)
+	fields := keysOf(v.Type())
+	for _, p := range pairs {
+		at := join(path, p.key)
+		if i, known := fields[p.key]; known {
+			d.value(at, p.value, v.Field(i))
+			continue
+		}
+		d.unknown(path, p, v.Type())
+	}
+	return ok
+}
+
+func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) bool {
+	want := "want a mapping (name: value)"
+	if v.Type().Elem().Kind() == reflect.Struct {
+		want = "want a mapping (name: { … })"
+	}
+	pairs, ok := d.pairs(path, n, want)
+	if len(pairs) == 0 {
+		return ok
+	}
+	m := reflect.MakeMap(v.Type())
+	for _, p := range pairs {
+		elem := reflect.New(v.Type().Elem()).Elem()
+		if d.value(join(path, p.key), p.value, elem) {
+			m.SetMapIndex(reflect.ValueOf(p.key), elem)
+		}
+	}
+	v.Set(m)
+	return ok
+}
+
+func (d *decoder) rules(path string, n *yaml.Node, rules *upstream.Rules) bool {
+	pairs, ok := d.pairs(path, n, "want a mapping (glob: { … })")
+	for _, p := range pairs {
+		g := upstream.GlobRule{Glob: p.key}
+		if d.value(join(path, p.key), p.value, reflect.ValueOf(&g.Rule).Elem()) {
+			*rules = append(*rules, g)
+		}
+	}
+	return ok
+}
+
+func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
+	if empty(n) {
+		return true
+	}
+	if n.Kind != yaml.SequenceNode {
+		example := "[one, two]"
+		switch {
+		case strings.HasSuffix(path, ".command"):
+			example = "[npx, -y, some-package]"
+		case path == "allowed_origins":
+			example = "[https://app.example.com]"
+		case path == "allowed_hosts":
+			example = "[mcp.example.com]"
+		}
+		d.bad(path, "want a list, such as %s, not %s", example, kind(n))
+		return false
+	}
+	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, e := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.lines[at] = e.Line
+		d.value(at, e, s.Index(i)) // a wrong element stays in place, so that the others keep their numbers
+	}
+	v.Set(s)
+	return true
+}
+
+// text reads a scalar: its references are replaced and the result is handed to set as the text that it is, whatever YAML would take it for.
+func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(string) error) bool {
+	isString := v.Kind() == reflect.String
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		d.bad(path, "want %s, not %s", wanted(v), kind(n))
+		return false
+	case empty(n) && isString:
+		d.bad(path, `has no value; give it one, remove the key, or write "" for an empty one`)
+		return false
+	case empty(n):
+		d.bad(path, "has no value; give it one, or remove the key")
+		return false
+	}
+	text, refs, wrong := d.refs.expand(n.Value)
+	for _, r := range refs {
+		if !strings.Contains(r.text, r.value) { // a default is in the file for all to see
+			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
+		}
+	}
+	for _, w := range wrong {
+		d.bad(path, "%s", w)
+	}
+	if len(wrong) > 0 {
+		return false
+	}
+	if err := set(text); err != nil {
+		if len(refs) > 0 && set(n.Value) != nil {
+			err = set(n.Value) // says the same of what the file says, which is not secret
+		}
+		said := strings.TrimPrefix(err.Error(), "line 0: ")
+		if len(refs) > 0 {
+			said = strings.ReplaceAll(said, strconv.Quote(n.Value), "what "+n.Value+" stands for")
+		}
+		d.bad(path, "%s", said)
+		return false
+	}
+	if problem := tooSmall(path, v); problem != "" {
+		d.bad(path, "%s", problem)
+		v.SetZero()
+		return false
+	}
+	return true
+}
+
+// tooSmall says what is wrong with a number that is there and not positive. Zero means the default in Go and would be ignored without a word; only
+// idle_stop has a use for it.
+func tooSmall(path string, v reflect.Value) string {
+	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
+		return ""
+	}
+	if !strings.HasSuffix(path, ".idle_stop") {
+		return "want more than 0; remove the key for the default"
+	}
+	if v.Int() < 0 {
+		return "want 0 (never) or more"
+	}
+	return ""
+}
+
+// scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what is wanted.
+func scalar(v reflect.Value) func(string) error {
+	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), show(text)) }
+	switch dst := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return func(text string) (err error) {
+			if *dst, err = time.ParseDuration(text); err == nil {
+				return nil
+			}
+			*dst = 0
+			if _, err := strconv.ParseFloat(text, 64); err == nil {
+				return fmt.Errorf("want %s; %s has no unit", wanted(v), text)
+			}
+			return is(text)
+		}
+	case *slog.Level:
+		return func(text string) error {
+			switch text {
+			case "debug", "info", "warn", "error":
+				return dst.UnmarshalText([]byte(text))
+			}
+			return fmt.Errorf("%s is none of debug, info, warn, error", show(text))
+		}
+	case encoding.TextUnmarshaler:
+		return func(text string) error { return dst.UnmarshalText([]byte(text)) }
+	case yaml.Unmarshaler:
+		// The words and sizes of package upstream. They get a node of their own, on line 0, because the text may have come out of a reference.
+		return func(text string) error {
+			return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return func(text string) error { v.SetString(text); return nil }
+	case reflect.Bool:
+		return func(text string) error {
+			switch text {
+			case "true", "True", "TRUE", "false", "False", "FALSE":
+				v.SetBool(text[0] == 't' || text[0] == 'T')
+				return nil
+			}
+			return is(text)
+		}
+	case reflect.Int:
+		return func(text string) error {
+			i, err := strconv.Atoi(text)
+			if err != nil {
+				return is(text)
+			}
+			v.SetInt(int64(i))
+			return nil
+		}
+	}
+	return nil
+}
+
+// wanted describes what a scalar is to look like.
+func wanted(v reflect.Value) string {
+	switch v.Addr().Interface().(type) {
+	case *time.Duration:
+		return "a duration, such as 500ms, 30s or 5m"
+	case *upstream.Size:
+		return "a size, such as 512, 64KiB or 16MiB"
+	case *slog.Level, encoding.TextUnmarshaler, yaml.Unmarshaler:
+		return "a word"
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number, such as 32"
+	}
+	return "text"
+}
+
+// A pair is one entry of a mapping, aliases of the key followed.
+type pair struct {
+	key   string
+	line  int
+	value *yaml.Node
+}
+
+// pairs returns the entries of a mapping in their order and notes their lines. It complains of keys that are given twice or are no text, and follows
+// << of other mappings, whose entries come last and give way to those of the mapping itself. A mapping with nothing in it, comments aside, is empty.
+func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok bool) {
+	if empty(n) {
+		return nil, true
+	}
+	if n.Kind != yaml.MappingNode {
+		d.bad(path, "%s, not %s", want, kind(n))
+		return nil, false
+	}
+	seen := map[string]int{}
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		line := k.Line
+		for k.Kind == yaml.AliasNode {
+			k = k.Alias
+		}
+		switch first, twice := seen[k.Value]; {
+		case k.Kind == yaml.ScalarNode && k.Tag == "!!merge":
+			merges = append(merges, v)
+		case k.Kind != yaml.ScalarNode:
+			d.at(line, path, "has a key that is %s; want plain text before the colon", kind(k))
+		case twice:
+			d.at(line, join(path, k.Value), "is given a second time, first on line %d; keep one", first)
+		default:
+			seen[k.Value] = line
+			ps = append(ps, pair{k.Value, line, v})
+		}
+	}
+	for _, m := range merges {
+		for _, p := range d.merged(path, m) {
+			if _, own := seen[p.key]; !own {
+				seen[p.key] = p.line
+				ps = append(ps, p)
+			}
+		}
+	}
+	for _, p := range ps {
+		d.lines[join(path, p.key)] = p.line
+	}
+	return ps, true
+}
+
+// merged returns the entries of what follows <<: a mapping, or a list of them.
+func (d *decoder) merged(path string, n *yaml.Node) (ps []pair) {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if d.values++; d.values > maxValues || d.merging[n] {
+		return nil // a mapping that merges itself adds nothing
+	}
+	d.merging[n] = true
+	defer delete(d.merging, n)
+	if n.Kind == yaml.SequenceNode {
+		for _, e := range n.Content {
+			ps = append(ps, d.merged(path, e)...)
+		}
+		d.values += len(ps)
+		return ps
+	}
+	ps, _ = d.pairs(path, n, "want a mapping after <<")
+	d.values += len(ps)
+	return ps
+}
+
+// join appends a key to a path.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// empty reports whether n is nothing: a key without a value, or with null.
+func empty(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && (n.Value == "" || n.Style == 0)
+}
+
+// kind says what n is in words.
+func kind(n *yaml.Node) string {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	}
+	return "text"
+}
+
+// keysOf returns the index of each field of the struct type t by its key in the file.
+func keysOf(t reflect.Type) map[string]int {
+	keys := map[string]int{}
+	for i := range t.NumField() {
+		if key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); key != "" && key != "-" {
+			keys[key] = i
+		}
+	}
+	return keys
+}
+
+// bad reports a mistake of the value at path.
+func (d *decoder) bad(path, format string, args ...any) {
+	d.mark(path)
+	d.at(d.line(path), path, format, args...)
+}
+
+// invalid reports a mistake of a value that the walk could read. It is silent where the walk was not: what it says would be about a stand-in.
+func (d *decoder) invalid(path, format string, args ...any) {
+	if !d.wrong[path] {
+		d.at(d.line(path), path, format, args...)
+	}
+}
+
+// check reports the problem at path, if there is one.
+func (d *decoder) check(path, problem string) {
+	if problem != "" {
+		d.invalid(path, "%s", problem)
+	}
+}
+
+// at adds a mistake.
+func (d *decoder) at(line int, path, format string, args ...any) {
+	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
+}
+
+// conceal returns a message on path with what references stand for put back into the references: it may be secret.
+func (d *decoder) conceal(path, text string) string {
+	// The longest first, because one may be part of another. One of three letters is no secret, and may be part of any word.
+	refs := slices.SortedFunc(slices.Values(d.secrets[entry(path)]), func(a, b reference) int {
+		return cmp.Or(cmp.Compare(len(b.value), len(a.value)), cmp.Compare(a.text, b.text))
+	})
+	for _, r := range refs {
+		if len(r.value) > 3 {
+			text = strings.ReplaceAll(text, r.value, r.text)
+		}
+	}
+	return text
+}
+
+// entry returns the first two keys of path: a message may quote any value of the upstream that it is about.
+func entry(path string) string {
+	if i := strings.IndexByte(path, '.'); i >= 0 {
+		if j := strings.IndexByte(path[i+1:], '.'); j >= 0 {
+			return path[:i+1+j]
+		}
+	}
+	return path
+}
+
+// above returns the path of what path is in; that of the whole file is "".
+func above(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
+
+// mark notes that the value at path is not what the file means it to be.
+func (d *decoder) mark(path string) {
+	d.wrong[path] = true
+	for path != "" {
+		path = above(path)
+		d.wrong[path] = d.wrong[path]
+	}
+}
+
+// has reports whether the file gives the key.
+func (d *decoder) has(path string) bool { return d.lines[path] > 0 }
+
+// broken reports whether the walk complained about the value at path or about anything in it.
+func (d *decoder) broken(path string) bool {
+	_, ok := d.wrong[path]
+	return ok
+}
+
+// line returns where path stands in the file, or the nearest of what it is in.
+func (d *decoder) line(path string) int {
+	for path != "" {
+		if l := d.lines[path]; l > 0 {
+			return l
+		}
+		path = above(path)
+	}
+	return 1
+}

@@ -1,0 +1,31 @@
+// An MCP client made with version 1 of the TypeScript SDK, which speaks the legacy era only.
+// Usage: node client-v1.mjs URL COMMAND ...; the commands are in commands.mjs.
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { main, wireTap } from "./commands.mjs";
+
+const [url, ...args] = process.argv.slice(2);
+
+async function connect() {
+  const tap = wireTap();
+  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch });
+  transport.onmessage = tap.onmessage;
+  const client = new Client({ name: "client-v1", version: "1.32.2" }, { capabilities: {} });
+  await client.connect(transport);
+  return {
+    era: "legacy",
+    protocolVersion: transport.protocolVersion,
+    serverInfo: client.getServerVersion(),
+    tap,
+    listPage: (cursor) => client.listTools({ cursor }),
+    callTool: (params, options) => client.callTool(params, undefined, options),
+    async ping() {
+      await client.ping();
+      return "ping";
+    },
+    terminate: () => transport.terminateSession(),
+    close: () => client.close(),
+  };
+}
+
+await main("client-v1.mjs URL", connect, args);

@@ -1,0 +1,41 @@
+// An MCP client made with version 2 of the TypeScript SDK, which speaks both eras.
+// Usage: node client-v2.mjs legacy|auto|modern URL COMMAND ...; the commands are in commands.mjs.
+//
+// auto asks with server/discover and falls back to initialize; modern takes nothing but 2026-07-28.
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { main, wireTap } from "./commands.mjs";
+
+const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
+
+const [era, url, ...args] = process.argv.slice(2);
+
+async function connect() {
+  const tap = wireTap();
+  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch });
+  transport.onmessage = tap.onmessage;
+  const client = new Client({ name: "client-v2", version: "2.4.0" }, { capabilities: {}, versionNegotiation: { mode: modes[era] } });
+  await client.connect(transport);
+  return {
+    era: client.getProtocolEra(),
+    protocolVersion: client.getNegotiatedProtocolVersion(),
+    serverInfo: client.getServerVersion(),
+    tap,
+    // Without a cursor this is the whole list: the SDK walks the pages, which also fills the cache from which
+    // callTool takes the Mcp-Param-* headers of a tool.
+    listPage: () => client.listTools(),
+    callTool: (params, options) => client.callTool(params, options),
+    async ping() {
+      // The modern era has no ping.
+      if (client.getProtocolEra() === "modern") {
+        await client.discover();
+        return "server/discover";
+      }
+      await client.ping();
+      return "ping";
+    },
+    terminate: () => transport.terminateSession(),
+    close: () => client.close(),
+  };
+}
+
+await main("client-v2.mjs legacy|auto|modern URL", connect, Object.hasOwn(modes, era ?? "") ? args : []);

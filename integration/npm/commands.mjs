@@ -1,0 +1,126 @@
+// What client-v1.mjs and client-v2.mjs have in common: their commands, and one JSON document on stdout.
+//
+// A session is what each of them makes of its SDK:
+//   era, protocolVersion, serverInfo   what was negotiated
+//   listPage(cursor)                   one tools/list result, as the SDK hands it on
+//   callTool(params, options)          one tools/call result, as the SDK hands it on
+//   ping()                             whatever this era has for "are you there"; returns the method used
+//   tap                                what the transport saw, from wireTap below
+//   terminate(), close()               end the session at the server; let go of it here
+
+const commands = {
+  async list(session) {
+    const { raw, tools } = await listTools(session);
+    return { ...identity(session), tools, raw };
+  },
+
+  async call(session, name, args) {
+    return session.callTool({ name, arguments: args });
+  },
+
+  async progress(session, name, args) {
+    const progress = [];
+    const onprogress = (event) => progress.push(event);
+    const result = await session.callTool({ name, arguments: args }, { onprogress, resetTimeoutOnProgress: true });
+    return { progress, result };
+  },
+
+  async story(session, name, args) {
+    const { tools } = await listTools(session);
+    const result = await session.callTool({ name, arguments: args });
+    const alive = await session.ping();
+    const hadSession = session.tap.sessionId !== null;
+    await session.terminate();
+    return { ...identity(session), tools, result, alive, hadSession, deleteStatus: session.tap.deleteStatus };
+  },
+};
+
+function identity(session) {
+  return { serverInfo: session.serverInfo, protocolVersion: session.protocolVersion, era: session.era };
+}
+
+// Both SDKs drop from a listed tool what their schema does not know, and 2.x leaves out tools whose headers it
+// cannot send. So the names are those that the SDK offers to its caller, and raw is what came over the wire.
+async function listTools(session) {
+  const tools = [];
+  let cursor;
+  do {
+    const page = await session.listPage(cursor);
+    tools.push(...page.tools.map((tool) => tool.name));
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  const [first, ...rest] = session.tap.toolLists;
+  const { nextCursor, ...raw } = first ?? { tools: [] };
+  raw.tools = [...raw.tools, ...rest.flatMap((page) => page.tools)];
+  return { tools, raw };
+}
+
+/**
+ * wireTap watches one transport. Its fetch goes into the transport's options, its onmessage onto the transport
+ * before the SDK connects: both SDKs call a handler that is there already before their own.
+ */
+export function wireTap() {
+  const tap = {
+    toolLists: [],
+    sessionId: null,
+    deleteStatus: null,
+    async fetch(url, init) {
+      const response = await fetch(url, init);
+      tap.sessionId = response.headers.get("mcp-session-id") ?? tap.sessionId;
+      if (init?.method === "DELETE") {
+        tap.deleteStatus = response.status;
+      }
+      return response;
+    },
+    onmessage(message) {
+      if (Array.isArray(message.result?.tools)) {
+        tap.toolLists.push(message.result);
+      }
+    },
+  };
+  return tap;
+}
+
+/**
+ * main runs one command against the session that connect opens, and ends the process: 0 with the command's
+ * document, 1 with {error: {code, message, data, name}} if connecting or the command failed, 2 for wrong usage.
+ * A result with isError is a result.
+ */
+export async function main(usage, connect, [command, name, json = "{}"]) {
+  const run = Object.hasOwn(commands, command ?? "") ? commands[command] : undefined;
+  const args = parse(json);
+  if (run === undefined || args === undefined || (command !== "list" && name === undefined)) {
+    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON]\n`);
+    process.exit(2);
+  }
+  let code = 0;
+  let document;
+  let session;
+  try {
+    session = await connect();
+    document = await run(session, name, args);
+  } catch (error) {
+    code = 1;
+    document = { error: describe(error) };
+  }
+  await session?.close().catch(() => {});
+  // Standard output may be a pipe that takes its time: leave only when it has everything.
+  process.stdout.write(`${JSON.stringify(document)}\n`, () => process.exit(code));
+}
+
+function parse(json) {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+// A JSON-RPC error has a number for its code. 1.x gives an HTTP status as a number too, 2.x a word and the status
+// in data. Without a code it is a matter of the network, and the cause knows more.
+function describe(error) {
+  const code = error.code ?? error.cause?.code ?? null;
+  // 1.x puts the code in front of what the server wrote.
+  const message = error.message.replace(/^MCP error -?\d+: /, "");
+  return { code, message, data: error.data ?? null, name: error.constructor.name };
+}

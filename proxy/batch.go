@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at once, and in one document. Sessions of other versions, and
+// requests of no session, have no batches.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request, world *world, e *endpoint, body []byte) {
+	f := legacyFront{s}
+	all := &exchange{era: upstream.EraLegacy, world: world, endpoint: e, header: r.Header, request: r, reply: newReply(w, r, &s.limits)}
+	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
+		return
+	}
+	if _, err := raw.Scan(body, s.limits.Nesting); err != nil {
+		f.refuse(all, malformed(err))
+		return
+	}
+	items, _ := raw.Elements(body)
+	if len(items) == 0 || len(items) > maxBatch {
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
+		return
+	}
+	answers := make([][]byte, len(items))
+	var members sync.WaitGroup
+	for i, item := range items {
+		members.Go(func() { answers[i] = f.member(r, all, item) })
+	}
+	members.Wait()
+	out := []byte{'['}
+	for _, a := range answers {
+		if a == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, a...)
+	}
+	if len(out) == 1 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	writeJSON(w, http.StatusOK, append(out, ']'))
+}
+
+// maxBatch bounds the calls that one request can begin.
+const maxBatch = 64
+
+// member answers one message of a batch; nil for one that has no answer.
+func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte {
+	m, err := jsonrpc.Parse(item, f.limits.Nesting)
+	if err != nil {
+		problem, _ := answer(malformed(err), "")
+		return jsonrpc.AppendError(nil, m.ID, problem)
+	}
+	x, err := newExchange(all.world, all.endpoint, r, m)
+	if err != nil {
+		problem, _ := answer(err, "")
+		return jsonrpc.AppendError(nil, m.ID, problem)
+	}
+	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
+	if !m.IsRequest() {
+		f.accept(x)
+		return nil
+	}
+	answer := &memory{}
+	x.reply = &reply{w: answer, limits: &f.limits}
+	f.run(r, x)
+	return answer.text
+}
+
+// memory is a ResponseWriter that keeps what is written: the answer to a member of a batch.
+type memory struct {
+	text   []byte
+	header http.Header
+}
+
+func (m *memory) Header() http.Header {
+	if m.header == nil {
+		m.header = http.Header{}
+	}
+	return m.header
+}
+func (m *memory) WriteHeader(int)             {}
+func (m *memory) Write(b []byte) (int, error) { m.text = append(m.text, b...); return len(b), nil }

@@ -1,0 +1,52 @@
+package proxy
+
+import (
+	"time"
+
+	"junction/upstream"
+)
+
+// Names is the file's names section: what clients see instead of the upstreams' own names.
+type Names struct {
+	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of hash. Default 48, at least 16, at most 128:
+	// Claude Code puts mcp__<server>__ in front and the model API stops at 64.
+	MaxLength int `yaml:"max_length"`
+	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z, 0-9, _ and -. Default "__".
+	Separator string `yaml:"separator"`
+}
+
+// Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.
+type Limits struct {
+	Body     upstream.Size `yaml:"body"`     // one request's body. Default 16MiB.
+	Header   upstream.Size `yaml:"header"`   // one request's header. Default 64KiB.
+	Nesting  int           `yaml:"nesting"`  // of arrays and objects in one message, of clients and upstreams. Default 256.
+	Message  upstream.Size `yaml:"message"`  // one message from an upstream. Default 64MiB.
+	Sessions int           `yaml:"sessions"` // legacy sessions held in memory; the longest idle one is let go. Default 10000.
+	Streams  int           `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
+	Requests int           `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
+	Queue    int           `yaml:"queue"`    // messages waiting for one slow stream before it is cut off. Default 64.
+	Page     int           `yaml:"page"`     // items on one page of a list. Default 1000.
+	Items    int           `yaml:"items"`    // items that one upstream may list. Default 10000.
+
+	ReadTimeout  time.Duration `yaml:"read_timeout"`  // for a client to send its request. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout"` // for a client to take what we write. Default 30s.
+}
+
+// Sessions is the file's sessions section: the sessions of legacy clients. An id carries what was negotiated, sealed, so that it outlives our restart.
+type Sessions struct {
+	// KeyFile holds the key that seals session ids and cursors; it is made when it does not exist. Several replicas share one file.
+	// Default: junction/key in the user's state directory; where none can be written, a key of this process alone, and a warning.
+	KeyFile string `yaml:"key_file"`
+	// Idle frees what is held in memory for a session without a request or stream; the session goes on when its client comes back. Default 30m.
+	Idle time.Duration `yaml:"idle"`
+	// MaxAge ends a session for good. Default 720h.
+	MaxAge time.Duration `yaml:"max_age"`
+}
+
+// CatalogConfig is the file's catalog section.
+type CatalogConfig struct {
+	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
+	Grace time.Duration `yaml:"grace"`
+	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
+	Refresh time.Duration `yaml:"refresh"`
+}

@@ -1,0 +1,51 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+)
+
+// handler answers one request. It fills in what it learns for the log.
+type handler func(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error)
+
+// errAnswered means that the handler has written the answer itself.
+var errAnswered = errors.New("answered")
+
+// methods returns the handler of a method in an era, or nil. It is the only such list: what is not here does not exist for clients.
+func methods(era upstream.Era, method string) handler {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsList:
+		return listTools
+	case mcp.MethodToolsCall:
+		return callTool
+	}
+	if era == upstream.EraModern {
+		switch mcp.MCPMethod(method) {
+		case mcp.MethodServerDiscover:
+			return discover
+		case mcp.MethodSubscriptionsListen:
+			return subscribe
+		}
+		return nil
+	}
+	if mcp.MCPMethod(method) == mcp.MethodPing {
+		return ping
+	}
+	return nil
+}
+
+func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (result, error) {
+	h := methods(x.era, x.msg.Method)
+	if h == nil {
+		return result{}, unknownMethod(x.era, x.msg.Method)
+	}
+	return h(ctx, s, x, info)
+}
+
+func ping(context.Context, *Server, *exchange, *CallInfo) (result, error) {
+	return result{body: []byte("{}")}, nil
+}

@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file is the only place that turns an error into what a client reads: a JSON-RPC error and an HTTP status.
+
+// refusal is a request that we refuse ourselves. Status counts where the response has not begun yet.
+type refusal struct {
+	status int
+	code   int64
+	text   string
+	data   []byte
+}
+
+func (e *refusal) Error() string { return e.text }
+
+// Codes of 2026-07-28 (basic/index#error-codes).
+const (
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+	// codeSessionNotFound is what clients of the legacy era know for an unknown session; the status is what counts.
+	codeSessionNotFound = -32001
+)
+
+func refuse(status int, code int64, format string, args ...any) *refusal {
+	return &refusal{status: status, code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// malformed is the refusal of a body that is no message: err comes from jsonrpc.Parse or from package raw.
+func malformed(err error) *refusal {
+	var syntax *raw.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return refuse(http.StatusBadRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
+	case errors.Is(err, raw.ErrAmbiguous):
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a member occurs twice, or in another letter case: %v", err)
+	}
+	return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
+}
+
+// unknownMethod is the refusal of a method that the caller's era does not have.
+func unknownMethod(era upstream.Era, method string) *refusal {
+	status := http.StatusOK
+	if era == upstream.EraModern {
+		status = http.StatusNotFound // 2026-07-28, streamable-http#protocol-version-header
+	}
+	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", method)
+}
+
+func invalidParams(format string, args ...any) *refusal {
+	return refuse(http.StatusOK, mcp.INVALID_PARAMS, format, args...)
+}
+
+// unknownTool is what a client reads for a tool that does not exist, or does not exist for it.
+func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.200s", name) }
+
+// answer returns what a client reads of err, and the status if nothing has been sent yet. An upstream's own words are passed on, unless they are about the
+// connection between us and it (protocol.md 3.E).
+func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
+	var (
+		own  *refusal
+		peer *jsonrpc.Error
+		ours *upstream.Error
+	)
+	switch {
+	case errors.As(err, &own):
+		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
+	case errors.As(err, &peer):
+		if !aboutHop(peer.Code) {
+			return peer, http.StatusOK
+		}
+		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message), http.StatusOK
+	case errors.As(err, &ours):
+		return failure(ours.Upstream, string(ours.Kind), ours.Error()), http.StatusOK
+	case errors.Is(err, raw.ErrAmbiguous):
+		r := malformed(err)
+		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
+	case errors.Is(err, context.Canceled):
+		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), http.StatusOK
+	}
+	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
+}
+
+// aboutHop reports whether a code speaks of the connection that the error came over: the client's own connection is another.
+func aboutHop(code int64) bool {
+	switch code {
+	case mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch, codeUnsupportedVersion:
+		return true
+	}
+	return false
+}
+
+// failure is an error that is ours, and says so.
+func failure(upstreamName, kind, text string) *jsonrpc.Error {
+	data := raw.AppendQuote([]byte(`{"junction":{"upstream":`), upstreamName)
+	data = raw.AppendQuote(append(data, `,"kind":`...), kind)
+	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: strings.ToValidUTF8(text, "\ufffd"), Data: append(data, "}}"...)}
+}
+
+// outcome is the word for err in the log.
+func outcome(err error) string {
+	var (
+		own  *refusal
+		peer *jsonrpc.Error
+		ours *upstream.Error
+	)
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &own):
+		return "refused"
+	case errors.As(err, &peer):
+		return "error"
+	case errors.As(err, &ours):
+		return string(ours.Kind)
+	}
+	return "failed"
+}

@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP request.
+type exchange struct {
+	era      upstream.Era
+	world    *world
+	endpoint *endpoint
+	msg      jsonrpc.Message
+	params   raw.Object // absent when there are none
+	meta     raw.Object // params._meta
+	request  *http.Request
+	header   http.Header // of the request
+	reply    *reply
+	size     int // of the body
+
+	client    string   // the name that the client gave itself
+	session   *session // legacy only
+	principal string
+}
+
+// newExchange reads what every request has. The error is a *refusal.
+func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*exchange, error) {
+	x := &exchange{world: w, endpoint: e, msg: m, header: r.Header, principal: "local"}
+	if m.Params == nil {
+		return x, nil
+	}
+	var err error
+	if x.params, err = raw.Parse(m.Params); err == raw.ErrAbsent {
+		return x, refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
+	} else if err != nil {
+		return x, malformed(err)
+	}
+	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
+		return x, malformed(err)
+	}
+	return x, nil
+}
+
+// Notify implements upstream.Peer.
+func (x *exchange) Notify(method string, params []byte) { x.reply.notify(method, params) }
+
+// call makes the upstream's side of a request about target.
+func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
+	c := &upstream.Call{Method: x.msg.Method, Name: target.tool.Name, Params: x.params, Header: header, Principal: x.principal, Peer: x}
+	if x.session != nil {
+		c.Session = x.session.key
+	}
+	return c
+}
+
+// serve answers the request: dispatch, then one answer, whatever happened.
+func (s *Server) serve(ctx context.Context, x *exchange) {
+	began := time.Now()
+	info := CallInfo{Client: x.client, Era: string(x.era), Endpoint: x.endpoint.name, Method: x.msg.Method, Sent: x.size}
+	result, err := s.dispatch(ctx, x, &info)
+	if err == errAnswered {
+		return
+	}
+	if err != nil {
+		e, status := answer(err, info.Upstream)
+		x.reply.fail(x.msg.ID, e, status)
+	} else {
+		x.reply.succeed(x.msg.ID, result)
+	}
+	if s.hooks.CallDone != nil && info.Upstream != "" || err != nil && s.hooks.CallDone != nil {
+		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), outcome(err), err
+		s.hooks.CallDone(info)
+	}
+}
+
+// result is a result in the parts that it is made of, so that a large one is never copied.
+type result struct{ head, body, tail []byte }
+
+func (r result) size() int { return len(r.head) + len(r.body) + len(r.tail) }

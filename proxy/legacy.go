@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// legacyFront speaks 2025-11-25 and older: a handshake, a session, and a GET stream.
+type legacyFront struct{ *Server }
+
+func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.era = upstream.EraLegacy
+	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 && !slices.Contains(mcp.LegacyProtocolVersions(), header(r.Header, "Mcp-Protocol-Version")) {
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
+		return
+	}
+	if x.msg.Method == string(mcp.MethodInitialize) && x.msg.IsRequest() {
+		f.initialize(w, x)
+		return
+	}
+	if err := f.enter(r, x); err != nil {
+		f.refuse(x, err)
+		return
+	}
+	if !x.msg.IsRequest() {
+		f.accept(x)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	f.run(r, x)
+}
+
+// refuse answers with an error; what is not a request gets no more than the status and an error without id.
+func (f legacyFront) refuse(x *exchange, err error) {
+	e, status := answer(err, "")
+	id := x.msg.ID
+	if !x.msg.IsRequest() {
+		id = ""
+	}
+	x.reply.fail(id, e, status)
+}
+
+// enter finds the session of a request.
+func (f legacyFront) enter(r *http.Request, x *exchange) error {
+	id := header(r.Header, "Mcp-Session-Id")
+	if id == "" {
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
+	}
+	s, err := f.sessions.find(id)
+	if err != nil {
+		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
+	}
+	x.session, x.client = s, s.client
+	return nil
+}
+
+// run serves a request of a session. A client that hangs up has not cancelled (2025-11-25, basic/transports): only it can say so, by notification.
+func (f legacyFront) run(r *http.Request, x *exchange) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	stop := context.AfterFunc(f.killing, cancel)
+	defer stop()
+	if err := x.session.register(x.msg.ID, cancel); err != nil {
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: another request of this session has the id %.100s", x.msg.ID))
+		return
+	}
+	defer x.session.unregister(x.msg.ID)
+	f.serve(ctx, x)
+}
+
+// accept takes a notification, or an answer to a question.
+func (f legacyFront) accept(x *exchange) {
+	if x.msg.Method != string(mcp.MethodNotificationCancelled) {
+		return // the others have no meaning here: initialized is consumed, and we ask nothing
+	}
+	if id, err := x.params.Get("requestId"); err == nil {
+		x.session.cancel(jsonrpc.ID(id))
+	}
+}
+
+// initialize begins a session in the version that the client asked for, or in the newest of its era that we speak (2025-11-25, basic/lifecycle).
+func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
+	asked, err := x.params.String("protocolVersion")
+	if err != nil {
+		f.refuse(x, invalidParams("Invalid params: no protocolVersion"))
+		return
+	}
+	version := asked
+	if !slices.Contains(mcp.LegacyProtocolVersions(), asked) {
+		version = mcp.ProtocolVersion20251125
+	}
+	if info, err := x.params.Object("clientInfo"); err == nil {
+		x.client, _ = info.String("name")
+	}
+	id, _ := f.sessions.open(version, x.client)
+	w.Header()["Mcp-Session-Id"] = []string{id}
+	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
+	b = append(append(b, `,"capabilities":`...), capabilities...)
+	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
+	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
+}
+
+// get opens the stream on which a session hears what it did not ask for.
+func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
+	x := &exchange{endpoint: e, header: r.Header, reply: newReply(w, r, &f.limits)}
+	if header(r.Header, "Mcp-Session-Id") == "" {
+		w.Header().Set("Allow", "POST")
+		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
+		return
+	}
+	if err := f.enter(r, x); err != nil {
+		f.refuse(x, err)
+		return
+	}
+	if !accepts(r, "text/event-stream") {
+		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
+		return
+	}
+	f.listen(w, r, &listener{endpoint: e.name, life: x.session.life()})
+}
+
+// delete ends a session.
+func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, e *endpoint) {
+	x := &exchange{endpoint: e, header: r.Header, reply: newReply(w, r, &f.limits)}
+	if err := f.enter(r, x); err != nil {
+		f.refuse(x, err)
+		return
+	}
+	f.sessions.delete(header(r.Header, "Mcp-Session-Id"))
+	w.WriteHeader(http.StatusNoContent)
+}

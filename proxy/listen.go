@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file holds who listens to changes: a legacy GET stream, or a modern subscriptions/listen. Each listener is the goroutine of its own HTTP request.
+
+// listener is one stream.
+type listener struct {
+	endpoint string
+	life     context.Context // of the session that it belongs to; nil for a modern one
+	first    []byte          // written before anything else; nil for nothing
+	meta     []byte          // put into each notification as _meta; nil for none
+	last     []byte          // written when we end the stream ourselves; nil for nothing
+	deaf     bool            // it did not ask for changes of tools
+
+	changed chan struct{} // 1-buffered: equal notifications merge
+}
+
+// listeners are the open streams.
+type listeners struct {
+	mu   sync.Mutex
+	open map[*listener]struct{}
+}
+
+func (ls *listeners) add(l *listener, max int) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if len(ls.open) >= max {
+		return false
+	}
+	ls.open[l] = struct{}{}
+	return true
+}
+
+func (ls *listeners) remove(l *listener) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.open, l)
+}
+
+// tell tells all who listen to the endpoint that its tools have changed.
+func (ls *listeners) tell(endpoint string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.open {
+		if l.endpoint == endpoint && !l.deaf {
+			select {
+			case l.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// listen keeps the stream open until the client goes, its session ends, or we shut down.
+func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
+	l.changed = make(chan struct{}, 1)
+	if !s.listeners.add(l, s.limits.Streams) {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "Too many streams are open (limits.streams).", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.listeners.remove(l)
+	p := newReply(w, r, &s.limits)
+	streamHeader(w.Header())
+	w.WriteHeader(http.StatusOK)
+	if l.first == nil {
+		l.first = []byte(":\n\n") // so that the client sees the stream open
+	}
+	if !p.flush(l.first) {
+		return
+	}
+	var sessionOver <-chan struct{}
+	if l.life != nil {
+		sessionOver = l.life.Done()
+	}
+	params := []byte(nil)
+	if l.meta != nil {
+		params = append(append([]byte(`{"_meta":`), l.meta...), '}')
+	}
+	change := jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", string(mcp.MethodNotificationToolsListChanged), params))
+	alive := time.NewTicker(quiet)
+	defer alive.Stop()
+	for {
+		event := change
+		select {
+		case <-r.Context().Done():
+			return
+		case <-sessionOver:
+			return
+		case <-s.ending.Done():
+			if l.last != nil {
+				p.flush(l.last)
+			}
+			return
+		case <-l.changed:
+		case <-alive.C:
+			event = []byte(":\n\n")
+		}
+		if !p.flush(event) {
+			return
+		}
+	}
+}
+
+// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it acknowledges what will be honoured, which so far is changes of tools.
+func subscribe(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	wanted, err := x.params.Object("notifications")
+	if err == raw.ErrAbsent {
+		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
+	} else if err != nil {
+		return result{}, err
+	}
+	if !x.reply.stream {
+		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST, "a subscription is answered by text/event-stream, which this request does not accept")
+	}
+	tools, err := wanted.Get("toolsListChanged")
+	if err != nil && err != raw.ErrAbsent {
+		return result{}, err
+	}
+	l := &listener{endpoint: x.endpoint.name, deaf: string(tools) != "true"}
+	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
+	l.meta = append(l.meta, '}')
+	honoured := "{}"
+	if !l.deaf {
+		honoured = `{"toolsListChanged":true}`
+	}
+	params := append([]byte(`{"notifications":`+honoured+`,"_meta":`), l.meta...)
+	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged", append(params, '}')))
+	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
+	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
+	x.reply.finish()
+	s.listen(x.reply.w, x.request, l)
+	return result{}, errAnswered
+}

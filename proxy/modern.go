@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// modernFront speaks 2026-07-28: every request says everything about itself, in the body and again in headers, and nothing is remembered.
+type modernFront struct{ *Server }
+
+func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.era = upstream.EraModern
+	switch {
+	case x.msg.IsNotification():
+		w.WriteHeader(http.StatusAccepted) // no notification of a client's has a meaning on HTTP, and none is an error
+		return
+	case x.msg.IsResponse():
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a client of %s sends no responses", modernVersion))
+		return
+	}
+	if err := f.check(x); err != nil {
+		f.refuse(x, err)
+		return
+	}
+	// The end of the request is its cancellation (2026-07-28, streamable-http#cancellation).
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	x.reply.broken = cancel
+	f.serve(ctx, x)
+}
+
+func (f modernFront) refuse(x *exchange, err error) {
+	e, status := answer(err, "")
+	x.reply.fail(x.msg.ID, e, status)
+}
+
+// check compares headers and body, and reads what _meta must say (2026-07-28, streamable-http#server-validation and basic/index#_meta).
+func (f modernFront) check(x *exchange) error {
+	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
+	switch {
+	case err == raw.ErrAbsent && len(x.header["Mcp-Protocol-Version"]) > 0:
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s", mcp.MetaKeyProtocolVersion)
+	case err != nil:
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string", mcp.MetaKeyProtocolVersion)
+	}
+	if err := same(x.header, "Mcp-Protocol-Version", version, false); err != nil {
+		return err
+	}
+	if err := same(x.header, "Mcp-Method", x.msg.Method, false); err != nil {
+		return err
+	}
+	if member := namedBy(x.msg.Method); member != "" {
+		name, err := x.params.String(member)
+		if err != nil && err != raw.ErrAbsent {
+			return malformed(err)
+		}
+		if err := same(x.header, "Mcp-Name", name, true); err != nil {
+			return err
+		}
+	}
+	capabilities, err := x.meta.Get(mcp.MetaKeyClientCapabilities)
+	if err == raw.ErrAbsent || err == nil && capabilities[0] != '{' {
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s", mcp.MetaKeyClientCapabilities)
+	} else if err != nil {
+		return malformed(err)
+	}
+	if version != modernVersion {
+		e := refuse(http.StatusBadRequest, codeUnsupportedVersion, "Unsupported protocol version: %.100s", version)
+		e.data = append(append(append([]byte(`{"supported":`), f.supported...), `,"requested":`...), raw.Quote(version)...)
+		e.data = append(e.data, '}')
+		return e
+	}
+	if info, err := x.meta.Object(mcp.MetaKeyClientInfo); err == nil {
+		x.client, _ = info.String("name")
+	}
+	return nil
+}
+
+// namedBy returns the member of params that the header Mcp-Name repeats; "" when the method has none.
+func namedBy(method string) string {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
+	case mcp.MethodResourcesRead:
+		return "uri"
+	}
+	return ""
+}
+
+func mismatch(format string, args ...any) *refusal {
+	return refuse(http.StatusBadRequest, codeHeaderMismatch, "Header mismatch: %s", fmt.Sprintf(format, args...))
+}
+
+// same compares a header with what it repeats. Only some headers may be encoded.
+func same(h http.Header, name, want string, encoded bool) error {
+	values := h[name]
+	switch {
+	case len(values) == 0:
+		return mismatch("%s is missing", name)
+	case len(values) > 1:
+		return mismatch("%s occurs twice", name)
+	}
+	got := header(h, name)
+	if encoded {
+		decoded, ok := mcp.DecodeHeaderValue(got)
+		if !ok {
+			return mismatch("%s is not encoded properly", name)
+		}
+		got = decoded
+	}
+	if got != want {
+		return mismatch("%s is %.100q, the body says %.100q", name, got, want)
+	}
+	return nil
+}
+
+// discover says who we are.
+func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	b := append([]byte(`{"supportedVersions":`), s.supported...)
+	b = append(append(b, `,"capabilities":`...), capabilities...)
+	b = appendFreshness(b, time.Hour, true)
+	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
+	return result{body: append(b, '}')}, nil
+}

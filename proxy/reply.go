@@ -1,0 +1,186 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"junction/upstream/jsonrpc"
+)
+
+// reply is how one request is answered: as one JSON document, or as an event stream from the first event on. Until then a status other than 200 can still be sent.
+type reply struct {
+	w      http.ResponseWriter
+	limits *Limits
+	stream bool   // the client accepts an event stream
+	broken func() // called once when the client does not take what we write; nil does nothing
+
+	mu      sync.Mutex
+	queue   [][]byte      // events that wait for the writer
+	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil until the stream has begun
+	done    bool          // the answer is ready: nothing is queued any more
+	written chan struct{} // closed when the writer has returned
+	timer   *time.Timer   // begins the stream of a call that takes long
+}
+
+// quiet is how long a stream says nothing before a comment shows that it is alive.
+const quiet = 15 * time.Second
+
+func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
+	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream")}
+}
+
+// begin allows the reply to become a stream when the answer takes long. finish must follow.
+func (p *reply) begin() {
+	if p.stream {
+		p.timer = time.AfterFunc(quiet, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.done {
+				p.start()
+			}
+		})
+	}
+}
+
+// notify queues a notification that belongs to the request. It does not block: what a slow client does not take in time, it misses.
+func (p *reply) notify(method string, params []byte) {
+	if !p.stream {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done || len(p.queue) >= p.limits.Queue {
+		return
+	}
+	p.queue = append(p.queue, jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", method, params)))
+	p.start()
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+}
+
+// start begins the stream and its writer; p.mu is held.
+func (p *reply) start() {
+	if p.more != nil {
+		return
+	}
+	p.more, p.written = make(chan struct{}, 1), make(chan struct{})
+	go p.write(p.more)
+}
+
+// write is the goroutine of a stream. It ends when the answer is ready, or when the client takes nothing any more; finish waits for it.
+func (p *reply) write(more <-chan struct{}) {
+	defer close(p.written)
+	streamHeader(p.w.Header())
+	p.w.WriteHeader(http.StatusOK)
+	alive := time.NewTicker(quiet)
+	defer alive.Stop()
+	for {
+		p.mu.Lock()
+		events, done := p.queue, p.done
+		p.queue = nil
+		p.mu.Unlock()
+		if done && len(events) == 0 {
+			return
+		}
+		if !p.flush(events...) {
+			if p.broken != nil {
+				p.broken()
+			}
+			return
+		}
+		select {
+		case <-more:
+		case <-alive.C:
+			if !p.flush([]byte(":\n\n")) {
+				if p.broken != nil {
+					p.broken()
+				}
+				return
+			}
+		}
+	}
+}
+
+// flush writes and flushes within the write timeout; false means that the client is gone, or too slow.
+func (p *reply) flush(parts ...[]byte) bool {
+	control := http.NewResponseController(p.w)
+	control.SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout)) // an error here shows in the write
+	for _, b := range parts {
+		if _, err := p.w.Write(b); err != nil {
+			return false
+		}
+	}
+	return control.Flush() == nil
+}
+
+// finish ends what begin and notify have begun, and reports whether the reply has become a stream.
+func (p *reply) finish() bool {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Lock()
+	p.done = true
+	streaming := p.more != nil
+	if streaming {
+		select {
+		case p.more <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Unlock()
+	if streaming {
+		<-p.written
+	}
+	return streaming
+}
+
+// succeed writes the result, and so ends the reply.
+func (p *reply) succeed(id jsonrpc.ID, r result) {
+	var few [256]byte
+	head := append(jsonrpc.ResponseHead(few[:0], id), r.head...)
+	if p.finish() {
+		text := make([]byte, 0, len(head)+len(r.body)+len(r.tail)+1)
+		text = append(append(append(append(text, head...), r.body...), r.tail...), '}')
+		p.flush(jsonrpc.AppendEvent(make([]byte, 0, len(text)+32), "", text))
+		return
+	}
+	tail := append(r.tail[:len(r.tail):len(r.tail)], '}')
+	h := p.w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + len(tail))}
+	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout))
+	p.w.Write(head) // what cannot be written to a client has no one to be reported to
+	p.w.Write(r.body)
+	p.w.Write(tail)
+}
+
+// fail writes an error, and so ends the reply. An id of "" is left out.
+func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
+	text := jsonrpc.AppendError(nil, id, e)
+	if p.finish() {
+		p.flush(jsonrpc.AppendEvent(nil, "", text))
+		return
+	}
+	writeJSON(p.w, status, text)
+}
+
+var jsonType = []string{"application/json"}
+
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(status)
+	w.Write(text)
+}
+
+// streamHeader sets what makes a response an event stream that nobody on the way buffers.
+func streamHeader(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}

@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"junction/auth/seal"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// Options is what a Server is made of for its whole life.
+type Options struct {
+	Limits   Limits
+	Sessions Sessions
+	Key      *seal.Key    // seals session ids and cursors; required
+	Version  string       // ours, as clients see it
+	Log      *slog.Logger // nil discards
+	Hooks    Hooks
+}
+
+// WorldConfig is the part of the configuration that a reload can change.
+type WorldConfig struct {
+	Names          Names
+	AllowedOrigins []string // beyond the loopback ones
+	AllowedHosts   []string // beyond the loopback ones
+}
+
+// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it.
+type Server struct {
+	limits    Limits
+	hooks     Hooks
+	log       *slog.Logger
+	sessions  *sessions
+	cursors   *seal.Box
+	listeners listeners
+	bodies    bodies
+	requests  atomic.Int64 // in progress
+
+	serverInfo []byte // JSON
+	modernMeta []byte // the _meta of a result that is ours
+	supported  []byte // versions, a JSON array
+
+	world    atomic.Pointer[world]
+	changing sync.Mutex // held while the next world is built
+
+	ending  context.Context // ends when Shutdown is called
+	end     context.CancelFunc
+	killing context.Context // ends when Kill is called
+	kill    context.CancelFunc
+}
+
+// New returns a Server that offers nothing until Apply.
+func New(o Options) (*Server, error) {
+	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	box, err := o.Key.Box("session")
+	if err != nil {
+		return nil, err
+	}
+	s.sessions = newSessions(box, s.limits.Sessions, o.Sessions.withDefaults())
+	if s.cursors, err = o.Key.Box("cursor"); err != nil {
+		return nil, err
+	}
+	s.listeners.open = map[*listener]struct{}{}
+	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`), cmp.Or(o.Version, "devel")), '}')
+	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
+	s.supported = []byte{'['}
+	for i, v := range versions() {
+		if i > 0 {
+			s.supported = append(s.supported, ',')
+		}
+		s.supported = raw.AppendQuote(s.supported, v)
+	}
+	s.supported = append(s.supported, ']')
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.killing, s.kill = context.WithCancel(context.Background())
+	s.world.Store(s.newWorld(WorldConfig{}, nil, nil))
+	return s, nil
+}
+
+// ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to end.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.world.Load().routes.ServeHTTP(w, r)
+}
+
+// Apply replaces the world: from now on requests are answered by these upstreams, which are in the order of their names. Requests in progress end in the
+// old one.
+func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
+	backends := make([]backend, len(upstreams))
+	for i, u := range upstreams {
+		backends[i] = u
+	}
+	s.apply(c, backends)
+}
+
+func (s *Server) apply(c WorldConfig, backends []backend) {
+	c.Names = c.Names.withDefaults()
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.swap(s.newWorld(c, backends, s.world.Load()))
+}
+
+// Refresh takes over changed catalogs. Who listens to an endpoint whose list is not what it was is told.
+func (s *Server) Refresh() {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	old := s.world.Load()
+	s.swap(s.newWorld(old.config, old.backends, old))
+}
+
+// swap stores the world and tells of the difference; s.changing is held.
+func (s *Server) swap(w *world) {
+	old := s.world.Swap(w)
+	for name, e := range w.endpoints {
+		before := old.endpoints[name]
+		if before == nil || before.view.legacy.print != e.view.legacy.print {
+			s.listeners.tell(name)
+		}
+	}
+	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
+		s.hooks.Problems(problems)
+	}
+}
+
+// Problems returns the items that are not offered, and why.
+func (s *Server) Problems() []Problem { return s.world.Load().problems() }
+
+// Tools returns how many tools clients see on the merged endpoint.
+func (s *Server) Tools() int { return len(s.world.Load().endpoints[""].view.tools) }
+
+func (w *world) problems() []Problem {
+	list := w.endpoints[""].view.problems
+	for _, b := range w.backends {
+		for _, p := range w.endpoints[b.Name()].view.problems {
+			if p.Upstream != "" && !has(list, p) {
+				list = append(list[:len(list):len(list)], p)
+			}
+		}
+	}
+	return list
+}
+
+// has reports whether the list names the item already, for whatever endpoint.
+func has(list []Problem, p Problem) bool {
+	for _, o := range list {
+		if o.Upstream == p.Upstream && o.Name == p.Name {
+			return true
+		}
+	}
+	return false
+}
+
+func equal(a, b []Problem) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on; the http.Server that the handler is in waits for them.
+func (s *Server) Shutdown() { s.end() }
+
+// Kill ends the calls that are still in progress, after Shutdown and a grace.
+func (s *Server) Kill() { s.kill() }
+
+// WithDefaults fills in what the section leaves out.
+func (l Limits) WithDefaults() Limits {
+	l.Body = cmp.Or(l.Body, 16<<20)
+	l.Header = cmp.Or(l.Header, 64<<10)
+	l.Nesting = cmp.Or(l.Nesting, 256)
+	l.Message = cmp.Or(l.Message, 64<<20)
+	l.Sessions = cmp.Or(l.Sessions, 10000)
+	l.Streams = cmp.Or(l.Streams, 1000)
+	l.Requests = cmp.Or(l.Requests, 2000)
+	l.Queue = cmp.Or(l.Queue, 64)
+	l.Page = cmp.Or(l.Page, 1000)
+	l.Items = cmp.Or(l.Items, 10000)
+	l.ReadTimeout = cmp.Or(l.ReadTimeout, 30*time.Second)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	return l
+}
+
+func (c Sessions) withDefaults() Sessions {
+	c.Idle = cmp.Or(c.Idle, 30*time.Minute)
+	c.MaxAge = cmp.Or(c.MaxAge, 720*time.Hour)
+	return c
+}

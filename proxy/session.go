@@ -1,0 +1,227 @@
+package proxy
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"junction/auth/seal"
+	"junction/upstream/jsonrpc"
+)
+
+// session is what we remember of a legacy client between two requests. All that was negotiated is in its id, sealed, so that a client whose session we have
+// forgotten, or that comes back after our restart or to another replica, goes on as if nothing had happened: some clients never recover from a 404.
+type session struct {
+	key     string // for upstreams: what tells this session from others
+	version string // of the protocol
+	client  string // the name that the client gave itself
+
+	mu    sync.Mutex
+	calls map[jsonrpc.ID]context.CancelFunc // in flight; nil when there are none
+	ended context.Context                   // ends when the client deletes the session; nil until a stream asks
+	end   context.CancelFunc
+	gone  bool
+}
+
+// sealedSession is what a session id says.
+type sealedSession struct {
+	Version string `json:"v"`
+	Client  string `json:"c,omitempty"`
+	Born    int64  `json:"t"`
+	Key     string `json:"k"`
+}
+
+// sessions are the sessions in memory, bounded in number and idle time, and the ids that were deleted.
+type sessions struct {
+	box    *seal.Box
+	max    int
+	idle   time.Duration
+	maxAge time.Duration
+
+	mu      sync.Mutex
+	byID    map[string]*list.Element // of order
+	order   *list.List               // of *entry, the latest used in front
+	deleted map[[16]byte]time.Time   // hashes of ids, and when their age ends them anyway
+}
+
+type entry struct {
+	id   string
+	s    *session
+	born time.Time
+	used time.Time
+}
+
+var (
+	errUnknownSession = errors.New("unknown session")
+	errInUse          = errors.New("id in use")
+)
+
+func newSessions(box *seal.Box, max int, c Sessions) *sessions {
+	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
+		byID: map[string]*list.Element{}, order: list.New(), deleted: map[[16]byte]time.Time{}}
+}
+
+// open begins a session and returns its id.
+func (ss *sessions) open(version, client string) (string, *session) {
+	if len(client) > 64 {
+		client = client[:64]
+	}
+	now := time.Now()
+	said, _ := json.Marshal(sealedSession{version, client, now.Unix(), rand.Text()}) // strings and a number: this cannot fail
+	id := ss.box.Seal(said)
+	s, _ := ss.find(id)
+	return id, s
+}
+
+// find returns the session of an id; the error is errUnknownSession.
+func (ss *sessions) find(id string) (*session, error) {
+	now := time.Now()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if e, ok := ss.byID[id]; ok {
+		entry := e.Value.(*entry)
+		if now.Sub(entry.born) > ss.maxAge {
+			ss.drop(e)
+			return nil, errUnknownSession
+		}
+		entry.used = now
+		ss.order.MoveToFront(e)
+		return entry.s, nil
+	}
+	plain, err := ss.box.Open(id)
+	if err != nil {
+		return nil, errUnknownSession
+	}
+	var said sealedSession
+	if json.Unmarshal(plain, &said) != nil {
+		return nil, errUnknownSession
+	}
+	born := time.Unix(said.Born, 0)
+	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
+		return nil, errUnknownSession
+	}
+	s := &session{key: said.Key, version: said.Version, client: said.Client}
+	ss.byID[id] = ss.order.PushFront(&entry{id, s, born, now})
+	ss.trim(now)
+	return s, nil
+}
+
+// trim forgets the sessions that are idle for too long, or too many. One that is in use stays.
+func (ss *sessions) trim(now time.Time) {
+	for e, looked := ss.order.Back(), 0; e != nil && looked < 16; looked++ {
+		before := e.Prev()
+		entry := e.Value.(*entry)
+		if len(ss.byID) <= ss.max && now.Sub(entry.used) < ss.idle {
+			return
+		}
+		if !entry.s.busy() {
+			ss.drop(e)
+		}
+		e = before
+	}
+}
+
+func (ss *sessions) drop(e *list.Element) {
+	ss.order.Remove(e)
+	delete(ss.byID, e.Value.(*entry).id)
+}
+
+// delete ends a session for good, with its calls and streams.
+func (ss *sessions) delete(id string) {
+	s, err := ss.find(id)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	ss.mu.Lock()
+	if e, ok := ss.byID[id]; ok {
+		ss.drop(e)
+	}
+	for h, until := range ss.deleted { // a few at random are enough to keep the map small
+		if now.After(until) || len(ss.deleted) >= ss.max {
+			delete(ss.deleted, h)
+		}
+		if len(ss.deleted) < ss.max {
+			break
+		}
+	}
+	ss.deleted[hash(id)] = now.Add(ss.maxAge)
+	ss.mu.Unlock()
+	s.close()
+}
+
+// hash is the key under which a deleted id is remembered.
+func hash(id string) [16]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16])
+}
+
+// busy reports whether the session has a call or a stream.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls) > 0 || s.ended != nil
+}
+
+// register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already.
+func (s *session) register(id jsonrpc.ID, cancel context.CancelFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.calls[id]; ok {
+		return errInUse
+	}
+	if s.calls == nil {
+		s.calls = map[jsonrpc.ID]context.CancelFunc{}
+	}
+	s.calls[id] = cancel
+	return nil
+}
+
+func (s *session) unregister(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.calls, id); len(s.calls) == 0 {
+		s.calls = nil
+	}
+}
+
+// cancel cancels the call of that id, if it is in flight.
+func (s *session) cancel(id jsonrpc.ID) {
+	s.mu.Lock()
+	cancel := s.calls[id]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// life returns a context that ends with the session.
+func (s *session) life() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended, s.end = context.WithCancel(context.Background())
+		if s.gone {
+			s.end()
+		}
+	}
+	return s.ended
+}
+
+// close ends the session's calls and streams.
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	for _, cancel := range s.calls {
+		cancel()
+	}
+	if s.end != nil {
+		s.end()
+	}
+}

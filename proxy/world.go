@@ -1,0 +1,280 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+)
+
+// world is everything that a request is judged and answered by. It is immutable, and replaced whole.
+type world struct {
+	config    WorldConfig
+	backends  []backend
+	endpoints map[string]*endpoint
+	routes    http.Handler
+}
+
+// endpoint is one URL: the merged one, whose name is "", or that of one upstream with bare names.
+type endpoint struct {
+	name string
+	view *view
+}
+
+// newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
+func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
+	w := &world{config: c, backends: backends, endpoints: map[string]*endpoint{}}
+	before := func(name string) *view {
+		if old != nil && old.endpoints[name] != nil {
+			return old.endpoints[name].view
+		}
+		return nil
+	}
+	w.endpoints[""] = &endpoint{"", compile("", backends, c.Names, false, before(""))}
+	for _, b := range backends {
+		w.endpoints[b.Name()] = &endpoint{b.Name(), compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
+	}
+	r := chi.NewRouter()
+	r.Use(w.checkOrigin)
+	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
+		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
+	})
+	r.Handle("/mcp", s.at(w, func(*http.Request) string { return "" }))
+	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
+	w.routes = r
+	return w
+}
+
+// at serves the endpoint that name finds for a request.
+func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		e := w.endpoints[name(r)]
+		if e == nil {
+			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
+			return
+		}
+		switch r.Method {
+		case http.MethodPost:
+			s.post(rw, r, w, e)
+		case http.MethodGet:
+			legacyFront{s}.get(rw, r, e)
+		case http.MethodDelete:
+			legacyFront{s}.delete(rw, r, e)
+		default:
+			rw.Header().Set("Allow", "POST, GET, DELETE")
+			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
+		}
+	}
+}
+
+// checkOrigin refuses what a web page of somebody else's may have sent: MCP wants the Origin of every request checked, and DNS rebinding makes a page's own host
+// name point to us (2026-07-28, streamable-http#security--endpoint). Comparing Origin with Host would not do: the attacker controls both.
+func (w *world) checkOrigin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if origin := r.Header["Origin"]; len(origin) > 0 {
+			if len(origin) > 1 || !w.originAllowed(origin[0]) {
+				http.Error(rw, "This origin may not use the endpoint (allowed_origins).", http.StatusForbidden)
+				return
+			}
+			if cors(rw, r, origin[0]) {
+				return
+			}
+		}
+		if !w.hostAllowed(r.Host) {
+			http.Error(rw, "This host name is not ours (allowed_hosts).", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+func (w *world) originAllowed(origin string) bool {
+	if slices.Contains(w.config.AllowedOrigins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Hostname())
+}
+
+func (w *world) hostAllowed(host string) bool {
+	if slices.Contains(w.config.AllowedHosts, host) {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return loopback(strings.Trim(name, "[]"))
+}
+
+// loopback reports whether a host name is one that only this machine answers to.
+func loopback(name string) bool {
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(name)
+	return ip != nil && ip.IsLoopback()
+}
+
+// cors lets pages of allowed origins read our answers; it reports whether the request was a preflight, which it has answered.
+func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
+	h := rw.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
+		h.Set("Access-Control-Allow-Headers", wanted)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	rw.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// post reads the message of a request and gives it to the front of its era.
+func (s *Server) post(rw http.ResponseWriter, r *http.Request, w *world, e *endpoint) {
+	if s.requests.Add(1) > int64(s.limits.Requests) {
+		s.requests.Add(-1)
+		rw.Header().Set("Retry-After", "1")
+		fail(rw, r, s, refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many requests are in progress (limits.requests)"))
+		return
+	}
+	defer s.requests.Add(-1)
+	if !isJSON(r.Header["Content-Type"]) {
+		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json"))
+		return
+	}
+	body, err := s.readBody(rw, r)
+	if err != nil {
+		fail(rw, r, s, err)
+		return
+	}
+	defer s.bodies.put(body)
+	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
+	if err != nil {
+		if errors.Is(err, jsonrpc.ErrInvalid) && isArray(*body) {
+			s.batch(rw, r, w, e, *body)
+			return
+		}
+		x := &exchange{reply: newReply(rw, r, &s.limits)}
+		problem, status := answer(malformed(err), "")
+		x.reply.fail(m.ID, problem, status)
+		return
+	}
+	x, err := newExchange(w, e, r, m)
+	x.reply = newReply(rw, r, &s.limits)
+	x.size, x.request = len(*body), r
+	if err != nil {
+		problem, status := answer(err, "")
+		x.reply.fail(m.ID, problem, status)
+		return
+	}
+	s.frontFor(x).post(rw, r, x)
+}
+
+// fail refuses a request whose id is not known.
+func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
+	problem, status := answer(err, "")
+	newReply(rw, r, &s.limits).fail("", problem, status)
+}
+
+// isJSON reports whether the content type is application/json, with whatever parameters.
+func isJSON(values []string) bool {
+	if len(values) != 1 {
+		return false
+	}
+	media, _, _ := strings.Cut(values[0], ";")
+	return strings.EqualFold(strings.TrimSpace(media), "application/json")
+}
+
+func isArray(body []byte) bool {
+	for _, c := range body {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '['
+		}
+	}
+	return false
+}
+
+// readBody reads the body, of at most limits.body, within the read timeout. The buffer goes back to s.bodies when the request is answered.
+func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, error) {
+	limit := int64(s.limits.Body)
+	tooLarge := refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
+	if r.ContentLength > limit {
+		rw.Header().Set("Connection", "close")
+		return nil, tooLarge
+	}
+	control := http.NewResponseController(rw)
+	control.SetReadDeadline(time.Now().Add(s.limits.ReadTimeout))
+	defer control.SetReadDeadline(time.Time{})
+	body := s.bodies.take()
+	b := (*body)[:0]
+	if n := int(max(r.ContentLength, 511)) + 1; cap(b) < n { // one more, to see the end of the body without growing
+		b = make([]byte, 0, n)
+	}
+	for {
+		if int64(len(b)) > limit {
+			rw.Header().Set("Connection", "close")
+			return nil, tooLarge
+		}
+		if len(b) == cap(b) {
+			b = slices.Grow(b, len(b))
+		}
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			*body = b
+			return body, nil
+		}
+		if err != nil {
+			var timeout net.Error
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				return nil, refuse(http.StatusRequestTimeout, mcp.INVALID_REQUEST, "the body did not arrive in time (limits.read_timeout)")
+			}
+			return nil, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
+		}
+	}
+}
+
+func bytesText(n int64) string {
+	if n%(1<<20) == 0 {
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// bodies is a pool of request bodies.
+type bodies struct{ pool sync.Pool }
+
+func (p *bodies) take() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// put gives a body back; a very large one is not kept.
+func (p *bodies) put(b *[]byte) {
+	if cap(*b) <= 2<<20 {
+		p.pool.Put(b)
+	}
+}
+
+var _ backend = (*upstream.Upstream)(nil)

@@ -1,0 +1,331 @@
+package upstream
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is set, never both.
+type Config struct {
+	// Command starts the server as a child process that speaks MCP over its standard input and output: the program, then its arguments.
+	// No shell is involved. A program that does not exist is no error of the file: the upstream shows as unavailable, with that reason.
+	Command []string `yaml:"command"`
+	// Env is added to the environment of the child process; it otherwise sees ours.
+	Env map[string]string `yaml:"env"`
+	// Dir is the working directory of the child process; empty means ours.
+	Dir string `yaml:"dir"`
+
+	// URL is the address of a remote server, http or https. The host is sent as written here.
+	URL string `yaml:"url"`
+	// Headers are sent with every HTTP request to URL, and to no other origin.
+	Headers map[string]string `yaml:"headers"`
+	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05.
+	Transport Transport `yaml:"transport"`
+
+	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25 and older, modern is 2026-07-28.
+	Era Era `yaml:"era"`
+	// Enabled false keeps the entry in the file and the server out of the catalog. Default true.
+	Enabled *bool `yaml:"enabled"`
+	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the upstream's name. "" exposes bare names.
+	Prefix *string `yaml:"prefix"`
+
+	// Isolation says which callers may share one connection (for a command: one process): shared (the default), session or principal.
+	Isolation Isolation `yaml:"isolation"`
+	// IdleStop closes the connection (stops the process) after this long without a call; the catalog stays served and the next call starts it again.
+	// 0, the default, never does.
+	IdleStop time.Duration `yaml:"idle_stop"`
+	// MaxLinks bounds the connections (processes) of this upstream. Default 8.
+	MaxLinks int `yaml:"max_links"`
+	// Concurrency bounds the calls in flight; others wait. Default: defaults.concurrency.
+	Concurrency int `yaml:"concurrency"`
+	// Timeout ends a call after this much silence; progress resets it. Default: defaults.timeout.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxTimeout ends a call however much progress it reports. Default: defaults.max_timeout.
+	MaxTimeout time.Duration `yaml:"max_timeout"`
+	// ConnectTimeout bounds starting, connecting, handshake and first listing. Default: defaults.connect_timeout.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+
+	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only those that a rule of Tools names.
+	Expose Expose `yaml:"expose"`
+	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.
+	Tools Rules `yaml:"tools"`
+}
+
+// Defaults is the file's defaults section: what an upstream's entry leaves out.
+type Defaults struct {
+	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 30s.
+	MaxTimeout     time.Duration `yaml:"max_timeout"`     // of a whole call. Default 10m.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"` // of starting, handshake and first listing. Default 20s.
+	Concurrency    int           `yaml:"concurrency"`     // calls in flight per upstream. Default 32.
+}
+
+// Rule is what one glob of an upstream's tools section says.
+type Rule struct {
+	// Enabled false leaves the matching tools out. Default true.
+	Enabled *bool `yaml:"enabled"`
+	// As renames the one tool of this name (no glob), before the prefix is put in front.
+	As string `yaml:"as"`
+	// Timeout and MaxTimeout replace those of the upstream for the matching tools.
+	Timeout    time.Duration `yaml:"timeout"`
+	MaxTimeout time.Duration `yaml:"max_timeout"`
+}
+
+// Rules keeps the order in which the file gives the globs.
+type Rules []GlobRule
+
+// GlobRule is a Rule and the glob (as path.Match reads it) that it is for.
+type GlobRule struct {
+	Glob string
+	Rule
+}
+
+// Match returns the first rule whose glob matches the tool name, and false when there is none.
+func (r Rules) Match(name string) (Rule, bool) {
+	for _, g := range r {
+		if ok, _ := path.Match(g.Glob, name); ok || g.Glob == name {
+			return g.Rule, true
+		}
+	}
+	return Rule{}, false
+}
+
+// UnmarshalYAML reads the mapping in its order.
+func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: want a mapping from glob to rule", n.Line)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		g := GlobRule{Glob: n.Content[i].Value}
+		if err := n.Content[i+1].Decode(&g.Rule); err != nil {
+			return err
+		}
+		*r = append(*r, g)
+	}
+	return nil
+}
+
+// Transport, Era, Isolation and Expose are words of the file; the zero value is the default of each.
+type (
+	Transport string
+	Era       string
+	Isolation string
+	Expose    string
+)
+
+const (
+	TransportAuto Transport = ""
+	TransportHTTP Transport = "http"
+	TransportSSE  Transport = "sse"
+
+	EraAuto   Era = ""
+	EraLegacy Era = "legacy"
+	EraModern Era = "modern"
+
+	IsolationShared    Isolation = ""
+	IsolationSession   Isolation = "session"
+	IsolationPrincipal Isolation = "principal"
+
+	ExposeAll    Expose = ""
+	ExposeListed Expose = "listed"
+)
+
+func (t *Transport) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, t, "auto", "http", "sse") }
+func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto", "legacy", "modern") }
+func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
+	return oneOf(n, i, "shared", "session", "principal")
+}
+func (e *Expose) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, e, "all", "listed") }
+
+// oneOf reads a word of the file; the first of words is the default and becomes the zero value.
+func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
+	if !slices.Contains(words, n.Value) || n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value, strings.Join(words, ", "))
+	}
+	*dst = T(n.Value)
+	if n.Value == words[0] {
+		*dst = ""
+	}
+	return nil
+}
+
+// Size is a number of bytes; the file writes it as 512, 64KiB, 16MiB or 1GiB.
+type Size int64
+
+// UnmarshalYAML reads a number with an optional unit.
+func (s *Size) UnmarshalYAML(n *yaml.Node) error {
+	digits, unit := n.Value, int64(1)
+	for name, factor := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(n.Value, name); ok {
+			digits, unit = strings.TrimSpace(rest), factor
+		}
+	}
+	v, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || v < 0 || v > (1<<62)/unit {
+		return fmt.Errorf("line %d: %q is no size; write 512, 64KiB or 16MiB", n.Line, n.Value)
+	}
+	*s = Size(v * unit)
+	return nil
+}
+
+// Problem is one mistake of a configuration: where in it, and what would be right.
+type Problem struct {
+	Path string // of keys below the section, such as tools.delete_*.timeout; empty for the section itself
+	Text string
+}
+
+// Validate returns every mistake that the entry of the upstream called name contains, in the order of the fields. It opens and looks up nothing.
+func (c *Config) Validate(name string) []Problem {
+	var ps []Problem
+	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+	if !validName(name) {
+		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
+	}
+	switch {
+	case len(c.Command) == 0 && c.URL == "":
+		bad("", "needs a command (a child process) or a url (a remote server)")
+	case len(c.Command) > 0 && c.URL != "":
+		bad("", "has both a command and a url; keep one")
+	case len(c.Command) > 0 && c.Command[0] == "":
+		bad("command", "the program's name is empty")
+	}
+	if c.URL != "" {
+		u, err := url.Parse(c.URL)
+		switch {
+		case err != nil:
+			bad("url", "is no URL; write it like https://mcp.example.com/mcp")
+		case u.Scheme != "http" && u.Scheme != "https":
+			bad("url", "needs a scheme: https://%s", strings.TrimPrefix(strings.TrimPrefix(c.URL, u.Scheme+":"), "//"))
+		case u.Host == "":
+			bad("url", "has no host; write it like https://mcp.example.com/mcp")
+		case u.User != nil:
+			bad("url", "carries a password; put it into headers")
+		case u.Fragment != "":
+			bad("url", "has a fragment (#…), which is never sent; remove it")
+		}
+		if len(c.Env) > 0 {
+			bad("env", "is only for a command")
+		}
+		if c.Dir != "" {
+			bad("dir", "is only for a command")
+		}
+	} else {
+		if len(c.Headers) > 0 {
+			bad("headers", "are only for a url")
+		}
+		if c.Transport != TransportAuto {
+			bad("transport", "is only for a url")
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
+		if !token(k) {
+			bad("headers."+k, "is no HTTP header name")
+		} else if hopByHop[strings.ToLower(k)] {
+			bad("headers."+k, "is set by Junction itself; remove it")
+		} else if strings.ContainsAny(c.Headers[k], "\r\n\x00") {
+			bad("headers."+k, "has a line break in its value")
+		}
+	}
+	if c.Transport == TransportSSE && c.Era == EraModern {
+		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
+	}
+	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
+		bad("prefix", "has 1 to 32 of A-Z, a-z, 0-9, _ and -, or is empty for bare names")
+	}
+	for _, d := range []struct {
+		path  string
+		value time.Duration
+	}{{"idle_stop", c.IdleStop}, {"timeout", c.Timeout}, {"max_timeout", c.MaxTimeout}, {"connect_timeout", c.ConnectTimeout}} {
+		if d.value < 0 {
+			bad(d.path, "is negative")
+		}
+	}
+	if c.MaxLinks < 0 {
+		bad("max_links", "is negative")
+	}
+	if c.Concurrency < 0 {
+		bad("concurrency", "is negative")
+	}
+	as := map[string]string{}
+	for _, r := range c.Tools {
+		at := "tools." + r.Glob
+		if _, err := path.Match(r.Glob, ""); err != nil {
+			bad(at, "is no glob: a [ is not closed")
+		}
+		if r.Timeout < 0 || r.MaxTimeout < 0 {
+			bad(at, "has a negative timeout")
+		}
+		if r.As == "" {
+			continue
+		}
+		if strings.ContainsAny(r.Glob, "*?[") {
+			bad(at+".as", "renames one tool; %s is a glob", r.Glob)
+		}
+		if other, ok := as[r.As]; ok {
+			bad(at+".as", "%s is the new name of %s already", r.As, other)
+		}
+		as[r.As] = r.Glob
+	}
+	return ps
+}
+
+// hopByHop are the headers that the wire writes itself.
+var hopByHop = map[string]bool{
+	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true, "transfer-encoding": true, "upgrade": true, "te": true,
+	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true, "mcp-name": true, "last-event-id": true,
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 32 || s[0] == '-' {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
+}
+
+// token reports whether s is an HTTP token (RFC 9110, section 5.6.2).
+func token(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	}) < 0
+}
+
+// withDefaults fills in what the entry leaves out, from the file's defaults and then from the figures in the comments above.
+func (c Config) withDefaults(d Defaults) Config {
+	c.Timeout = firstPositive(c.Timeout, d.Timeout, 30*time.Second)
+	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
+	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, 20*time.Second)
+	c.Concurrency = firstPositive(c.Concurrency, d.Concurrency, 32)
+	c.MaxLinks = firstPositive(c.MaxLinks, 8)
+	return c
+}
+
+func firstPositive[T ~int | ~int64](vs ...T) T {
+	for _, v := range vs {
+		if v > 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+// LogValue shows where the upstream is and hides what may be secret: the environment, the headers and the query of the URL.
+func (c Config) LogValue() slog.Value {
+	if len(c.Command) > 0 {
+		return slog.StringValue(c.Command[0])
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return slog.StringValue("url")
+	}
+	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
+}

@@ -1,0 +1,331 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
+type conn interface {
+	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server said so.
+	call(ctx context.Context, c *Call, clock *clock) ([]byte, error)
+	// list asks for one page of a list; cursor is JSON, nil for the first page.
+	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
+	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
+	watch()
+	// about says who the server is and what it can do.
+	about() *serverInfo
+	wait() error
+	close() error
+}
+
+// serverInfo is what a server said about itself in the handshake.
+type serverInfo struct {
+	era          Era
+	version      string
+	capabilities raw.Object
+	serverInfo   []byte // JSON; nil when it gave none
+	tells        bool   // it tells of changes to its tools
+}
+
+// hooks is what a conn reports to the link that opened it. Both are called on the wire's reading goroutine and must not block.
+type hooks struct {
+	changed func() // the server's lists have changed, or may have while we could not listen
+}
+
+// base is what both eras share: ids, progress tokens, and the answers to a server that asks.
+type base struct {
+	wire  wire
+	log   *slog.Logger
+	hooks hooks
+	info  serverInfo
+
+	ids atomic.Uint64
+
+	mu      sync.Mutex
+	flights map[string]*flight // by the progress token that we gave out, which is the id of the request
+
+	outbox chan *request // answers to the server's requests, sent by run; 16-buffered, never closed
+	ctx    context.Context
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup // run, and what an era adds
+}
+
+func (b *base) init(log *slog.Logger, h hooks) {
+	b.log, b.hooks = log, h
+	b.flights = map[string]*flight{}
+	b.outbox = make(chan *request, 16)
+	b.ctx, b.stop = context.WithCancel(context.Background())
+}
+
+// start takes the wire, once it is open.
+func (b *base) start(w wire) {
+	b.wire = w
+	b.tasks.Go(b.run)
+}
+
+// run sends what must not be sent on the wire's reading goroutine, until close.
+func (b *base) run() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case m := <-b.outbox:
+			if err := b.wire.Send(b.ctx, m); err != nil && b.ctx.Err() == nil {
+				b.log.Debug("message to the upstream lost", "method", m.Method, "error", err)
+			}
+		}
+	}
+}
+
+// post sends a message without waiting for it. When the server does not take what we send, it is dropped.
+func (b *base) post(m *request) {
+	select {
+	case b.outbox <- m:
+	default:
+		b.log.Debug("message to the upstream dropped: it takes none", "method", m.Method)
+	}
+}
+
+func (b *base) about() *serverInfo { return &b.info }
+func (b *base) wait() error        { return b.wire.Wait() }
+
+func (b *base) close() error {
+	b.stop()
+	err := b.wire.Close()
+	b.tasks.Wait()
+	return err
+}
+
+// abandon gives up the wire to another conn.
+func (b *base) abandon() {
+	b.stop()
+	b.tasks.Wait()
+}
+
+func (b *base) nextID() jsonrpc.ID { return jsonrpc.NumberID(b.ids.Add(1)) }
+
+// takeoff registers a call that may hear from the server, and land ends that.
+func (b *base) takeoff(f *flight) {
+	b.mu.Lock()
+	b.flights[string(f.id)] = f
+	b.mu.Unlock()
+}
+
+func (b *base) land(f *flight) {
+	b.mu.Lock()
+	delete(b.flights, string(f.id))
+	b.mu.Unlock()
+}
+
+// receive takes a message that is no response.
+func (b *base) receive(m *jsonrpc.Message) {
+	switch {
+	case m.IsRequest():
+		b.answer(m)
+	case m.Method == string(mcp.MethodNotificationProgress):
+		b.progress(m)
+	case m.Method == string(mcp.MethodNotificationToolsListChanged):
+		b.hooks.changed()
+	default:
+		b.log.Debug("notification ignored", "method", m.Method)
+	}
+}
+
+// answer answers a request of the server's. A ping is answered here; questions to a person have no caller that could be asked and are refused.
+func (b *base) answer(m *jsonrpc.Message) {
+	reply := &request{Message: jsonrpc.Message{ID: m.ID}}
+	switch {
+	case b.info.era == EraModern:
+		b.log.Warn("request ignored: a server of this era sends none", "method", m.Method)
+		return
+	case m.Method == string(mcp.MethodPing):
+		reply.Result = []byte("{}")
+	case m.Method == string(mcp.MethodElicitationCreate) || m.Method == string(mcp.MethodSamplingCreateMessage) || m.Method == string(mcp.MethodListRoots):
+		reply.Error = &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "the client of this connection has not declared the capability for " + m.Method}
+	default:
+		reply.Error = &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "Method not found: " + m.Method}
+	}
+	b.post(reply)
+}
+
+// progress passes a progress notification on to the call that it is about, under the client's own token. A token that is not in flight is dropped.
+func (b *base) progress(m *jsonrpc.Message) {
+	params, err := raw.Parse(m.Params)
+	if err != nil {
+		return
+	}
+	token, err := params.Get("progressToken")
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	f := b.flights[string(token)]
+	b.mu.Unlock()
+	if f == nil {
+		return
+	}
+	if f.clock != nil {
+		f.clock.touch()
+	}
+	if relayed, err := params.Splice(raw.Edit{Name: "progressToken", Value: f.token}); err == nil {
+		f.peer.Notify(m.Method, relayed)
+	}
+}
+
+// reserved are the members of _meta that speak about one hop: they are never passed on (protocol.md 3.E).
+func reserved(name string) bool {
+	switch name {
+	case "progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
+		mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo:
+		return true
+	}
+	return false
+}
+
+// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta that speaks of this hop. The flight is nil unless
+// the client wants progress.
+func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
+	var edits [2]raw.Edit
+	n := 0
+	if c.Name != "" {
+		edits[n] = raw.Edit{Name: "name", Value: raw.Quote(c.Name)}
+		n++
+	}
+	var f *flight
+	meta, err := c.Params.Object("_meta")
+	switch {
+	case err == nil:
+		if token, err := meta.Get("progressToken"); err == nil && c.Peer != nil {
+			f = &flight{id: id, peer: c.Peer, token: token, clock: clock}
+		}
+		value, err := rewriteMeta(meta, f, own)
+		if err != nil {
+			return nil, nil, err
+		}
+		if value == nil || len(value) != len(meta.Text()) || &value[0] != &meta.Text()[0] {
+			edits[n] = raw.Edit{Name: "_meta", Value: value}
+			n++
+		}
+	case err != raw.ErrAbsent:
+		return nil, nil, err
+	case len(own) > 0:
+		value, err := emptyMeta().Splice(own...)
+		if err != nil {
+			return nil, nil, err
+		}
+		edits[n] = raw.Edit{Name: "_meta", Value: value}
+		n++
+	}
+	params := c.Params
+	if !params.Present() {
+		params = emptyMeta()
+	}
+	text, err := params.Splice(edits[:n]...)
+	return text, f, err
+}
+
+func emptyMeta() raw.Object {
+	o, _ := raw.Parse([]byte("{}"))
+	return o
+}
+
+// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours: itself if there is nothing to do, nil if nothing is left.
+func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
+	var edits []raw.Edit
+	kept := 0
+	for _, m := range meta.Members() {
+		name, err := m.Name()
+		if err != nil || !reserved(name) {
+			kept++
+			continue
+		}
+		edits = append(edits, raw.Edit{Name: name})
+	}
+	if len(edits) == 0 && len(own) == 0 {
+		return meta.Text(), nil
+	}
+	if f != nil {
+		own = append(own[:len(own):len(own)], raw.Edit{Name: "progressToken", Value: []byte(f.id)})
+	}
+	for _, o := range own {
+		replaced := false
+		for i := range edits {
+			if edits[i].Name == o.Name {
+				edits[i].Value, replaced = o.Value, true
+			}
+		}
+		if !replaced {
+			edits = append(edits, o)
+		}
+	}
+	if kept == 0 && len(own) == 0 {
+		return nil, nil
+	}
+	return meta.Splice(edits...)
+}
+
+// roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.
+func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
+	if f != nil {
+		b.takeoff(f)
+		defer b.land(f)
+	}
+	m, err := b.wire.Call(ctx, req, b.receive)
+	if err != nil {
+		if ctx.Err() != nil && tellCancel {
+			reason := "the request was cancelled"
+			if _, late := context.Cause(ctx).(*timeoutError); late {
+				reason = "the request timed out"
+			}
+			params := append([]byte(`{"requestId":`), req.ID...)
+			params = raw.AppendQuote(append(params, `,"reason":`...), reason)
+			b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')}})
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// ask makes a request of our own and returns its result.
+func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
+	m, err := b.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header}, b.receive)
+	if err != nil {
+		return raw.Object{}, err
+	}
+	if m.Error != nil {
+		return raw.Object{}, m.Error
+	}
+	o, err := raw.Parse(m.Result)
+	if err != nil {
+		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", errInvalid, method)
+	}
+	return o, nil
+}
+
+// has reports whether the object has a member that is an object, such as a capability.
+func has(o raw.Object, path ...string) bool {
+	v, err := raw.Get(o.Text(), path...)
+	return o.Present() && err == nil && v[0] == '{'
+}
+
+// isTrue reports whether the value at the path is true.
+func isTrue(o raw.Object, path ...string) bool {
+	v, err := raw.Get(o.Text(), path...)
+	return o.Present() && err == nil && string(v) == "true"
+}
+
+// implementation is our own name in handshakes.
+func implementation(version string) []byte {
+	b := raw.AppendQuote([]byte(`{"name":"junction","version":`), strings.TrimSpace(version))
+	return append(b, '}')
+}

@@ -1,0 +1,12 @@
+// Package upstream keeps MCP servers connected and makes calls on them.
+//
+// It is a ladder, and each rung knows only the one below it:
+//
+//	Set        all configured servers; keeps those whose Config did not change        set.go
+//	Upstream   one configured server: its links by profile, its catalog               upstream.go, catalog.go
+//	link       keeps one conn alive; the state machine                                link.go, state.go
+//	conn       a wire whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
+//	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go
+//
+// Three wires and two eras are five files, not six combinations. Messages are package jsonrpc's, as their sender wrote them.
+package upstream

@@ -1,0 +1,241 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+)
+
+// httpWire is Streamable HTTP of both eras. It has no connection of its own: every request is one, from the pool that the upstream's wires share. What it
+// has is the session of a legacy server, so it is over when that is gone, and not when a request fails.
+type httpWire struct {
+	origin
+	in receiver
+
+	bare    http.Header            // of a POST outside of any session; never modified
+	session atomic.Pointer[places] // what later requests carry; never nil
+	setting sync.Mutex             // held while session is replaced
+	closing sync.Once
+}
+
+// places is what the server and the handshake made of the session so far. It is replaced, not changed, but for worked.
+type places struct {
+	id, version string
+	post, get   http.Header  // never modified
+	worked      *atomic.Bool // the server has accepted a request with this id
+}
+
+const (
+	headerSession   = "Mcp-Session-Id"
+	headerLastEvent = "Last-Event-Id"
+	maxSession      = 1 << 10
+	deleteTime      = time.Second
+)
+
+// openHTTP returns a wire to the server. It opens no connection; a server that is not there shows at the first request.
+func openHTTP(o httpOptions, in receiver) *httpWire {
+	w := &httpWire{in: in}
+	w.init(o)
+	w.bare = with(w.header, HeaderField{"Content-Type", "application/json"}, HeaderField{"Accept", "application/json, text/event-stream"})
+	w.place("", "")
+	return w
+}
+
+// setVersion puts the protocol version that the legacy handshake agreed on into the header of every later request.
+func (w *httpWire) setVersion(v string) {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	w.place(w.session.Load().id, v)
+}
+
+// begun takes the session that the server gave with its answer to initialize.
+func (w *httpWire) begun(id string) error {
+	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", errInvalid, maxSession)
+	}
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	w.place(id, w.session.Load().version)
+	return nil
+}
+
+// place makes the headers of later requests. The caller holds setting, or is openHTTP.
+func (w *httpWire) place(id, version string) {
+	p := &places{id: id, version: version, worked: new(atomic.Bool)}
+	if old := w.session.Load(); old != nil && old.id == id {
+		p.worked = old.worked
+	}
+	var more []HeaderField
+	if id != "" {
+		more = append(more, HeaderField{headerSession, id})
+	}
+	if version != "" {
+		more = append(more, HeaderField{headerVersion, version})
+	}
+	p.post = with(w.bare, more...)
+	p.get = with(with(w.header, HeaderField{"Accept", "text/event-stream"}), more...)
+	w.session.Store(p)
+}
+
+// Call is that of wire. The answer is JSON, or an event stream; a legacy stream that breaks off is taken up again if the server can do that.
+func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	defer w.work.Done()
+	t, err := w.post(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Method == string(mcp.MethodInitialize) {
+		if err := w.begun(t.Header.Get(headerSession)); err != nil {
+			t.close()
+			return nil, err
+		}
+	}
+	kind := media(t.Header)
+	if isEvents(kind) {
+		return w.answer(ctx, t, req, on)
+	}
+	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 || kind == "text/html" {
+		return nil, w.or(ctx, w.status(t, req.ID))
+	}
+	text, err := w.body(t)
+	if err == errTooLarge {
+		t.close()
+		return nil, w.tooLarge()
+	} else if err != nil {
+		err = w.or(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
+		t.close()
+		return nil, err
+	}
+	t.close()
+	m, err := jsonrpc.Parse(text, w.depth)
+	if err != nil {
+		if !isJSON(kind) {
+			return nil, &statusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
+		}
+		return nil, fmt.Errorf("%w: %w", errInvalid, err)
+	}
+	if !answers(&m, req.ID) {
+		return nil, fmt.Errorf("%w: %s to the request %s", errInvalid, what(&m), req.ID)
+	}
+	return &m, nil
+}
+
+// Send is that of wire.
+func (w *httpWire) Send(ctx context.Context, m *request) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	defer w.work.Done()
+	t, err := w.post(ctx, m)
+	if err != nil {
+		return err
+	}
+	w.drain(t)
+	return nil
+}
+
+// Close is that of wire. It ends the session at the server, if there is one, for which the server has a second.
+func (w *httpWire) Close() error {
+	w.closing.Do(func() {
+		lost := w.ended()
+		w.close()
+		if s := w.session.Load(); s.id != "" && !lost {
+			w.leave(s)
+		}
+		w.release()
+	})
+	return nil
+}
+
+// leave tells the server that the session is over. Servers may refuse that, and a server that is gone has forgotten it anyway.
+func (w *httpWire) leave(s *places) {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
+	defer cancel()
+	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: s.get, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		w.log.Debug("the server was not told that the session is over", "error", err)
+		return
+	}
+	resp.Body.Close()
+}
+
+// post sends a message and returns the response if its status is a success.
+func (w *httpWire) post(ctx context.Context, m *request) (*trip, error) {
+	s, header := w.session.Load(), w.bare
+	if m.Method == string(mcp.MethodInitialize) {
+		s = nil // it opens a session, whatever there was before
+	} else {
+		header = s.post
+	}
+	if len(m.Header) > 0 {
+		header = with(header, m.Header...)
+	}
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message)
+	if err != nil {
+		return nil, err
+	}
+	if t.StatusCode/100 != 2 {
+		return nil, w.or(ctx, w.refused(t, s, m))
+	}
+	if s != nil && !s.worked.Load() {
+		s.worked.Store(true)
+	}
+	return t, nil
+}
+
+// or returns err, or why ctx ended, which may be what made err.
+func (w *httpWire) or(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// refused makes an error of a response that is no success. That the session is gone is the word of a 404 (2025-11-25, basic/transports#session-management).
+// Some servers say it with a 400, so that a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the same. A 404
+// with the JSON-RPC error "method not found" for our request is about that.
+func (w *httpWire) refused(t *trip, s *places, m *request) error {
+	e := w.status(t, m.ID)
+	if s == nil || s.id == "" {
+		return e
+	}
+	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
+	switch {
+	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
+	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" && !ours:
+	default:
+		return e
+	}
+	gone := fmt.Errorf("%w: %w", errSessionGone, e)
+	w.over(gone)
+	return notSent(gone)
+}
+
+// answers reports whether m is the response to the request called id. An error without id is: the server could not read the id of what we sent.
+func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
+	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
+}
+
+// what says what a message is that should have been a response to something else.
+func what(m *jsonrpc.Message) string {
+	if m.Method != "" {
+		return fmt.Sprintf("a message called %.100q", m.Method)
+	}
+	return fmt.Sprintf("the id %.100s", m.ID)
+}
+
+// errStreamEnded means that a stream broke off, so that nobody knows whether the request was carried out.
+var errStreamEnded = errors.New("the stream ended before the answer")

@@ -1,0 +1,220 @@
+// Package jsonrpc holds JSON-RPC 2.0 messages as their sender wrote them, and the framing of server-sent events.
+//
+// Only the envelope is read: which kind of message it is, its id and its method. What it carries stays the sender's bytes.
+package jsonrpc
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"junction/upstream/raw"
+)
+
+// ID is the JSON text of a request's id: 1 and "1" differ, and no digit is lost. "" is the id of a notification.
+type ID string
+
+// NumberID returns the id of a request that we number ourselves.
+func NumberID(n uint64) ID { return ID(strconv.FormatUint(n, 10)) }
+
+// Message is a request (ID and Method), a notification (Method alone) or a response (ID, and Result or Error).
+// Its slices alias the text that it was parsed from.
+type Message struct {
+	ID     ID
+	Method string
+	Params []byte // an object or an array; nil when there are none
+	Result []byte
+	Error  *Error
+}
+
+// IsRequest, IsNotification and IsResponse tell the three kinds apart.
+func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != "" }
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == "" }
+func (m *Message) IsResponse() bool     { return m.Method == "" }
+
+// Error is a JSON-RPC error: what the peer said, when it comes out of Parse.
+type Error struct {
+	Code    int64
+	Message string
+	Data    []byte // JSON; nil when there is none
+
+	text []byte // the whole object as the peer wrote it
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+
+// ErrInvalid means that a text is JSON and no JSON-RPC message.
+var ErrInvalid = errors.New("not a JSON-RPC message")
+
+// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, and m aliases it.
+//
+// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
+// a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id, if that
+// could be read.
+func Parse(text []byte, depth int) (m Message, err error) {
+	if m, err = parse(text, depth); err != nil {
+		m = Message{ID: m.ID}
+	}
+	return m, err
+}
+
+func parse(text []byte, depth int) (m Message, err error) {
+	o, err := raw.ParseDepth(text, depth)
+	if err != nil {
+		if err == raw.ErrAbsent {
+			err = fmt.Errorf("%w: no object", ErrInvalid)
+		}
+		return m, err
+	}
+	id, err := o.Get("id")
+	switch {
+	case err == raw.ErrAbsent:
+	case err != nil:
+		return m, fmt.Errorf("id: %w", err)
+	case id[0] == '"' || id[0] == '-' || '0' <= id[0] && id[0] <= '9':
+		m.ID = ID(id)
+	case string(id) != "null":
+		return m, fmt.Errorf("%w: the id is neither a string nor a number", ErrInvalid)
+	}
+	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
+		return m, invalid("jsonrpc", err, `is not "2.0"`)
+	}
+	switch method, err := o.Get("method"); {
+	case err == raw.ErrAbsent:
+	case err != nil:
+		return m, fmt.Errorf("method: %w", err)
+	default:
+		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
+			return m, fmt.Errorf("method: %w", err)
+		}
+		if m.Method == "" {
+			return m, fmt.Errorf("%w: the method is no name", ErrInvalid)
+		}
+	}
+	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
+		return m, fmt.Errorf("params: %w", err)
+	}
+	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
+		return m, fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
+	}
+	if m.Result, err = o.Get("result"); err != nil && err != raw.ErrAbsent {
+		return m, fmt.Errorf("result: %w", err)
+	}
+	failure, err := o.Get("error")
+	if err != nil && err != raw.ErrAbsent {
+		return m, fmt.Errorf("error: %w", err)
+	}
+	if failure != nil {
+		if m.Error, err = parseError(failure); err != nil {
+			return m, err
+		}
+	}
+	return m, m.check(id)
+}
+
+// check refuses what is of no kind, or of two.
+func (m *Message) check(id []byte) error {
+	answers := 0
+	if m.Result != nil {
+		answers++
+	}
+	if m.Error != nil {
+		answers++
+	}
+	switch {
+	case m.Method != "" && answers > 0:
+		return fmt.Errorf("%w: a request and a response at once", ErrInvalid)
+	case m.Method != "" && id != nil && m.ID == "":
+		return fmt.Errorf("%w: the id is null", ErrInvalid)
+	case m.Method != "":
+		return nil
+	case answers == 0:
+		return fmt.Errorf("%w: neither method nor result nor error", ErrInvalid)
+	case answers == 2:
+		return fmt.Errorf("%w: result and error at once", ErrInvalid)
+	case m.ID == "" && m.Error == nil:
+		return fmt.Errorf("%w: a result without id", ErrInvalid)
+	}
+	return nil
+}
+
+// invalid is the error for a member that is missing or not what it must be; err is why it could not be read, if it could not.
+func invalid(member string, err error, what string) error {
+	if err == nil || err == raw.ErrAbsent {
+		return fmt.Errorf("%w: %s %s", ErrInvalid, member, what)
+	}
+	return fmt.Errorf("%s: %w", member, err)
+}
+
+// parseError reads an error object. Peers are careless here, so all that it must have is a whole number as code. A message that cannot be read is empty here
+// and goes on as it came: it is for people, and nobody decides by it.
+func parseError(text []byte) (*Error, error) {
+	o, err := raw.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the error is no object", ErrInvalid)
+	}
+	code, err := o.Get("code")
+	if err != nil {
+		return nil, invalid("error.code", err, "is missing")
+	}
+	e := &Error{text: text}
+	if e.Code, err = strconv.ParseInt(string(code), 10, 64); err != nil {
+		return nil, fmt.Errorf("%w: error.code is no whole number", ErrInvalid)
+	}
+	e.Message, _ = o.String("message")
+	if e.Data, err = o.Get("data"); err != nil && err != raw.ErrAbsent {
+		return nil, fmt.Errorf("error.data: %w", err)
+	}
+	return e, nil
+}
+
+// AppendRequest appends a request, or a notification when id is "", on as many lines as its params have.
+func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
+	b = append(b, `{"jsonrpc":"2.0"`...)
+	if id != "" {
+		b = append(append(b, `,"id":`...), id...)
+	}
+	b = raw.AppendQuote(append(b, `,"method":`...), method)
+	if len(params) > 0 {
+		b = append(append(b, `,"params":`...), params...)
+	}
+	return append(b, '}')
+}
+
+// ResponseHead is what stands before the result in a response; a '}' follows the result. They are apart so that a large result is written and not copied.
+func ResponseHead(b []byte, id ID) []byte {
+	return append(append(append(b, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
+}
+
+// AppendError appends an error response. An id of "" is left out: the request's id could not be read.
+func AppendError(b []byte, id ID, e *Error) []byte {
+	b = append(b, `{"jsonrpc":"2.0"`...)
+	if id != "" {
+		b = append(append(b, `,"id":`...), id...)
+	}
+	return append(e.Append(append(b, `,"error":`...)), '}')
+}
+
+// Append appends the error object: the peer's own bytes, if a peer said it.
+func (e *Error) Append(b []byte) []byte {
+	if e.text != nil {
+		return append(b, e.text...)
+	}
+	b = strconv.AppendInt(append(b, `{"code":`...), e.Code, 10)
+	b = raw.AppendQuote(append(b, `,"message":`...), e.Message)
+	if len(e.Data) > 0 {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	return append(b, '}')
+}
+
+// Append appends the message, on as many lines as what it carries has.
+func (m *Message) Append(b []byte) []byte {
+	switch {
+	case m.Method != "":
+		return AppendRequest(b, m.ID, m.Method, m.Params)
+	case m.Error != nil:
+		return AppendError(b, m.ID, m.Error)
+	}
+	return append(append(ResponseHead(b, m.ID), m.Result...), '}')
+}

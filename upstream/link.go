@@ -1,0 +1,326 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// link keeps one conn alive.
+//
+//	            ┌──────────────── retry due, or a call wants it ───────────────┐
+//	            ▼                                                              │
+//	start ► connecting ── listed ──► ready ── conn ended ──► waiting ──────────┘
+//	            │  └──── failed ────────────────────────────► waiting
+//	            └─ a person is needed ─► blocked ── retry due, or a call wants it ─► connecting
+//	any ── unconfigured, idle, or shutting down ──► closed
+type link struct {
+	u     *Upstream
+	key   linkKey
+	reads bool // it reads the catalog
+	log   *slog.Logger
+
+	stop context.CancelCauseFunc
+	done chan struct{} // closed when run has returned
+	wake chan struct{} // 1-buffered: a call wants the next attempt
+	lost chan conn     // 1-buffered: a call found this conn broken
+
+	mu sync.Mutex
+	linkState
+}
+
+// linkState is all of a link that changes; guarded by link.mu, and changed by become alone but for calls and used.
+type linkState struct {
+	state    State
+	since    time.Time
+	err      error // why the link is not ready
+	conn     conn  // set exactly when the link is ready
+	attempts int   // that have failed
+	calls    int   // in flight
+	used     time.Time
+	changed  chan struct{} // closed and replaced whenever state changes
+}
+
+// linkKey says which calls share a link.
+type linkKey struct {
+	profile Profile
+	owner   string // the session or principal whose own link it is; "" is everybody's
+}
+
+var errIdle = errors.New("unused")
+
+// startLink begins the link's goroutine, which ends with close.
+func startLink(u *Upstream, key linkKey, reads bool) *link {
+	ctx, stop := context.WithCancelCause(context.Background())
+	l := &link{u: u, key: key, reads: reads, log: u.log, stop: stop,
+		done: make(chan struct{}), wake: make(chan struct{}, 1), lost: make(chan conn, 1)}
+	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
+	go l.run(ctx)
+	return l
+}
+
+// run is the only goroutine of a link, but for the one in serve that waits for the conn.
+func (l *link) run(ctx context.Context) {
+	defer close(l.done)
+	var pause backoff
+	for ctx.Err() == nil {
+		l.become(StateConnecting, nil, nil)
+		lived, err := l.connectAndServe(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, errIdle) {
+			l.stop(errIdle)
+			break
+		}
+		if lived > 30*time.Second {
+			pause.reset()
+		}
+		if needsPerson(err) {
+			l.become(StateBlocked, nil, err)
+			pause.last = maxPause
+		} else {
+			l.become(StateWaiting, nil, err)
+		}
+		pause.wait(ctx, l.wake)
+	}
+	l.become(StateClosed, nil, context.Cause(ctx))
+	l.u.forget(l)
+}
+
+// needsPerson reports whether the server refuses who we are.
+func needsPerson(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+}
+
+// become changes the state and tells whoever waits for that.
+func (l *link) become(s State, c conn, err error) {
+	l.mu.Lock()
+	before := l.state
+	if s == StateWaiting || s == StateBlocked {
+		l.attempts++
+	}
+	if s != StateConnecting {
+		l.err = err // while connecting, the last reason stays worth knowing
+	}
+	l.state, l.conn, l.since = s, c, time.Now()
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
+	if l.reads {
+		l.u.linkChanged(before, s, err)
+	}
+}
+
+// connectAndServe returns when the conn has ended, how long it lived, and why.
+func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
+	changed := make(chan struct{}, 1)
+	opening, cancel := context.WithTimeoutCause(ctx, l.u.config.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.config.ConnectTimeout))
+	defer cancel()
+	c, err := l.u.dialer.dial(opening, l.key.profile, hooks{changed: func() { nudge(changed) }})
+	if err != nil {
+		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			err = context.Cause(opening)
+		}
+		return 0, err
+	}
+	defer c.close()
+	if l.reads {
+		c.watch()
+		if err := l.u.readCatalog(opening, c); err != nil {
+			return 0, err
+		}
+	}
+	ready := time.Now()
+	l.become(StateReady, c, nil)
+	err = l.serve(ctx, c, changed)
+	return time.Since(ready), err
+}
+
+// serve looks after a conn until it ends, and returns why it did.
+func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.wait() }() // returns at the latest when connectAndServe closes c
+	refresh := time.NewTimer(l.refreshIn(c))
+	defer refresh.Stop()
+	idle := time.NewTimer(l.idleLimit())
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-ended:
+			if err == nil {
+				err = errClosed
+			}
+			return err
+		case broken := <-l.lost:
+			if broken == c {
+				return errors.New("a call found the connection broken")
+			}
+		case <-changed:
+			l.reread(ctx, c)
+			refresh.Reset(l.refreshIn(c))
+		case <-refresh.C:
+			l.reread(ctx, c)
+			refresh.Reset(l.refreshIn(c))
+		case <-idle.C:
+			left := l.idleLeft()
+			if left <= 0 {
+				return errIdle
+			}
+			idle.Reset(left)
+		}
+	}
+}
+
+// reread reads the catalog again; the last good one stays when that fails.
+func (l *link) reread(ctx context.Context, c conn) {
+	if !l.reads {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.u.config.ConnectTimeout)
+	defer cancel()
+	if err := l.u.readCatalog(ctx, c); err != nil && ctx.Err() == nil {
+		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
+	}
+}
+
+// refreshIn is the time until the catalog is read again unasked: when it is no longer fresh, and now and then where the server cannot tell of changes.
+func (l *link) refreshIn(c conn) time.Duration {
+	every := time.Duration(0)
+	if !c.about().tells {
+		every = l.u.options.Refresh
+	}
+	if ttl := l.u.Catalog().TTL; ttl > 0 && (every == 0 || ttl < every) {
+		every = max(ttl, minRefresh)
+	}
+	if every == 0 || !l.reads {
+		return 365 * 24 * time.Hour
+	}
+	return every + rand.N(every/8+1)
+}
+
+// minRefresh keeps a server with a short TTL from being asked all the time.
+const minRefresh = 10 * time.Second
+
+// spareIdle is how long a link other than the one that reads the catalog may be unused.
+const spareIdle = 5 * time.Minute
+
+func (l *link) idleLimit() time.Duration {
+	limit := l.u.config.IdleStop
+	switch {
+	case limit > 0:
+		return limit
+	case l.reads:
+		return 365 * 24 * time.Hour
+	}
+	return spareIdle
+}
+
+// idleLeft returns how much longer the link may stay unused; at 0 it takes no further call.
+func (l *link) idleLeft() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls > 0 {
+		return l.idleLimit()
+	}
+	left := time.Until(l.used.Add(l.idleLimit()))
+	if left <= 0 {
+		l.state = StateClosed // before anybody can take the conn
+	}
+	return left
+}
+
+// retire takes an idle link out of use before anybody can take its conn; false means that somebody did.
+func (l *link) retire() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls > 0 {
+		return false
+	}
+	l.state = StateClosed
+	return true
+}
+
+// acquire waits for a ready conn, which release gives back. It fails when the attempt to connect that it waited for has failed.
+func (l *link) acquire(ctx context.Context) (conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for attempts := l.attempts; ; {
+		switch {
+		case l.state == StateReady:
+			l.calls++
+			return l.conn, nil
+		case l.state == StateClosed:
+			return nil, errClosed
+		case l.attempts > attempts:
+			return nil, l.err
+		}
+		if l.state != StateConnecting {
+			nudge(l.wake)
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		if ctx.Err() != nil {
+			if l.err != nil {
+				return nil, fmt.Errorf("still connecting; before that: %w", l.err)
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (l *link) release() {
+	l.mu.Lock()
+	l.calls--
+	l.used = time.Now()
+	idle := l.calls == 0
+	l.mu.Unlock()
+	if idle {
+		l.u.linkIdle()
+	}
+}
+
+// fail says that a call found c broken. Calls that come now wait for the next conn.
+func (l *link) fail(c conn, err error) {
+	l.mu.Lock()
+	mine := l.conn == c && l.state == StateReady
+	l.mu.Unlock()
+	if !mine {
+		return
+	}
+	l.become(StateConnecting, nil, nil)
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	select {
+	case l.lost <- c:
+	default:
+	}
+}
+
+// close ends the link and returns when nothing of it is left.
+func (l *link) close() {
+	l.stop(errClosed)
+	<-l.done
+}
+
+// nudge sends to a 1-buffered channel without waiting.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,156 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// modernConn speaks 2026-07-28: every request carries its version and its client's capabilities, and nothing is remembered between two of them.
+type modernConn struct {
+	base
+	self []byte // our clientInfo
+}
+
+const modernVersion = mcp.ProtocolVersion20260728
+
+// errNotModern means that the server answered, and does not speak the modern era.
+type notModernError struct{ cause error }
+
+func (e *notModernError) Error() string { return "the server does not speak " + modernVersion }
+func (e *notModernError) Unwrap() error { return e.cause }
+
+// handshake asks the server who it is. The error is a *notModernError when the answer is evidence of the legacy era.
+func (m *modernConn) handshake(ctx context.Context) error {
+	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(Profile{}, nil), m.header(string(mcp.MethodServerDiscover), ""))
+	if err != nil {
+		return probed(err)
+	}
+	versions, err := result.Get("supportedVersions")
+	if err != nil {
+		return &notModernError{fmt.Errorf("%w to server/discover: no supportedVersions", errInvalid)}
+	}
+	offered, err := raw.Elements(versions)
+	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
+		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
+	}
+	m.info = serverInfo{era: EraModern, version: modernVersion}
+	m.info.capabilities, _ = result.Object("capabilities")
+	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {
+		m.info.serverInfo = v
+	} else {
+		m.info.serverInfo, _ = result.Get("serverInfo")
+	}
+	return nil
+}
+
+// params makes the params of a request of our own; more are its members but for _meta.
+func (m *modernConn) params(p Profile, more []byte) []byte {
+	b := append([]byte{'{'}, more...)
+	if len(more) > 0 {
+		b = append(b, ',')
+	}
+	b = append(b, `"_meta":{"`+mcp.MetaKeyProtocolVersion+`":"`+modernVersion+`","`+mcp.MetaKeyClientInfo+`":`...)
+	b = append(append(b, m.self...), `,"`+mcp.MetaKeyClientCapabilities+`":`...)
+	return append(append(b, p.capabilities()...), '}', '}')
+}
+
+// meta is what speaks of our hop in the _meta of a client's call.
+func (m *modernConn) meta(p Profile) []raw.Edit {
+	return []raw.Edit{
+		{Name: mcp.MetaKeyProtocolVersion, Value: []byte(`"` + modernVersion + `"`)},
+		{Name: mcp.MetaKeyClientInfo, Value: m.self},
+		{Name: mcp.MetaKeyClientCapabilities, Value: p.capabilities()},
+	}
+}
+
+// header is what Streamable HTTP puts beside the body (2026-07-28, basic/transports/streamable-http).
+func (m *modernConn) header(method, name string) []HeaderField {
+	h := make([]HeaderField, 2, 4)
+	h[0] = HeaderField{headerVersion, modernVersion}
+	h[1] = HeaderField{headerMethod, method}
+	if name != "" {
+		value, _ := mcp.EncodeHeaderValue(name)
+		h = append(h, HeaderField{headerName, value})
+	}
+	return h
+}
+
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+)
+
+func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) ([]byte, error) {
+	id := m.nextID()
+	params, f, err := m.prepare(id, c, clock, m.meta(c.Profile))
+	if err != nil {
+		return nil, err
+	}
+	header := append(m.header(c.Method, c.Name), c.Header...)
+	_, http := m.wire.(*httpWire)
+	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header}, f, !http)
+	if err != nil {
+		return nil, asPeerError(err)
+	}
+	if answer.Error != nil {
+		return nil, answer.Error
+	}
+	result, err := raw.Parse(answer.Result)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the result is no object", errInvalid)
+	}
+	switch kind, err := result.String("resultType"); {
+	case err == raw.ErrAbsent || err == nil && kind == "complete":
+		return answer.Result, nil
+	default:
+		return nil, fmt.Errorf("%w: a result of type %q, which this version of Junction does not bridge", errInvalid, kind)
+	}
+}
+
+func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
+	var more []byte
+	if cursor != nil {
+		more = append([]byte(`"cursor":`), cursor...)
+	}
+	o, err := m.ask(ctx, method, m.params(Profile{}, more), m.header(method, ""))
+	if err != nil {
+		return o, asPeerError(err)
+	}
+	return o, nil
+}
+
+// watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all.
+func (m *modernConn) watch() {
+	if m.info.tells = isTrue(m.info.capabilities, "tools", "listChanged"); m.info.tells {
+		m.tasks.Go(m.subscribe)
+	}
+}
+
+// subscribe is the goroutine of watch. Whenever a stream is opened again, something may have been missed meanwhile.
+func (m *modernConn) subscribe() {
+	params := m.params(Profile{}, []byte(`"notifications":{"toolsListChanged":true}`))
+	var pause backoff
+	for first := true; m.ctx.Err() == nil; first = false {
+		if !first {
+			m.hooks.changed()
+		}
+		opened := time.Now()
+		_, err := m.ask(m.ctx, string(mcp.MethodSubscriptionsListen), params, m.header(string(mcp.MethodSubscriptionsListen), ""))
+		if _, refused := asPeerError(err).(*jsonrpc.Error); refused {
+			m.log.Warn("the upstream tells of changes and refuses to be listened to", "error", err)
+			return
+		}
+		if time.Since(opened) > time.Minute {
+			pause.reset()
+		}
+		pause.wait(m.ctx, nil)
+	}
+}

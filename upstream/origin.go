@@ -1,0 +1,433 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// httpOptions say how to reach a remote server. A limit of zero is its default.
+type httpOptions struct {
+	URL          string
+	Headers      map[string]string // sent with every request to this origin, and nowhere else
+	MessageLimit int               // bytes of one message from the server
+	Depth        int               // nesting of one message from the server
+	Log          *slog.Logger
+	Transport    http.RoundTripper // shared by the wires of an upstream, and not closed by them; nil means one of the wire's own
+}
+
+const (
+	maxRedirects = 3
+	drainSize    = 64 << 10    // of what follows an answer, read so that the connection can be used again
+	drainTime    = time.Second // for the same
+	maxDraining  = 256         // connections of one wire that are being drained; beyond it they are closed
+	exactSize    = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
+	segmentSize  = 16 << 10    // from here on params are sent from where they are, and not copied
+)
+
+// errTooLarge means that a message of the server's exceeds the limit.
+var errTooLarge = errors.New("larger than the message limit")
+
+// newTransport returns the pool of connections that the wires of one upstream share. It is closed with CloseIdleConnections.
+func newTransport() http.RoundTripper {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(16)},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true, // a TLSClientConfig or DialContext of our own would otherwise turn it off
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:    1024,
+		IdleConnTimeout:        60 * time.Second,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP wires have in common: how they begin, fail and end.
+type origin struct {
+	url    *url.URL
+	header http.Header // of the configuration, and ours; never modified
+	rt     http.RoundTripper
+	own    bool // nobody else uses rt
+	limit  int
+	depth  int
+	log    *slog.Logger
+
+	ctx      context.Context // ends with the wire; every request's context is derived from it
+	cancel   context.CancelCauseFunc
+	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work
+	closed   bool
+	work     sync.WaitGroup // calls, listening, draining
+	draining atomic.Int32
+
+	once   sync.Once     // the first reason is the one
+	reason error         // set before gone is closed
+	gone   chan struct{} // closed when the wire cannot be used any more
+}
+
+// init prepares the origin. A URL that is none makes an origin that is over.
+func (o *origin) init(opts httpOptions) {
+	o.limit, o.depth, o.log = firstPositive(opts.MessageLimit, 64<<20), firstPositive(opts.Depth, raw.DefaultDepth), opts.Log
+	if o.log == nil {
+		o.log = slog.New(slog.DiscardHandler)
+	}
+	if o.rt = opts.Transport; o.rt == nil {
+		o.rt, o.own = newTransport(), true
+	}
+	o.header = http.Header{"User-Agent": {"junction"}}
+	for name, value := range opts.Headers {
+		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
+	}
+	o.gone = make(chan struct{})
+	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	var err error
+	if o.url, err = url.Parse(opts.URL); err != nil {
+		o.over(errors.New("the url is no URL"))
+	}
+}
+
+// begin admits one piece of work, which ends with work.Done.
+func (o *origin) begin() error {
+	if o.ended() {
+		return notSent(o.why())
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return notSent(errClosed)
+	}
+	o.work.Add(1)
+	return nil
+}
+
+// over says why the wire cannot be used any more; nil is that we closed it. What is in flight goes on.
+func (o *origin) over(reason error) {
+	o.once.Do(func() {
+		o.reason = reason
+		close(o.gone)
+	})
+}
+
+// ended reports whether the wire is over.
+func (o *origin) ended() bool {
+	select {
+	case <-o.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// why is the reason of a wire that is over.
+func (o *origin) why() error {
+	if o.reason == nil {
+		return errClosed
+	}
+	return o.reason
+}
+
+// Wait is that of wire. The first reason stays: a wire that ended by itself says so after Close, too.
+func (o *origin) Wait() error {
+	<-o.gone
+	return o.reason
+}
+
+// close ends all work and waits for it.
+func (o *origin) close() {
+	o.over(nil)
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.cancel(errClosed)
+	o.work.Wait()
+}
+
+// release gives up the idle connections, if nobody else uses them.
+func (o *origin) release() {
+	if c, ok := o.rt.(interface{ CloseIdleConnections() }); ok && o.own {
+		c.CloseIdleConnections()
+	}
+}
+
+// trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes it, or hands it to drain.
+type trip struct {
+	*http.Response
+	url    *url.URL // where the response came from
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	detach func() bool // from then on the caller's context does not end the trip; false means that it has
+	over   bool        // the body was read to its end, or failed
+
+	out   payload
+	first reader
+}
+
+// Read reads the response's body.
+func (t *trip) Read(p []byte) (int, error) {
+	n, err := t.Body.Read(p)
+	if err != nil {
+		t.over = true
+	}
+	return n, err
+}
+
+// close ends the trip. The connection is used again if the body was read to its end, and closed otherwise.
+func (t *trip) close() {
+	if t.Response != nil {
+		t.Body.Close()
+	}
+	t.detach()
+	t.cancel(nil)
+}
+
+// do sends a request, with the message m as its body unless that is nil, and returns when the header of the response is there. It follows redirects that keep
+// the method and the origin; every other response is the caller's, whatever its status. header is not modified, and must not be afterwards.
+//
+// When ctx ends, before or after the return, the trip is broken off, until it is detached. The error is context.Cause(ctx) then.
+func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message) (*trip, error) {
+	t := &trip{url: u}
+	// The trip's context is no child of ctx, because callers end theirs when they have the answer, and the connection would be lost with it.
+	t.ctx, t.cancel = context.WithCancelCause(o.ctx)
+	t.detach = context.AfterFunc(ctx, func() { t.cancel(context.Cause(ctx)) })
+	if m != nil {
+		t.out.set(m)
+	}
+	for hops := 0; ; hops++ {
+		r := http.Request{
+			Method: method, URL: t.url, Host: t.url.Host, Header: header,
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		}
+		if m != nil {
+			body := &t.first
+			if hops > 0 {
+				body = new(reader) // the transport may not be done with the first
+			}
+			*body = t.out.reader()
+			r.Body, r.ContentLength, r.GetBody = body, t.out.size, t.out.again
+		}
+		resp, err := o.rt.RoundTrip(r.WithContext(t.ctx))
+		if err != nil {
+			t.close()
+			return nil, o.failed(ctx, t, err)
+		}
+		t.Response = resp
+		next := redirect(t)
+		if next == nil || hops == maxRedirects || !sameOrigin(next, o.url) {
+			return t, nil
+		}
+		if 0 < resp.ContentLength && resp.ContentLength <= 4<<10 {
+			io.Copy(io.Discard, resp.Body) // an error shows in the next round trip
+		}
+		resp.Body.Close()
+		t.Response, t.url = nil, next
+	}
+}
+
+// failed says why there is no response, or why its body broke off.
+func (o *origin) failed(ctx context.Context, t *trip, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case o.ctx.Err() != nil:
+		return errClosed
+	case t.Response == nil && !t.out.begun.Load():
+		// Nobody has read the body, so whatever was sent is no message: there was no connection, or it was refused before a byte went out.
+		return notSent(err)
+	case t.Response == nil:
+		return fmt.Errorf("the connection broke before the answer: %w", err)
+	}
+	return err
+}
+
+// notSent makes err one of a request that may be sent again.
+func notSent(err error) error { return fmt.Errorf("%w: %w", errNotSent, err) }
+
+// redirect returns where a response sends its request again with the same method, or nil.
+func redirect(t *trip) *url.URL {
+	if t.StatusCode != http.StatusTemporaryRedirect && t.StatusCode != http.StatusPermanentRedirect {
+		return nil
+	}
+	return location(t)
+}
+
+// location returns where a redirect points, or nil.
+func location(t *trip) *url.URL {
+	text := t.Header.Get("Location")
+	if text == "" {
+		return nil
+	}
+	u, err := t.url.Parse(text)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	return u
+}
+
+// sameOrigin compares scheme, host and port (RFC 6454).
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch p := u.Port(); {
+	case p != "":
+		return p
+	case u.Scheme == "https":
+		return "443"
+	default:
+		return "80"
+	}
+}
+
+// drain reads what follows an answer until its end, so that the connection can be used again, and closes the trip. It does not wait: servers end a stream in a
+// moment, but not in the same packet. Close waits for it; the caller is a piece of work itself.
+func (o *origin) drain(t *trip) {
+	if 0 < t.ContentLength && t.ContentLength <= 4<<10 {
+		io.CopyN(io.Discard, t, t.ContentLength) // such a body came with its header; an error means that the connection is not used again
+	}
+	t.detach()
+	if t.over || o.draining.Load() >= maxDraining {
+		t.close()
+		return
+	}
+	o.draining.Add(1)
+	o.work.Go(func() {
+		defer o.draining.Add(-1)
+		late := time.AfterFunc(drainTime, func() { t.cancel(nil) })
+		io.CopyN(io.Discard, t, drainSize) // an error means that the connection is not used again
+		late.Stop()
+		t.close()
+	})
+}
+
+func (o *origin) tooLarge() error {
+	return fmt.Errorf("%w: %w of %d bytes", errInvalid, errTooLarge, o.limit)
+}
+
+// body reads the whole body of a response, whose buffer is as large as the server said, if it did. The error may come with what was read.
+func (o *origin) body(t *trip) ([]byte, error) {
+	known, most := t.ContentLength, t.ContentLength
+	if known > int64(o.limit) {
+		return nil, errTooLarge
+	}
+	size := min(known, exactSize)
+	if known < 0 {
+		size, most = 1<<10, int64(o.limit)+1
+	}
+	b := make([]byte, 0, size)
+	for {
+		if len(b) > o.limit {
+			return b[:o.limit], errTooLarge
+		}
+		if len(b) == cap(b) && int64(len(b)) != known {
+			grown := make([]byte, len(b), min(2*int64(cap(b)), most))
+			b = grown[:copy(grown, b)]
+		}
+		into := b[len(b):cap(b)]
+		if len(into) == 0 {
+			into = make([]byte, 1) // the body is as long as was said; what is missing is its end
+		}
+		n, err := t.Read(into)
+		if len(b)+n <= cap(b) {
+			b = b[:len(b)+n]
+		}
+		switch {
+		case err == io.EOF:
+			return b, nil
+		case err != nil:
+			return b, err
+		}
+	}
+}
+
+// with returns the header with more fields, which replace those of the same name.
+func with(header http.Header, more ...HeaderField) http.Header {
+	h := make(http.Header, len(header)+len(more))
+	maps.Copy(h, header)
+	values := make([]string, len(more))
+	for i, f := range more {
+		values[i] = f.Value
+		h[textproto.CanonicalMIMEHeaderKey(f.Name)] = values[i : i+1 : i+1]
+	}
+	return h
+}
+
+// media is a Content-Type without its parameters.
+func media(header http.Header) string {
+	text, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(text))
+}
+
+func isEvents(media string) bool { return media == "text/event-stream" }
+func isJSON(media string) bool {
+	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+}
+
+// payload is the body of a request: a message, large params from where they are.
+type payload struct {
+	parts [3][]byte // never modified after set
+	size  int64
+	begun atomic.Bool // somebody has read from it, so that it may be on its way
+}
+
+func (p *payload) set(m *jsonrpc.Message) {
+	if m.Method == "" || len(m.Params) < segmentSize {
+		p.parts[0] = m.Append(make([]byte, 0, len(m.Method)+len(m.Params)+len(m.Result)+80))
+	} else {
+		head := jsonrpc.AppendRequest(nil, m.ID, m.Method, nil)
+		p.parts = [3][]byte{append(head[:len(head)-1], `,"params":`...), m.Params, {'}'}}
+	}
+	for _, part := range p.parts {
+		p.size += int64(len(part))
+	}
+}
+
+// reader starts over: nothing of what was read before has been, or will be, processed.
+func (p *payload) reader() reader {
+	p.begun.Store(false)
+	return reader{payload: p, rest: p.parts}
+}
+
+// again is a request's GetBody. The transport calls it when it sends the request again because nothing of it went out, or the server refused to look at it.
+func (p *payload) again() (io.ReadCloser, error) {
+	r := p.reader()
+	return &r, nil
+}
+
+// reader reads a payload once.
+type reader struct {
+	payload *payload
+	rest    [3][]byte
+}
+
+func (r *reader) Read(b []byte) (n int, err error) {
+	r.payload.begun.Store(true)
+	for i := range r.rest {
+		k := copy(b[n:], r.rest[i])
+		r.rest[i], n = r.rest[i][k:], n+k
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Close does nothing: the message is the caller's.
+func (r *reader) Close() error { return nil }

@@ -1,0 +1,230 @@
+package raw
+
+import "strings"
+
+// Object is the members of a JSON object in the order in which they were written. The zero value is an object without members that is not there: Present is
+// false. It aliases the text that it was parsed from, which must not change while it is in use.
+type Object struct {
+	text    []byte
+	members []Member
+}
+
+// Member is one member of an object.
+type Member struct {
+	Key   []byte // with its quotes and escapes
+	Value []byte
+
+	start, value, end int // of the key, of the value, after the value
+}
+
+// Name returns the unescaped key.
+func (m Member) Name() (string, error) { return String(m.Key) }
+
+// Parse returns the members of the object in text. The error is ErrAbsent when text is another kind of value, a *SyntaxError when it is not JSON, and
+// ErrDepth when it is nested deeper than DefaultDepth.
+func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) }
+
+// ParseDepth is Parse with another limit, for a text that nobody scanned before.
+func ParseDepth(text []byte, depth int) (Object, error) {
+	start := space(text, 0)
+	if start >= len(text) {
+		return Object{}, &SyntaxError{len(text)}
+	}
+	if text[start] != '{' {
+		if _, err := Scan(text, depth); err != nil {
+			return Object{}, err
+		}
+		return Object{}, ErrAbsent
+	}
+	members := make([]Member, 0, 6)
+	end, err := skipObject(text, start, depth, &members)
+	if err != nil {
+		return Object{}, err
+	}
+	if rest := space(text, end); rest != len(text) {
+		return Object{}, &SyntaxError{rest}
+	}
+	return Object{text, members}, nil
+}
+
+// Present reports whether there is an object.
+func (o Object) Present() bool { return o.text != nil }
+
+// Text returns what was parsed.
+func (o Object) Text() []byte { return o.text }
+
+// Members returns the members in their order; the slice is the object's own.
+func (o Object) Members() []Member { return o.members }
+
+// Get returns the value of the member called name. The error is ErrAbsent when there is none, and ErrAmbiguous when another reader could take another
+// member for it: the name occurs twice, or in another letter case, or cut short or filled up by characters that some readers drop.
+func (o Object) Get(name string) ([]byte, error) {
+	i, err := o.index(name)
+	if err != nil {
+		return nil, err
+	}
+	return o.members[i].Value, nil
+}
+
+// String returns the text of the string member called name. A member of another type is ErrAbsent.
+func (o Object) String(name string) (string, error) {
+	v, err := o.Get(name)
+	if err != nil {
+		return "", err
+	}
+	return String(v)
+}
+
+// Object returns the object member called name. A member of another type is ErrAbsent.
+func (o Object) Object(name string) (Object, error) {
+	v, err := o.Get(name)
+	if err != nil {
+		return Object{}, err
+	}
+	return Parse(v)
+}
+
+func (o Object) index(name string) (int, error) {
+	found, near := -1, false
+	for i, m := range o.members {
+		switch match(m.Key, name) {
+		case exact:
+			if found >= 0 {
+				return 0, ErrAmbiguous
+			}
+			found = i
+		case twisted:
+			near = true
+		}
+	}
+	switch {
+	case near:
+		return 0, ErrAmbiguous
+	case found < 0:
+		return 0, ErrAbsent
+	}
+	return found, nil
+}
+
+type likeness int
+
+const (
+	different likeness = iota
+	twisted            // equal to some readers: see matchUnescaped
+	exact
+)
+
+// match compares a key, as it was written, with a name.
+func match(key []byte, name string) likeness {
+	in := key[1 : len(key)-1]
+	for i, c := range in {
+		if c == '\\' || c >= 0x80 || i < len(name) && name[i] >= 0x80 {
+			return matchUnescaped(key, name)
+		}
+		if i >= len(name) || c|0x20 != name[i]|0x20 {
+			return different // whatever follows: so far each byte is one character
+		}
+	}
+	switch {
+	case len(in) != len(name):
+		return different
+	case string(in) == name:
+		return exact
+	}
+	return matchUnescaped(key, name)
+}
+
+// matchUnescaped knows the ways in which readers take a key for a name that it is not: encoding/json and others ignore letter case, some drop bytes that are
+// no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
+func matchUnescaped(key []byte, name string) likeness {
+	s, whole, err := unquote(key)
+	if err != nil {
+		return different
+	}
+	if whole && s == name {
+		return exact
+	}
+	if strings.EqualFold(s, name) {
+		return twisted
+	}
+	if s, _, cut := strings.Cut(s, "\x00"); cut && strings.EqualFold(s, name) {
+		return twisted
+	}
+	return different
+}
+
+// Edit replaces the value of one member, adds the member at the end, or, when Value is empty, takes it out.
+type Edit struct {
+	Name  string
+	Value []byte
+}
+
+// Splice returns a copy of the object's text with the edits made, of which each has another name; the other members keep their bytes and their order. The
+// values are not checked to be JSON. The error is ErrAmbiguous when a name is ambiguous in the object, and ErrAbsent when there is no object; taking out a
+// member that is not there is no error.
+func (o Object) Splice(edits ...Edit) ([]byte, error) {
+	if !o.Present() {
+		return nil, ErrAbsent
+	}
+	var few [8]int
+	at := few[:0]
+	size := len(o.text)
+	for _, e := range edits {
+		i, err := o.index(e.Name)
+		if err == ErrAbsent {
+			i = -1
+		} else if err != nil {
+			return nil, err
+		}
+		at = append(at, i)
+		size += len(e.Value) + len(e.Name) + 6
+	}
+	out := make([]byte, 0, size)
+	from := 0 // what of the text is not copied yet
+	kept := 0 // members written
+	for i, m := range o.members {
+		e := -1
+		for k, member := range at {
+			if member == i {
+				e = k
+			}
+		}
+		switch {
+		case e < 0:
+			kept++
+		case len(edits[e].Value) > 0:
+			out = append(out, o.text[from:m.value]...)
+			out = append(out, edits[e].Value...)
+			from = m.end
+			kept++
+		case i+1 < len(o.members): // take it out up to the next member, comma included
+			out = append(out, o.text[from:m.start]...)
+			from = o.members[i+1].start
+		default: // the last one: take it out with the comma before it
+			out = append(out, o.text[from:m.start]...)
+			if kept > 0 {
+				for out[len(out)-1] != ',' {
+					out = out[:len(out)-1]
+				}
+				out = out[:len(out)-1]
+			}
+			from = m.end
+		}
+	}
+	tail := len(o.text)
+	for tail--; o.text[tail] != '}'; tail-- {
+	}
+	out = append(out, o.text[from:tail]...)
+	for k, e := range edits {
+		if at[k] >= 0 || len(e.Value) == 0 {
+			continue
+		}
+		if kept > 0 {
+			out = append(out, ',')
+		}
+		out = append(AppendQuote(out, e.Name), ':')
+		out = append(out, e.Value...)
+		kept++
+	}
+	return append(out, o.text[tail:]...), nil
+}

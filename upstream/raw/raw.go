@@ -1,0 +1,191 @@
+// Package raw finds and replaces values in JSON text, and refuses what is ambiguous.
+//
+// A proxy that decodes a message and encodes it again loses what its types do not name: unknown members, the spelling of numbers, the order of
+// keys. So nothing is decoded here. A text is scanned once (scan.go), the members of an object are slices of it (object.go), and a change is a splice that
+// leaves every other byte as its sender wrote it.
+//
+// That carries a duty: {"name":"harmless","name":"rm"}, {"n\u0061me":"rm"} and {"Name":"rm"} mean different things to different readers. So a member that
+// somebody reads by name must occur once, compared after unescaping and as the most careless reader would compare; otherwise the error is ErrAmbiguous.
+package raw
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Get returns the value at the path of member names; it aliases obj. The error is ErrAbsent when a name is missing or something on the way is no object,
+// ErrAmbiguous when a name on the path could mean two members, a *SyntaxError when obj is not JSON.
+func Get(obj []byte, path ...string) ([]byte, error) {
+	for _, name := range path {
+		o, err := Parse(obj)
+		if err != nil {
+			return nil, err
+		}
+		if obj, err = o.Get(name); err != nil {
+			return nil, err
+		}
+	}
+	return obj, nil
+}
+
+// Set returns a copy of obj in which the value at the path is replaced, or added at the end where only its last name is missing, or, when value is empty,
+// taken out. All other bytes stay. The value is not checked to be JSON. Errors are those of Get.
+func Set(obj, value []byte, path ...string) ([]byte, error) {
+	if len(path) == 0 {
+		return value, nil
+	}
+	o, err := Parse(obj)
+	if err != nil {
+		return nil, err
+	}
+	if len(path) > 1 {
+		inner, err := o.Get(path[0])
+		if err != nil {
+			return nil, err
+		}
+		if value, err = Set(inner, value, path[1:]...); err != nil {
+			return nil, err
+		}
+	}
+	return o.Splice(Edit{path[0], value})
+}
+
+// Elements returns the elements of a JSON array, aliasing it. The error is ErrAbsent when arr is another kind of value, a *SyntaxError when it is not JSON.
+func Elements(arr []byte) ([][]byte, error) {
+	start := space(arr, 0)
+	if start >= len(arr) || arr[start] != '[' {
+		if _, err := Scan(arr, DefaultDepth); err != nil {
+			return nil, err
+		}
+		return nil, ErrAbsent
+	}
+	var elements [][]byte
+	end, err := skipArray(arr, start, DefaultDepth, &elements)
+	if err != nil {
+		return nil, err
+	}
+	if rest := space(arr, end); rest != len(arr) {
+		return nil, &SyntaxError{rest}
+	}
+	return elements, nil
+}
+
+// String returns the text of v, a JSON string without white space around it. The error is ErrAbsent when v is another kind of value, a *SyntaxError when
+// it is not JSON, and ErrAmbiguous when it is not UTF-8 or has half a surrogate pair.
+func String(v []byte) (string, error) {
+	s, whole, err := unquote(v)
+	if err == nil && !whole {
+		return "", ErrAmbiguous
+	}
+	return s, err
+}
+
+// unquote returns the text of a JSON string; whole is false when bytes that are no UTF-8 or half surrogate pairs were left out.
+func unquote(v []byte) (s string, whole bool, err error) {
+	if len(v) == 0 || v[0] != '"' {
+		return "", false, ErrAbsent
+	}
+	end, err := skipString(v, 0)
+	if err != nil {
+		return "", false, err
+	}
+	if end != len(v) {
+		return "", false, &SyntaxError{end}
+	}
+	in, whole := v[1:end-1], true
+	i := plain(in, 0)
+	out := in[:i:i]
+	for i < len(in) { // in[i] is a backslash
+		if in[i+1] == 'u' {
+			r := unit(in[i:])
+			i += 6
+			if utf16.IsSurrogate(r) {
+				if r = utf16.DecodeRune(r, unit(in[i:])); r != utf8.RuneError {
+					i += 6
+				} else {
+					r, whole = -1, false
+				}
+			}
+			if r >= 0 {
+				out = utf8.AppendRune(out, r)
+			}
+		} else {
+			out = append(out, unescaped(in[i+1]))
+			i += 2
+		}
+		next := plain(in, i)
+		out = append(out, in[i:next]...)
+		i = next
+	}
+	if !utf8.Valid(out) {
+		out, whole = bytes.ToValidUTF8(out, nil), false
+	}
+	return string(out), whole, nil
+}
+
+// unit reads the \uXXXX at the start of b; -1 means that there is none.
+func unit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	r := rune(0)
+	for _, c := range b[2:6] {
+		r = r<<4 | rune(hex(c))
+	}
+	return r
+}
+
+func unescaped(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c // a quote, a slash, a backslash
+}
+
+// Quote returns s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+func Quote(s string) []byte { return AppendQuote(make([]byte, 0, len(s)+2), s) }
+
+// AppendQuote appends s as a JSON string.
+func AppendQuote(b []byte, s string) []byte {
+	const digit = "0123456789abcdef"
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, '\\', 'n')
+		case r == '\r':
+			b = append(b, '\\', 'r')
+		case r == '\t':
+			b = append(b, '\\', 't')
+		case r < 0x20:
+			b = append(b, '\\', 'u', '0', '0', digit[r>>4], digit[r&15])
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
+
+// AppendLine appends a JSON text with its line breaks, which can only stand between tokens, turned into spaces: one line, the same value.
+func AppendLine(b, text []byte) []byte {
+	start := len(b)
+	b = append(b, text...)
+	for i := start; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			b[i] = ' '
+		}
+	}
+	return b
+}

@@ -1,0 +1,266 @@
+package raw
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+var (
+	// ErrDepth means that arrays and objects are nested deeper than the caller allows.
+	ErrDepth = errors.New("nested too deeply")
+	// ErrAbsent means that an object has no member of that name, or that a value is of another type than the one asked for.
+	ErrAbsent = errors.New("absent")
+	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or in another spelling that some of them take for it, or a
+	// string is not UTF-8.
+	ErrAmbiguous = errors.New("ambiguous")
+)
+
+// SyntaxError says where a text stops being JSON (RFC 8259).
+type SyntaxError struct {
+	Offset int // of the first byte that cannot stand there; the length of the text when it ends too early
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("not JSON at byte %d", e.Offset) }
+
+// DefaultDepth is the nesting that Parse, Get and Set accept in a text that was not scanned before.
+const DefaultDepth = 10000
+
+// Scan checks that text is one JSON value whose arrays and objects are nested at most depth deep, and returns it without the white space around it.
+// The result aliases text. The bytes inside strings are not checked to be UTF-8; String does that for those that somebody reads.
+func Scan(text []byte, depth int) ([]byte, error) {
+	start := space(text, 0)
+	end, err := skip(text, start, depth)
+	if err != nil {
+		return nil, err
+	}
+	if rest := space(text, end); rest != len(text) {
+		return nil, &SyntaxError{rest}
+	}
+	return text[start:end:end], nil
+}
+
+// space returns the index of the first byte from i on that is no white space.
+func space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// skip returns the index after the value that begins at b[i].
+func skip(b []byte, i, depth int) (int, error) {
+	if i >= len(b) {
+		return 0, &SyntaxError{len(b)}
+	}
+	switch c := b[i]; {
+	case c == '"':
+		return skipString(b, i)
+	case c == '{':
+		return skipObject(b, i, depth, nil)
+	case c == '[':
+		return skipArray(b, i, depth, nil)
+	case c == '-' || '0' <= c && c <= '9':
+		return skipNumber(b, i)
+	case c == 't':
+		return skipWord(b, i, "true")
+	case c == 'f':
+		return skipWord(b, i, "false")
+	case c == 'n':
+		return skipWord(b, i, "null")
+	}
+	return 0, &SyntaxError{i}
+}
+
+// skipObject skips an object; members, when it is not nil, gets each of them.
+func skipObject(b []byte, i, depth int, members *[]Member) (int, error) {
+	if depth--; depth < 0 {
+		return 0, ErrDepth
+	}
+	i = space(b, i+1)
+	if i < len(b) && b[i] == '}' {
+		return i + 1, nil
+	}
+	for {
+		if i >= len(b) || b[i] != '"' {
+			return 0, &SyntaxError{i}
+		}
+		key := i
+		keyEnd, err := skipString(b, i)
+		if err != nil {
+			return 0, err
+		}
+		if i = space(b, keyEnd); i >= len(b) || b[i] != ':' {
+			return 0, &SyntaxError{i}
+		}
+		value := space(b, i+1)
+		if i, err = skip(b, value, depth); err != nil {
+			return 0, err
+		}
+		if members != nil {
+			*members = append(*members, Member{Key: b[key:keyEnd:keyEnd], Value: b[value:i:i], start: key, value: value, end: i})
+		}
+		if i = space(b, i); i >= len(b) {
+			return 0, &SyntaxError{i}
+		}
+		switch b[i] {
+		case '}':
+			return i + 1, nil
+		case ',':
+			i = space(b, i+1)
+		default:
+			return 0, &SyntaxError{i}
+		}
+	}
+}
+
+// skipArray skips an array; elements, when it is not nil, gets each of them.
+func skipArray(b []byte, i, depth int, elements *[][]byte) (int, error) {
+	if depth--; depth < 0 {
+		return 0, ErrDepth
+	}
+	i = space(b, i+1)
+	if i < len(b) && b[i] == ']' {
+		return i + 1, nil
+	}
+	for {
+		end, err := skip(b, i, depth)
+		if err != nil {
+			return 0, err
+		}
+		if elements != nil {
+			*elements = append(*elements, b[i:end:end])
+		}
+		if i = space(b, end); i >= len(b) {
+			return 0, &SyntaxError{i}
+		}
+		switch b[i] {
+		case ']':
+			return i + 1, nil
+		case ',':
+			i = space(b, i+1)
+		default:
+			return 0, &SyntaxError{i}
+		}
+	}
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// plain returns the index of the first byte from i on that is not simply part of a string: a quote, a backslash or a control character; len(b) if there is
+// none. This is where a large message spends its time, so eight bytes are looked at in one step.
+func plain(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		if found := special(binary.LittleEndian.Uint64(b[i:])); found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
+		i++
+	}
+	return i
+}
+
+// special marks quotes, backslashes and control characters in the highest bit of their bytes of w. Each of them is marked; a plain byte may be marked too, by
+// the borrow of a marked byte below it, so only the lowest mark is sure.
+func special(w uint64) uint64 {
+	quote, slash, control := (w^ones*'"')-ones, (w^ones*'\\')-ones, w-ones*0x20
+	return (quote | slash | control) &^ w & highs
+}
+
+func skipString(b []byte, i int) (int, error) {
+	for i++; ; {
+		i = plain(b, i)
+		switch {
+		case i >= len(b):
+			return 0, &SyntaxError{len(b)}
+		case b[i] == '"':
+			return i + 1, nil
+		case b[i] == '\\':
+			if i+1 == len(b) {
+				return 0, &SyntaxError{len(b)}
+			}
+			switch b[i+1] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				i += 2
+			case 'u':
+				for n := i + 2; n < i+6; n++ {
+					if n >= len(b) || hex(b[n]) < 0 {
+						return 0, &SyntaxError{n}
+					}
+				}
+				i += 6
+			default:
+				return 0, &SyntaxError{i + 1}
+			}
+		default:
+			return 0, &SyntaxError{i}
+		}
+	}
+}
+
+func hex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+func skipNumber(b []byte, i int) (int, error) {
+	if b[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(b) && b[i] == '0':
+		i++
+	default:
+		var ok bool
+		if i, ok = digits(b, i); !ok {
+			return 0, &SyntaxError{i}
+		}
+	}
+	if i < len(b) && b[i] == '.' {
+		var ok bool
+		if i, ok = digits(b, i+1); !ok {
+			return 0, &SyntaxError{i}
+		}
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		var ok bool
+		if i, ok = digits(b, i); !ok {
+			return 0, &SyntaxError{i}
+		}
+	}
+	return i, nil
+}
+
+// digits skips at least one digit.
+func digits(b []byte, i int) (int, bool) {
+	start := i
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		i++
+	}
+	return i, i > start
+}
+
+func skipWord(b []byte, i int, word string) (int, error) {
+	for n := range len(word) {
+		if i+n >= len(b) || b[i+n] != word[n] {
+			return 0, &SyntaxError{i + n}
+		}
+	}
+	return i + len(word), nil
+}

@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Set is all configured upstreams. The zero value has none.
+type Set struct {
+	mu       sync.Mutex
+	running  map[string]*Upstream
+	retiring sync.WaitGroup
+	closing  context.Context // ends when Close is called
+	close    context.CancelFunc
+}
+
+// retireGrace is how long an upstream that was taken out may take to finish its calls.
+const retireGrace = 30 * time.Second
+
+// Apply makes the running upstreams those of configs: one whose configuration did not change stays as it is, process and sessions included; a new one is
+// started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running ones by name.
+func (s *Set) Apply(configs map[string]Config, o Options) []*Upstream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing == nil {
+		s.closing, s.close = context.WithCancel(context.Background())
+	}
+	next := map[string]*Upstream{}
+	for name, c := range configs {
+		if c.Enabled != nil && !*c.Enabled {
+			continue
+		}
+		if u := s.running[name]; u != nil && u.same(c, o) {
+			next[name] = u
+			continue
+		}
+		next[name] = Start(name, c, o)
+	}
+	for name, u := range s.running {
+		if next[name] != u {
+			s.retiring.Go(func() { s.retire(u) })
+		}
+	}
+	s.running = next
+	return s.list()
+}
+
+// retire ends an upstream when its calls are done, or its grace or the Set is over.
+func (s *Set) retire(u *Upstream) {
+	ctx, cancel := context.WithTimeout(s.closing, retireGrace)
+	defer cancel()
+	u.drain(ctx)
+	u.Close()
+}
+
+// All returns the running upstreams by name.
+func (s *Set) All() []*Upstream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list()
+}
+
+func (s *Set) list() []*Upstream {
+	var list []*Upstream
+	for _, name := range slices.Sorted(maps.Keys(s.running)) {
+		list = append(list, s.running[name])
+	}
+	return list
+}
+
+// Close ends all upstreams, and returns when nothing of them is left.
+func (s *Set) Close() {
+	s.mu.Lock()
+	running := s.list()
+	s.running = nil
+	if s.close != nil {
+		s.close()
+	}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, u := range running {
+		wg.Go(u.Close)
+	}
+	wg.Wait()
+	s.retiring.Wait()
+}

@@ -1,0 +1,46 @@
+package upstream
+
+import "time"
+
+// State is where a link is in its life.
+type State int
+
+const (
+	// StateConnecting: the wire is being opened, the handshake done, the catalog read. Next: ready, waiting, blocked or closed.
+	StateConnecting State = iota
+	// StateReady: calls can be made. Next: waiting or closed, and connecting when a call found the connection broken.
+	StateReady
+	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself, and sooner when a call wants it. Next: connecting or closed.
+	StateWaiting
+	// StateBlocked: the server refuses us until a person does something. An attempt still comes now and then by itself. Next: connecting or closed.
+	StateBlocked
+	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the next call opens a new one.
+	StateClosed
+)
+
+func (s State) String() string {
+	switch s {
+	case StateConnecting:
+		return "connecting"
+	case StateReady:
+		return "ready"
+	case StateWaiting:
+		return "waiting"
+	case StateBlocked:
+		return "blocked"
+	}
+	return "idle"
+}
+
+// Status is what a person needs to know about an upstream.
+type Status struct {
+	Name    string
+	State   State // of the link that reads the catalog; StateClosed means that the upstream is stopped until somebody uses it
+	Since   time.Time
+	Err     string // why it is not ready, in one line; "" when it is
+	Era     Era
+	Version string // of the protocol
+	Tools   int    // listed now
+	Left    []LeftOut
+	Links   int
+}

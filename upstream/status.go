@@ -1,0 +1,137 @@
+package upstream
+
+import (
+	"bytes"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"junction/upstream/jsonrpc"
+)
+
+const (
+	statusBody = 4 << 10         // of a body that is no JSON
+	statusTime = 5 * time.Second // to read the body of a failure, which adds nothing but words
+)
+
+// statusError means that the server answered a request with an HTTP status that is no success, or with a success and no message.
+type statusError struct {
+	Status     int
+	Body       []byte           // at most 4 KiB
+	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
+	RetryAfter time.Duration    // 0 when the server did not say
+	Challenge  []string         // WWW-Authenticate, as the server wrote it
+
+	media    string
+	location *url.URL // of a redirect
+}
+
+// status reads the body of a response that is no answer to the request called id, and closes the trip.
+func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
+	e := &statusError{
+		Status: t.StatusCode, media: media(t.Header), RetryAfter: retryAfter(t.Header), Challenge: t.Header.Values("WWW-Authenticate"),
+	}
+	if e.Status/100 == 3 {
+		e.location = location(t)
+	}
+	late := time.AfterFunc(statusTime, func() { t.cancel(nil) })
+	defer t.close()
+	defer late.Stop()
+	if !isJSON(e.media) {
+		b := make([]byte, statusBody)
+		n, _ := io.ReadFull(t, b) // a part is as good as the whole here
+		e.Body = b[:n]
+		return e
+	}
+	text, err := o.body(t)
+	e.Body = text[:min(len(text), statusBody)]
+	if err != nil {
+		return e
+	}
+	if m, err := jsonrpc.Parse(text, o.depth); err == nil && m.Error != nil && (m.ID == id || m.ID == "") {
+		e.Message = &m
+	}
+	return e
+}
+
+// Error says what a person needs to know; of the body it shows one line.
+func (e *statusError) Error() string {
+	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
+	switch {
+	case e.location != nil:
+		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path} // a query may carry a secret
+		return "the server redirects to " + u.String() + "; put that into url"
+	case e.Status/100 == 2 && e.media != "":
+		text += " with " + line([]byte(e.media)) + " and no message"
+	case e.Status/100 == 2:
+		text += " and no message"
+	}
+	words := ""
+	switch {
+	case e.Message != nil:
+		words = line([]byte(e.Message.Error.Error()))
+	case e.media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("<")):
+		words = title(e.Body)
+	case strings.HasPrefix(e.media, "text/") || e.media == "" || isJSON(e.media):
+		words = line(e.Body)
+	}
+	if words == "" {
+		return text
+	}
+	return text + ": " + words
+}
+
+// line returns the first line of a text that has one, shortened, without what is not printable.
+func line(text []byte) string {
+	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
+	var b strings.Builder
+	for i, r := range []rune(string(bytes.ToValidUTF8(first, nil))) {
+		if i == 200 {
+			b.WriteString("…")
+			break
+		}
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// title returns the title of an HTML page, or nothing.
+func title(page []byte) string {
+	lower := bytes.ToLower(page)
+	start := bytes.Index(lower, []byte("<title"))
+	if start < 0 || len(lower) != len(page) {
+		return ""
+	}
+	open := bytes.IndexByte(page[start:], '>')
+	if open < 0 {
+		return ""
+	}
+	start += open + 1
+	end := bytes.Index(lower[start:], []byte("</title"))
+	if end < 0 {
+		return ""
+	}
+	return line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(page[start:start+end]))), " ")))
+}
+
+// retryAfter reads a number of seconds or a date (RFC 9110, section 10.2.3).
+func retryAfter(header http.Header) time.Duration {
+	text := header.Get("Retry-After")
+	if text == "" {
+		return 0
+	}
+	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}

@@ -1,0 +1,614 @@
+//go:build unix
+
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"junction/upstream/jsonrpc"
+)
+
+// opened is a wire to a child of the test.
+type opened struct {
+	*stdio
+	t    testing.TB
+	said chan *jsonrpc.Message // the server's requests and notifications; 100-buffered, more are dropped
+	log  *logged
+	fifo *os.File // every process of the wire holds the other end
+}
+
+// mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it ended before that, when that is certain. The wire is closed
+// with the test, and then nothing of it may be left.
+func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &opened{t: t, said: make(chan *jsonrpc.Message, 100), log: &logged{}}
+	var err error
+	if w.fifo, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	o := stdioOptions{
+		Command: []string{os.Args[0]},
+		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}, // or each race-tested child lingers for a second
+		Log:     slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	opened, err := openStdio(o, func(m *jsonrpc.Message) {
+		select {
+		case w.said <- m:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatalf("openStdio: %v", err)
+	}
+	w.stdio = opened.(*stdio)
+	t.Cleanup(func() {
+		w.Close()
+		w.mustBeGone()
+		w.fifo.Close()
+	})
+	if m := w.hear(); m == nil || m.Method != "begun" {
+		t.Fatalf("the first message is %v, want begun", m)
+	}
+	return w
+}
+
+// fifoEnv names a fifo that every role holds open, so that the test sees the end of the last of them.
+const fifoEnv = "JUNCTION_FIFO"
+
+func holdFifo() *os.File {
+	f, err := os.OpenFile(os.Getenv(fifoEnv), os.O_WRONLY, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(9)
+	}
+	return f
+}
+
+// hear returns the server's next request or notification; nil after the wire's end.
+func (w *opened) hear() *jsonrpc.Message {
+	select {
+	case m := <-w.said:
+		return m
+	case <-w.ended:
+		return nil
+	}
+}
+
+// mustBeGone checks that no process and no goroutine of the wire is left.
+func (w *opened) mustBeGone() {
+	w.t.Helper()
+	w.fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadAll(w.fifo); err != nil {
+		w.t.Errorf("a process is left after Close: %v", err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		all := make([]byte, 1<<20)
+		all = all[:runtime.Stack(all, true)]
+		if !bytes.Contains(all, []byte("upstream.(*stdio).")) && !bytes.Contains(all, []byte("upstream.(*process).")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("goroutines are left after Close:\n%s", all)
+		}
+		runtime.Gosched() // a goroutine that has said that it ends may still be on its last steps
+	}
+}
+
+// start makes a call on a goroutine of its own.
+func (w *opened) start(ctx context.Context, id, method, params string) <-chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		m, err := w.Call(ctx, newRequest(id, method, params), nil)
+		c <- answer{m, err}
+	}()
+	return c
+}
+
+func (w *opened) mustCall(id, method, params string) string {
+	w.t.Helper()
+	m, err := w.Call(w.t.Context(), newRequest(id, method, params), nil)
+	if err != nil {
+		w.t.Fatalf("Call(%s): %v", method, err)
+	}
+	return string(m.Result)
+}
+
+// say has the server write a text to its standard output.
+func (w *opened) say(text string) {
+	w.t.Helper()
+	if err := w.Send(w.t.Context(), newRequest("", "say", fmt.Sprintf("[%q]", hex.EncodeToString([]byte(text))))); err != nil {
+		w.t.Fatalf("Send: %v", err)
+	}
+}
+
+func newRequest(id, method, params string) *request {
+	return &request{Message: jsonrpc.Message{ID: jsonrpc.ID(id), Method: method, Params: []byte(params)}}
+}
+
+// logged collects what is logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestStdioCall(t *testing.T) {
+	w := mustOpen(t, "server")
+	for _, id := range []string{`1`, `"1"`, `12345678901234567890`, `"\u0061 b"`} {
+		want := `{"n":1.0,"big":123456789012345678901234567890,"id":` + id + `}`
+		if got := w.mustCall(id, "echo", want); got != want {
+			t.Errorf("Call with id %s = %s, want %s", id, got, want)
+		}
+	}
+	if got, want := w.mustCall("7", "echo", "{\n\t\"a\":\r\n\"b\\n\"}"), "{ \t\"a\":  \"b\\n\"}"; got != want {
+		t.Errorf("params of three lines came as %q, want %q", got, want)
+	}
+	m, err := w.Call(t.Context(), newRequest("8", "nosuch", "{}"), nil)
+	if err != nil || m.Error == nil || m.Error.Code != -32601 {
+		t.Errorf("Call(nosuch) = %+v, %v, want an error response with code -32601", m, err)
+	}
+}
+
+func TestStdioConcurrentCalls(t *testing.T) {
+	w := mustOpen(t, "server")
+	var all sync.WaitGroup
+	for g := range 20 {
+		all.Go(func() {
+			for n := range 50 {
+				id := fmt.Sprint(g*1000 + n)
+				want := `{"id":` + id + `,"fill":"` + strings.Repeat("x", (g*n*97)%100_000) + `"}`
+				m, err := w.Call(t.Context(), newRequest(id, "echo", want), nil)
+				if err != nil || string(m.Result) != want {
+					t.Errorf("call %s was answered with another text or %v", id, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestStdioResultsOfAllSizesStayAsTheyAre(t *testing.T) {
+	w := mustOpen(t, "server")
+	var want, got []string
+	for i, size := range []int{1, 100, lineBuffer - 50, lineBuffer, lineBuffer + 1, 200_000, 20, 1 << 20, 3 << 20, 1 << 20, 10, 500_000, 40_000} {
+		params := `["` + strings.Repeat(string(rune('a'+i)), size) + `"]`
+		want = append(want, params)
+		m, err := w.Call(t.Context(), newRequest(fmt.Sprint(i), "echo", params), nil)
+		if err != nil {
+			t.Fatalf("Call with %d bytes: %v", size, err)
+		}
+		defer func() {
+			if string(m.Result) != params {
+				t.Errorf("the result of %d bytes changed after later calls", size)
+			}
+		}()
+		got = append(got, string(m.Result))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("result %d has %d bytes, want %d", i, len(got[i]), len(want[i]))
+		}
+	}
+}
+
+func TestStdioServerSpeaksFirst(t *testing.T) {
+	w := mustOpen(t, "server")
+	w.say(`{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1.0}}` + "\n\n\r\n" + `{"jsonrpc":"2.0","id":"q","method":"ask"}` + "\r\n")
+	if m := w.hear(); !m.IsNotification() || m.Method != "notifications/x" || string(m.Params) != `{"a":1.0}` {
+		t.Errorf("in got %+v, want the notification", m)
+	}
+	if m := w.hear(); !m.IsRequest() || m.Method != "ask" || m.ID != `"q"` {
+		t.Errorf("in got %+v, want the request", m)
+	}
+	if err := w.Send(t.Context(), &request{Message: jsonrpc.Message{ID: `"q"`, Result: []byte(`{"ok":true}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if m := w.hear(); m.Method != "answered" || string(m.Params) != `{"ok":true}` {
+		t.Errorf("the server heard %s %s, want our answer", m.Method, m.Params)
+	}
+	if strings.Contains(w.log.String(), "no message") {
+		t.Errorf("an empty line was logged: %s", w.log)
+	}
+}
+
+func TestStdioStrangeLines(t *testing.T) {
+	big := strings.Repeat("x", 5000)
+	for _, row := range []struct{ name, line, err, log string }{
+		{"garbage", "Server listening…\n", "", `line="Server listening…"`},
+		{"bytes", "\xff\x00\x1b[31m\n", "", `"�\x00\x1b[31m"`},
+		{"long garbage", strings.Repeat("g", 300) + "\n", "", "line=" + strings.Repeat("g", 200) + " "},
+		{"an array", "[]\n", "", "no object"},
+		{"a late response", `{"jsonrpc":"2.0","id":99,"result":{}}` + "\n", "", "nobody waits"},
+		{"an error without id", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}` + "\n", "", "nobody waits"},
+		{"no version", `{"id":5,"result":{}}` + "\n", "unusable response: not a JSON-RPC message: jsonrpc", ""},
+		{"not a number", `{"jsonrpc":"2.0","result":{"x":[NaN]},"id":5}` + "\n", "unusable response: not JSON at byte", ""},
+		{"too deep", `{"jsonrpc":"2.0","result":{"x":[[[[[[[[[[1]]]]]]]]]]},"id":5}` + "\n", "unusable response: nested too deeply", ""},
+		{"no result", `{"jsonrpc":"2.0","id":5}` + "\n", "unusable response: not a JSON-RPC message: neither", ""},
+		{"too long, id first", `{"jsonrpc":"2.0","id":5,"result":{"x":"` + big + `"}}` + "\n", "unusable response: of 5042 bytes is over the limit of 4096", ""},
+		{"too long, id last", `{"result":{"a":{"id":6},"x":"\"}` + big + `"},"jsonrpc":"2.0","id":5}` + "\n", "is over the limit of 4096", ""},
+		{"too long, no id", `{"jsonrpc":"2.0","method":"x","params":{"id":5,"x":"` + big + `"}}` + "\n", "", "size=5055"},
+		{"too long, a request", `{"jsonrpc":"2.0","id":5,"method":"x","params":{"x":"` + big + `"}}` + "\n", "", "is over the limit"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := mustOpen(t, "server", func(o *stdioOptions) { o.MessageLimit, o.Depth = 4096, 8 })
+			call := w.start(t.Context(), "5", "hang", "{}")
+			w.mustCall("1", "echo", "{}") // the call has reached the server
+			w.say(row.line)
+			if row.err == "" {
+				w.mustCall("2", "echo", "{}") // the line has been read
+				if got := w.log.String(); !strings.Contains(got, row.log) || row.log == "" {
+					t.Errorf("the log is %s\nwant something with %s", got, row.log)
+				}
+				w.say(`{"jsonrpc":"2.0","id":5,"result":{}}` + "\n")
+				if a := <-call; a.err != nil {
+					t.Errorf("the call fails after the line: %v", a.err)
+				}
+			} else if a := <-call; a.err == nil || !strings.Contains(a.err.Error(), row.err) {
+				t.Errorf("the call ends with %v, want %s", a.err, row.err)
+			}
+			w.mustCall("3", "echo", "{}")
+		})
+	}
+}
+
+func TestStdioFloodOfGarbage(t *testing.T) {
+	w := mustOpen(t, "server")
+	w.mustCall("1", "flood", "{}") // half a megabyte of lines on stdout, and as much on stderr, before the answer
+	if n := strings.Count(w.log.String(), "no message"); n != 5 {
+		t.Errorf("a flood of garbage is logged %d times, want 5", n)
+	}
+	w.mustCall("2", "echo", "{}")
+}
+
+func TestStdioStderr(t *testing.T) {
+	w := mustOpen(t, "server")
+	w.mustCall("1", "complain", "{}")
+	w.Close()
+	for _, want := range []string{`msg=stderr line="first line"`, `line="bad � bytes"`, `line=` + strings.Repeat("l", stderrLine) + "\n", `line="last, without end"`} {
+		if got := w.log.String(); !strings.Contains(got, want) {
+			t.Errorf("the log is %.300s\nwant %s in it", got, want)
+		}
+	}
+}
+
+func TestStdioContextEnds(t *testing.T) {
+	w := mustOpen(t, "server")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	call := w.start(ctx, "5", "hang", "{}")
+	w.mustCall("1", "echo", "{}")
+	cause := errors.New("the client hung up")
+	cancel(cause)
+	if a := <-call; a.err != cause {
+		t.Errorf("Call = %v, want the cause", a.err)
+	}
+	if n := len(w.calls); n != 0 {
+		t.Errorf("%d calls are still waited for", n)
+	}
+	w.say(`{"jsonrpc":"2.0","id":5,"result":{}}` + "\n") // too late
+	if got := w.mustCall("2", "echo", `{"a":2}`); got != `{"a":2}` {
+		t.Errorf("the call after the late response = %s", got)
+	}
+	if _, err := w.Call(ctx, newRequest("6", "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, cause) {
+		t.Errorf("Call with an ended ctx = %v, want not sent, and the cause", err)
+	}
+}
+
+func TestStdioDeath(t *testing.T) {
+	for _, row := range []struct{ method, want string }{
+		{"die", "exited with status 3: the disk is full"},
+		{"crash", "ended by signal: killed"},
+		{"half", "exited with status 0"},
+		{"mute", "closed its standard output"},
+		{"leave", "exited with status 4"}, // while a descendant holds its stdout and floods it
+	} {
+		t.Run(row.method, func(t *testing.T) {
+			w := mustOpen(t, "server", func(o *stdioOptions) { o.StopGrace = 100 * time.Millisecond })
+			waiting := []<-chan answer{w.start(t.Context(), "5", "hang", "{}"), w.start(t.Context(), "6", "hang", "{}")}
+			w.mustCall("1", "echo", "{}")
+			w.mustCall("2", "echo", "{}")
+			waiting = append(waiting, w.start(t.Context(), "7", row.method, "{}"))
+			for _, c := range waiting {
+				if a := <-c; a.err == nil || a.err.Error() != row.want {
+					t.Errorf("a call in flight ends with %v, want %s", a.err, row.want)
+				}
+			}
+			if err := w.Wait(); err == nil || err.Error() != row.want {
+				t.Errorf("Wait = %v, want %s", err, row.want)
+			}
+			_, err := w.Call(t.Context(), newRequest("8", "echo", "{}"), nil)
+			if !errors.Is(err, errNotSent) || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("Call after the end = %v, want not sent, and %s", err, row.want)
+			}
+			if err := w.Send(t.Context(), newRequest("", "echo", "{}")); !errors.Is(err, errNotSent) {
+				t.Errorf("Send after the end = %v, want not sent", err)
+			}
+		})
+	}
+}
+
+func TestStdioAnswersBeforeDeathCount(t *testing.T) {
+	for range 20 {
+		w := mustOpen(t, "server")
+		if got := w.mustCall("1", "goodbye", `{"a":1}`); got != `{"a":1}` {
+			t.Fatalf("the answer before the exit = %s", got)
+		}
+	}
+}
+
+// A server that does not read blocks nobody longer than he wants to wait.
+func TestStdioServerThatNeverReads(t *testing.T) {
+	w := mustOpen(t, "deaf", func(o *stdioOptions) { o.StopGrace = 50 * time.Millisecond })
+	give := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGaveUp)
+	}
+	ctx, cancel := give()
+	defer cancel()
+	_, err := w.Call(ctx, newRequest("1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`), nil)
+	if err != errGaveUp {
+		t.Errorf("the call that filled the pipe = %v, want its cause", err)
+	}
+	var all sync.WaitGroup
+	for i := range 10 {
+		all.Go(func() {
+			ctx, cancel := give()
+			defer cancel()
+			if _, err := w.Call(ctx, newRequest(fmt.Sprint(10+i), "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, errGaveUp) {
+				t.Errorf("a call behind it = %v, want not sent, and the cause", err)
+			}
+		})
+	}
+	all.Wait()
+	waiting := w.start(t.Context(), "30", "echo", "{}")
+	w.Close()
+	if a := <-waiting; !errors.Is(a.err, errNotSent) || !errors.Is(a.err, errClosed) {
+		t.Errorf("a waiting call at Close = %v, want not sent and closed", a.err)
+	}
+}
+
+var errGaveUp = errors.New("gave up")
+
+func TestStdioServerThatHangs(t *testing.T) {
+	w := mustOpen(t, "deaf", func(o *stdioOptions) { o.WriteStall, o.StopGrace = 100*time.Millisecond, 50*time.Millisecond })
+	_, err := w.Call(t.Context(), newRequest("1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`), nil)
+	if want := "hung: it stopped reading its input in the middle of a message for 100ms"; err == nil || err.Error() != want {
+		t.Errorf("Call = %v, want %s", err, want)
+	}
+	if errors.Is(err, errNotSent) {
+		t.Error("a message that is half written counts as not sent")
+	}
+	if got := w.Wait(); got != err {
+		t.Errorf("Wait = %v, want %v", got, err)
+	}
+}
+
+// A caller who gives up in the middle of a long line costs the others nothing once the server reads on.
+func TestStdioServerThatIsBusy(t *testing.T) {
+	w := mustOpen(t, "busy")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := w.start(ctx, "1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`)
+	for len(w.turn) == 0 { // until it writes
+		runtime.Gosched()
+	}
+	second := w.start(t.Context(), "2", "echo", `{"a":2}`)
+	cancel(errGaveUp)
+	if a := <-first; a.err != errGaveUp && !errors.Is(a.err, errGaveUp) {
+		t.Errorf("the first call = %v, want its cause", a.err)
+	}
+	w.process.cmd.Process.Signal(syscall.SIGUSR1) // it begins to read
+	if a := <-second; a.err != nil || string(a.m.Result) != `{"a":2}` {
+		t.Errorf("the second call = %v, %v", a.m, a.err)
+	}
+}
+
+func TestStdioClose(t *testing.T) {
+	for _, row := range []struct{ role, state string }{
+		{"server", "exit status 0"},     // its input ended
+		{"eof-deaf", "exit status 7"},   // SIGTERM
+		{"stubborn", "signal: killed"},  // SIGKILL
+		{"deaf", "signal: terminated"},  // never reads
+		{"family", "exit status 0"},     // has a child that holds its stdout and ignores everything
+		{"family-run", "exit status 0"}, // the same, and that child has left the group
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			w := mustOpen(t, row.role, func(o *stdioOptions) { o.StopGrace = 300 * time.Millisecond })
+			var runaway int
+			if row.role == "family-run" {
+				m := w.hear()
+				for m.Method != "runaway" { // it begins, too
+					m = w.hear()
+				}
+				fmt.Sscanf(string(m.Params), "[%d]", &runaway)
+			}
+			call := w.start(t.Context(), "1", "hang", "{}")
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if err := w.Close(); err != nil {
+						t.Errorf("Close = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if got := w.process.state.String(); got != row.state {
+				t.Errorf("the child ended with %s, want %s", got, row.state)
+			}
+			if a := <-call; !errors.Is(a.err, errClosed) {
+				t.Errorf("a call in flight ends with %v, want closed", a.err)
+			}
+			if err := w.Wait(); err != nil {
+				t.Errorf("Wait after Close = %v, want nil", err)
+			}
+			if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, errClosed) {
+				t.Errorf("Call after Close = %v, want not sent and closed", err)
+			}
+			if runaway > 0 {
+				if err := syscall.Kill(runaway, syscall.SIGKILL); err != nil {
+					t.Errorf("the runaway: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestStdioOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("#!/nonexistent\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		o    stdioOptions
+		want string
+	}{
+		{stdioOptions{}, "no command"},
+		{stdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
+		{stdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in the PATH of its env"},
+		{stdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
+		{stdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
+		{stdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
+		{stdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
+		{stdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
+	} {
+		w, err := openStdio(row.o, nil)
+		if err == nil {
+			w.Close()
+		}
+		if err == nil || err.Error() != row.want {
+			t.Errorf("openStdio(%v) = %v, want %s", row.o.Command, err, row.want)
+		}
+	}
+}
+
+func TestCauseLine(t *testing.T) {
+	for _, row := range []struct{ stderr, want string }{
+		{"", ""},
+		{"starting\n  no disk  ", "no disk"},
+		{"node:internal/modules:1\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n    at a\n    at b {\n  code: 'X'\n}\n\nNode.js v24", "Error: Cannot find module 'x'"},
+		{"Traceback:\n  File x\nModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"},
+		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1d\nexit status 2", "panic: boom"},
+		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
+	} {
+		if got := causeLine(row.stderr); got != row.want {
+			t.Errorf("causeLine(%q) = %q, want %q", row.stderr, got, row.want)
+		}
+	}
+}
+
+func TestStdioEnvAndDir(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.Args[0], filepath.Join(dir, "my-server")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JUNCTION_OURS", "ours")
+	w := mustOpen(t, "server", func(o *stdioOptions) {
+		o.Command, o.Dir = []string{"my-server"}, dir
+		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
+	})
+	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
+		t.Errorf("the child sees %s, want %s", got, want)
+	}
+}
+
+// Kill -9 of us takes the child with it, whatever it ignores, and a grandchild that goes with its input.
+func TestStdioParentKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills children with their parent")
+	}
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	for _, role := range []string{"stubborn", "wrapper"} {
+		cmd := exec.Command(os.Args[0], role)
+		cmd.Env = append(os.Environ(), roleEnv+"=proxy", fifoEnv+"="+path, "GORACE=atexit_sleep_ms=0")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(io.LimitReader(out, 5)); err != nil || string(got) != "ready" {
+			t.Fatalf("the proxy says %q, %v", got, err)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(fifo); err != nil {
+			t.Fatalf("%s: a process is left: %v", role, err)
+		}
+	}
+}
+
+func BenchmarkStdioCall(b *testing.B) {
+	for _, size := range []int{100, 10_000, 1_000_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			w := mustOpen(b, "server", func(o *stdioOptions) { o.Log = nil })
+			params := []byte(`{"x":"` + strings.Repeat("x", size-8) + `"}`)
+			n := uint64(0)
+			start := cpu(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				m, err := w.Call(b.Context(), &request{Message: jsonrpc.Message{ID: jsonrpc.NumberID(n), Method: "echo", Params: params}}, nil)
+				if err != nil || len(m.Result) != len(params) {
+					b.Fatalf("Call = %v, %v", m, err)
+				}
+			}
+			b.ReportMetric(float64((cpu(b)-start).Nanoseconds())/1000/float64(n), "cpu-µs/op")
+		})
+	}
+}
+
+// cpu is what this process has used, without its children.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,251 @@
+// Package upstreamtest is a scriptable MCP server for tests. It is a real one, over stdio, Streamable HTTP and HTTP+SSE and in both eras, also in what it
+// does wrong, and it keeps bytes: what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is recorded as it came.
+//
+//	script.go  Script: what the server is; Rule: how it misbehaves; Journal: what it received
+//	server.go  Server: methods of both eras, sessions, subscriptions
+//	tools.go   what tools/call does, by tool name
+//	stream.go  stream: where messages of the server go, on every wire
+//	wires.go   ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)
+//	start.go   Start and StartSSE for tests in one process; Command, RunIfChild and Child for a server in a process of its own
+package upstreamtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// Script is what the server is. It is JSON, so that a child process can be given one. The zero value is a well-behaved server of both eras whose tools
+// are the behaviours of tools.go.
+type Script struct {
+	Era          string            // legacy, modern or both; "" is both
+	Versions     []string          // offered; nil: every version of the era
+	Name         string            // serverInfo.name; "" is upstreamtest
+	Capabilities json.RawMessage   `json:",omitempty"` // instead of tools with listChanged
+	Tools        []json.RawMessage // listed verbatim; nil: one for each behaviour
+	PageSize     int               // of tools/list; 0: one page
+	LoopCursor   bool              // every page names the same next cursor
+	EmptyCursor  bool              // the cursor of the second page is ""
+
+	TTLMs      int    // modern: ttlMs of lists and of server/discover
+	CacheScope string // modern: "" is private
+
+	JSONAnswers bool   // HTTP: an answer before which nothing was sent is JSON; otherwise everything is an event stream
+	OddFraming  bool   // events as the standard allows and nobody writes them: CRLF, no space after the colon, comments, no event field
+	Resumable   bool   // legacy HTTP: events have ids, streams begin with an empty event, and Last-Event-ID is honoured
+	RetryMs     int    // with Resumable: the retry that a stream begins with; 0: none
+	NoSession   bool   // legacy HTTP: no session id, no GET stream
+	NoGET       bool   // legacy HTTP: GET is answered 405
+	Host        string // HTTP: any other Host header is answered 403
+	Endpoint    string // HTTP+SSE: what the endpoint event says, instead of the place where messages are taken
+
+	NoListChanged bool   // neither declared nor sent
+	Stubborn      string // a child process: eof outlives the end of its input, term a SIGTERM too
+	Quiet         bool   // records nothing, for benchmarks
+	Rules         []Rule // the first that matches a request decides
+	// DiscoverFails is how the server answers server/discover: 404, 400 (-32000, id null), unsupported (400), 32601, code0, silence, exit, 401, 403, 500,
+	// or listsLegacy (a result that offers only legacy versions). "" answers as its era does.
+	DiscoverFails string
+
+	Report string // address of the test that wants to know what a child receives; Command sets it
+}
+
+// Rule is a misbehaviour toward the requests of one method. It comes before every check of the request.
+type Rule struct {
+	Method string // of MCP, or GET or DELETE; * is any
+	Skip   int    // so many matching requests are served properly first
+	Times  int    // so many after them are not; 0: all
+
+	// The first of these that is set is what happens.
+	Hang   bool            // nothing, until the request is cancelled or the connection ends
+	Die    bool            // the process exits, the connection is cut
+	Result json.RawMessage `json:",omitempty"` // sent verbatim
+	Error  json.RawMessage `json:",omitempty"` // sent verbatim, on HTTP with Status
+	Status int             // HTTP: with Body and Header; on other wires an error
+	Body   string
+	Header map[string]string
+}
+
+// HeaderMismatch is a rule that answers one request of the method with -32020 (modern HTTP).
+func HeaderMismatch(method string) Rule {
+	return Rule{Method: method, Times: 1, Status: 400, Error: []byte(`{"code":-32020,"message":"Header mismatch"}`)}
+}
+
+// UnsupportedVersion is a rule that answers one request of the method with -32022 and the versions (modern).
+func UnsupportedVersion(method string, supported ...string) Rule {
+	e := fmt.Appendf(nil, `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":%s,"requested":""}}`, mustJSON(supported))
+	return Rule{Method: method, Times: 1, Status: 400, Error: e}
+}
+
+func (s Script) discoverRule() Rule {
+	r := Rule{Method: "server/discover"}
+	invalid := func(status int, text string) Rule {
+		r.Status, r.Header = status, map[string]string{"Content-Type": "application/json"}
+		r.Body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: ` + text + `"}}`
+		return r
+	}
+	switch s.DiscoverFails {
+	case "400":
+		return invalid(400, "Server not initialized")
+	case "unsupported":
+		return invalid(400, "Unsupported protocol version (supported versions: 2025-06-18, 2025-11-25)")
+	case "401":
+		r.Status, r.Header, r.Body = 401, map[string]string{"WWW-Authenticate": "Bearer"}, "unauthorized\n"
+	case "404", "403", "500":
+		fmt.Sscan(s.DiscoverFails, &r.Status)
+		r.Body = http.StatusText(r.Status) + "\n"
+	case "32601":
+		r.Error = []byte(`{"code":-32601,"message":"Method not found"}`)
+	case "code0":
+		r.Error = []byte(`{"code":0,"message":"unknown method"}`)
+	case "silence":
+		r.Hang = true
+	case "exit":
+		r.Die = true
+	case "listsLegacy":
+		r.Result = []byte(`{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
+	default:
+		panic("upstreamtest: no such DiscoverFails: " + s.DiscoverFails) // a mistake in a test
+	}
+	return r
+}
+
+func (s Script) withDefaults() Script {
+	legacy, modern := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}, []string{firstModern}
+	if s.Versions == nil {
+		s.Versions = map[string][]string{"legacy": legacy, "modern": modern}[s.Era]
+		if s.Versions == nil {
+			s.Versions = append(legacy, modern...)
+		}
+	}
+	if s.Name == "" {
+		s.Name = "upstreamtest"
+	}
+	if s.CacheScope == "" {
+		s.CacheScope = "private"
+	}
+	if s.Capabilities == nil {
+		s.Capabilities = fmt.Appendf(nil, `{"tools":{"listChanged":%t}}`, !s.NoListChanged)
+	}
+	if s.Tools == nil {
+		for _, name := range behaviours() {
+			s.Tools = append(s.Tools, fmt.Appendf(nil, `{"name":"%s","description":"does %[1]s","inputSchema":{"type":"object"}}`, name))
+		}
+	}
+	if s.DiscoverFails != "" {
+		s.Rules = append([]Rule{s.discoverRule()}, s.Rules...)
+	}
+	return s
+}
+
+const firstModern = "2026-07-28"
+
+// speaks reports whether one of the versions is of the era.
+func (s Script) speaks(modern bool) bool {
+	return slices.ContainsFunc(s.Versions, func(v string) bool { return modern == (v >= firstModern) })
+}
+
+// Record is a message or another event, in the order in which they came.
+type Record struct {
+	// Verb is STDIN, or the HTTP method, or an event without a message from the client: CLOSE (the client closed the response to Message before it was
+	// complete), START and EXIT (of a child process).
+	Verb    string
+	Header  http.Header     // of HTTP, with Host
+	Query   string          // of HTTP
+	Body    []byte          // as it came; on stdio without the line break
+	PID     int             // of the process that received it
+	Message jsonrpc.Message `json:"-"` // parsed from Body, as far as it can be
+}
+
+// Journal is what was received. Its methods may be called from several goroutines.
+type Journal struct {
+	mu      sync.Mutex
+	records []Record
+	more    chan struct{} // closed and replaced at every record; nil until somebody waits
+	tee     func(Record)
+	quiet   bool
+}
+
+func (j *Journal) add(r Record) (jsonrpc.Message, error) {
+	var err error
+	if r.Body != nil {
+		r.Message, err = jsonrpc.Parse(r.Body, raw.DefaultDepth)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.quiet {
+		return r.Message, err
+	}
+	j.records = append(j.records, r)
+	if j.tee != nil {
+		j.tee(r)
+	}
+	if j.more != nil {
+		close(j.more)
+		j.more = nil
+	}
+	return r.Message, err
+}
+
+// Received returns everything received so far, oldest first.
+func (j *Journal) Received() []Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.records)
+}
+
+// Methods returns the methods of the messages received so far; a response is "".
+func (j *Journal) Methods() []string {
+	var methods []string
+	for _, r := range j.Received() {
+		if r.Body != nil && r.Verb != "CLOSE" {
+			methods = append(methods, r.Message.Method)
+		}
+	}
+	return methods
+}
+
+// Await returns the first record, past ones included, for which match is true. It blocks until there is one; the error is that of ctx.
+func (j *Journal) Await(ctx context.Context, match func(Record) bool) (Record, error) {
+	for seen := 0; ; {
+		j.mu.Lock()
+		if j.more == nil {
+			j.more = make(chan struct{})
+		}
+		records, more := j.records, j.more
+		j.mu.Unlock()
+		for _, r := range records[seen:] {
+			if match(r) {
+				return r, nil
+			}
+		}
+		seen = len(records)
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return Record{}, fmt.Errorf("await a record among %d: %w", seen, context.Cause(ctx))
+		}
+	}
+}
+
+// Method matches the messages of one method.
+func Method(name string) func(Record) bool {
+	return func(r Record) bool { return r.Message.Method == name && r.Verb != "CLOSE" }
+}
+
+// Verb matches records such as GET, CLOSE, START or EXIT.
+func Verb(verb string) func(Record) bool { return func(r Record) bool { return r.Verb == verb } }
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

@@ -1,0 +1,221 @@
+package upstreamtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// downKey is the key of the context that ends when the HTTP server of a request is stopped.
+type downKey struct{}
+
+// Start serves the script over Streamable HTTP on a free port until the test ends.
+func Start(t testing.TB, script Script) (s *Server, url string) {
+	t.Helper()
+	s = New(script)
+	url, _ = Serve(t, "127.0.0.1:0", s.Handler())
+	return s, url + "/mcp"
+}
+
+// StartSSE serves the script over HTTP+SSE on a free port until the test ends.
+func StartSSE(t testing.TB, script Script) (s *Server, url string) {
+	t.Helper()
+	s = New(script)
+	url, _ = Serve(t, "127.0.0.1:0", s.SSEHandler())
+	return s, url + "/sse"
+}
+
+// Serve serves a handler of a Server at an address until the test ends or stop is called, which cuts all connections, ends the calls on them and waits. The
+// Server keeps its sessions: serving it again at the address (the host and port of url) is a network that comes back, serving another one a restart.
+func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatalf("serve: %v", err)
+	}
+	down, cancel := context.WithCancel(context.Background())
+	ts := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	ts.Config.BaseContext = func(net.Listener) context.Context { return context.WithValue(down, downKey{}, down) }
+	ts.Start()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		ts.CloseClientConnections()
+		ts.Close()
+	})
+	t.Cleanup(stop)
+	return ts.URL, stop
+}
+
+// scriptVariable is the environment variable that makes a test binary a server.
+const scriptVariable = "UPSTREAMTEST_SCRIPT"
+
+// RunIfChild serves over standard input and output, and exits, if this process was started with the command and environment of a Child. TestMain calls it
+// first.
+func RunIfChild() {
+	text, ok := os.LookupEnv(scriptVariable)
+	if !ok {
+		return
+	}
+	var script Script
+	if err := json.Unmarshal([]byte(text), &script); err != nil {
+		fmt.Fprintln(os.Stderr, "upstreamtest:", err)
+		os.Exit(2)
+	}
+	os.Exit(runChild(script))
+}
+
+func runChild(script Script) int {
+	s := New(script)
+	s.exit = os.Exit
+	if script.Stubborn == "term" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	conn, err := net.Dial("tcp", script.Report)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "upstreamtest: report to the test:", err)
+		return 2
+	}
+	report := json.NewEncoder(conn)
+	s.tee = func(r Record) {
+		if err := report.Encode(r); err != nil {
+			os.Exit(4)
+		}
+	}
+	s.add(Record{Verb: "START", PID: os.Getpid()})
+	go func() { // for as long as the process lives
+		orders := json.NewDecoder(conn)
+		for {
+			var o order
+			if orders.Decode(&o) != nil {
+				os.Exit(4) // the test is over; nothing of it stays behind
+			}
+			if o.Tools != nil {
+				s.SetTools(o.Tools)
+			} else {
+				s.Release(o.Release)
+			}
+		}
+	}()
+	if err := s.ServeStdio(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "upstreamtest:", err)
+		return 1
+	}
+	if script.Stubborn != "" {
+		select {}
+	}
+	return 0
+}
+
+// order is what a test tells a child.
+type order struct {
+	Release string
+	Tools   []json.RawMessage
+}
+
+// Child is a server over stdio in a process of its own, which somebody else starts, perhaps several times or several at once: Command and Env are those of
+// its configuration. Its Journal has what all of the processes received, with their PID, and their START and EXIT; an EXIT is also recorded of a killed one.
+type Child struct {
+	Journal
+	Command []string
+	Env     map[string]string
+
+	conns struct {
+		sync.Mutex
+		all    map[net.Conn]bool
+		closed bool
+	}
+}
+
+// Command returns a child that is this test binary, whose TestMain calls RunIfChild. Processes that are left when the test ends are made to exit.
+func Command(t testing.TB, script Script) *Child {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatalf("find the test binary: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen for a child's reports: %v", err)
+	}
+	script.Report = l.Addr().String()
+	script.withDefaults() // panics here, where the test can see it
+	c := &Child{Command: []string{program}, Env: map[string]string{scriptVariable: string(mustJSON(script))}}
+	c.conns.all = map[net.Conn]bool{}
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if c.hold(conn) {
+				readers.Go(func() { c.read(conn) })
+			}
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		c.conns.Lock()
+		c.conns.closed = true
+		for conn := range c.conns.all {
+			conn.Close()
+		}
+		c.conns.Unlock()
+		readers.Wait()
+	})
+	return c
+}
+
+func (c *Child) hold(conn net.Conn) bool {
+	c.conns.Lock()
+	defer c.conns.Unlock()
+	if c.conns.closed {
+		conn.Close()
+		return false
+	}
+	c.conns.all[conn] = true
+	return true
+}
+
+// read records what one process reports.
+func (c *Child) read(conn net.Conn) {
+	defer conn.Close()
+	reports, pid := json.NewDecoder(conn), 0
+	for {
+		var r Record
+		if reports.Decode(&r) != nil {
+			break
+		}
+		pid = r.PID
+		c.add(r)
+	}
+	c.conns.Lock()
+	delete(c.conns.all, conn)
+	c.conns.Unlock()
+	c.add(Record{Verb: "EXIT", PID: pid})
+}
+
+// Release opens a gate once in every process that runs; SetTools changes the list of every process that runs. They do not wait for it.
+func (c *Child) Release(gate string) error { return c.tell(order{Release: gate}) }
+
+// SetTools is like that of Server.
+func (c *Child) SetTools(tools []json.RawMessage) error { return c.tell(order{Tools: tools}) }
+
+func (c *Child) tell(o order) error {
+	c.conns.Lock()
+	defer c.conns.Unlock()
+	var errs []error
+	for conn := range c.conns.all {
+		errs = append(errs, json.NewEncoder(conn).Encode(o))
+	}
+	return errors.Join(errs...)
+}

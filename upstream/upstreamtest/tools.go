@@ -1,0 +1,349 @@
+package upstreamtest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/raw"
+)
+
+// arguments are those of all behaviours. A tool whose name is no behaviour does what "do" says, and else echoes.
+type arguments struct {
+	Do string
+	N  int // how many, or how large. Default 3
+	MS int // milliseconds before the answer, or between the steps of progress and endless
+
+	Gate   string // what to wait for before the answer, or before each step; Release or the tool open opens it for one
+	What   string // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
+	Then   string // half: silence (default), die
+	On     string // ask: call (default), get (the listening stream)
+	Method string // ask. Default ping
+	Params json.RawMessage
+
+	Late     bool // progress: once more after the result. hang: an answer although it was cancelled
+	Unasked  bool // progress: with a token nobody gave
+	Code     int  // die: exit code, 0 is 3. status: HTTP status, 0 is 200
+	Body     string
+	Header   map[string]string
+	Tools    []json.RawMessage
+	Names    []string // whoami: of environment variables
+	Stubborn string   // spawn: as in Script
+}
+
+// behaviours are the names of the tools that do something.
+//
+//	echo      result verbatim from arguments.result; without one, the arguments as text
+//	fail      the JSON-RPC error verbatim from arguments.error
+//	slow      an answer after ms milliseconds
+//	gate      an answer once gate is open
+//	open      opens gate
+//	hang      no answer until it is cancelled; late: then all the same
+//	progress  n notifications with the request's token, and an answer; late, unasked
+//	big       n bytes of text
+//	die       exit with code, or a cut connection, in the middle
+//	drop      cuts the connection and answers on the stream all the same, once gate is open (legacy HTTP; Resumable brings it back)
+//	half      half a response, then what "then" says
+//	flood     n times what, and an answer
+//	endless   what, for ever: a line is one that never ends
+//	deaf      an answer, after which nothing is read until gate is open (stdio)
+//	status    an HTTP answer with code, header and body
+//	ask       method and params put to the client, its answer in structuredContent; in the modern era by input_required unless on is set
+//	settools  tools become the list, and whoever listens is told
+//	whoami    pid, dir, env (of names), header, session
+//	spawn     a child process of the child process, which inherits standard output; its pid
+func behaviours() []string {
+	return []string{"echo", "fail", "slow", "gate", "open", "hang", "progress", "big", "die", "drop", "half", "flood", "endless", "deaf", "status", "ask",
+		"settools", "whoami", "spawn"}
+}
+
+// tool answers tools/call.
+func (c *call) tool(ctx context.Context) {
+	v, _ := raw.Get(c.m.Params, "name")
+	name, _ := raw.String(v)
+	args, _ := raw.Get(c.m.Params, "arguments")
+	if !c.listed(name) {
+		c.fail(200, -32602, "Unknown tool: "+name, nil)
+		return
+	}
+	if !slices.Contains(behaviours(), name) {
+		v, _ := raw.Get(args, "do")
+		name, _ = raw.String(v)
+	}
+	if name == "echo" || name == "" {
+		if result, err := raw.Get(args, "result"); err == nil {
+			c.answer(result)
+		} else {
+			c.text(string(args))
+		}
+		return
+	}
+	if name == "fail" {
+		e, err := raw.Get(args, "error")
+		if err != nil {
+			e = []byte(`{"code":-32603,"message":"failed as asked"}`)
+		}
+		c.refuse(e)
+		return
+	}
+	a := arguments{N: 3, Method: "ping"}
+	if len(args) > 0 {
+		if err := json.Unmarshal(args, &a); err != nil {
+			c.fail(200, -32602, "arguments of "+name+": "+err.Error(), nil)
+			return
+		}
+	}
+	c.behave(ctx, name, a)
+}
+
+func (c *call) listed(name string) bool {
+	c.s.state.Lock()
+	defer c.s.state.Unlock()
+	return slices.ContainsFunc(c.s.tools, func(t json.RawMessage) bool {
+		v, _ := raw.Get(t, "name")
+		n, err := raw.String(v)
+		return err == nil && n == name
+	})
+}
+
+func (c *call) behave(ctx context.Context, name string, a arguments) {
+	switch name {
+	case "slow", "gate":
+		if c.pause(ctx, a) {
+			c.text("here it is")
+		}
+	case "open":
+		c.s.Release(a.Gate)
+		c.text("open")
+	case "hang":
+		<-ctx.Done()
+		if a.Late {
+			c.text("too late")
+		}
+	case "progress":
+		c.progress(ctx, a)
+	case "big":
+		head, tail, _ := strings.Cut(string(c.response([]byte(`{"content":[{"type":"text","text":"|"}]}`))), "|")
+		c.out.send(io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, int64(a.N)), strings.NewReader(tail)), true)
+	case "die":
+		if c.s.exit != nil {
+			c.s.exit(cmp.Or(a.Code, 3))
+		}
+		c.out.die()
+	case "drop":
+		if c.http == nil {
+			c.text("only on Streamable HTTP")
+			return
+		}
+		c.http.drop()
+		if c.pause(ctx, a) {
+			c.text("after the drop")
+		}
+	case "half":
+		c.out.half(c.response([]byte(`{"content":[{"type":"text","text":"the second half of this never comes"}]}`)))
+		if a.Then == "die" {
+			c.behave(ctx, "die", a)
+			return
+		}
+		<-ctx.Done()
+	case "flood":
+		for i := range a.N {
+			switch a.What {
+			case "garbage":
+				c.out.garbage("this is not JSON-RPC")
+			case "stderr":
+				fmt.Fprintln(os.Stderr, "line", i, "of the flood")
+			default:
+				c.notify("notifications/message", `{"level":"info","logger":"flood","data":%d}`, i)
+			}
+		}
+		c.text("flooded")
+	case "endless":
+		c.endless(ctx, a)
+	case "deaf": // ServeStdio does the rest
+		c.text("not listening any more")
+	case "status":
+		if c.http == nil {
+			c.text("only on Streamable HTTP")
+			return
+		}
+		c.http.refuse(a.Code, a.Header, a.Body)
+	case "ask":
+		c.question(ctx, a)
+	case "settools":
+		c.s.SetTools(a.Tools)
+		c.text("set")
+	case "whoami":
+		c.whoami(a)
+	case "spawn":
+		c.spawn(a)
+	default:
+		c.fail(200, -32602, "no such behaviour: "+name, nil)
+	}
+}
+
+// text answers with one text.
+func (c *call) text(s string) { c.result(`"content":[{"type":"text","text":%s}]`, raw.Quote(s)) }
+
+// structured answers with structuredContent, and with the same as text.
+func (c *call) structured(v []byte) {
+	c.result(`"content":[{"type":"text","text":%s}],"structuredContent":%s`, raw.Quote(string(v)), v)
+}
+
+// pause waits for the gate and for the time that the arguments name. It returns false when ctx ended first.
+func (c *call) pause(ctx context.Context, a arguments) bool {
+	if a.Gate != "" {
+		select {
+		case <-c.s.gate(a.Gate):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	timer := time.NewTimer(time.Duration(a.MS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *call) progress(ctx context.Context, a arguments) {
+	token, err := raw.Get(c.m.Params, "_meta", "progressToken")
+	if a.Unasked {
+		token, err = []byte(`"nobody gave this"`), nil
+	}
+	step := func(i int) {
+		if err == nil {
+			c.notify("notifications/progress", `{"progressToken":%s,"progress":%d,"total":%d,"message":"step %[2]d"}`, token, i, a.N)
+		}
+	}
+	for i := range a.N {
+		if !c.pause(ctx, a) {
+			return
+		}
+		step(i + 1)
+	}
+	c.text("done")
+	if a.Late {
+		step(a.N + 1)
+	}
+}
+
+func (c *call) endless(ctx context.Context, a arguments) {
+	var err error
+	if a.What == "line" {
+		head, _, _ := strings.Cut(string(c.response([]byte(`{"content":[{"type":"text","text":"|"}]}`))), "|")
+		c.out.send(io.MultiReader(strings.NewReader(head), untilDone{ctx, letters{}}), true)
+		return
+	}
+	for i := 0; err == nil; i++ {
+		if a.What == "comments" {
+			err = c.out.bytes(": still here\n\n")
+		} else {
+			err = c.notify("notifications/message", `{"level":"info","logger":"endless","data":%d}`, i)
+		}
+		if a.MS == 0 && ctx.Err() == nil {
+			continue
+		}
+		if !c.pause(ctx, arguments{MS: a.MS}) {
+			return
+		}
+	}
+}
+
+func (c *call) question(ctx context.Context, a arguments) {
+	if c.modern && a.On == "" {
+		const state = `"what the server wants to see again"`
+		if answers, err := raw.Get(c.m.Params, "inputResponses"); err == nil {
+			if s, _ := raw.Get(c.m.Params, "requestState"); string(s) != state {
+				c.fail(200, -32602, "the requestState is not mine", nil)
+				return
+			}
+			c.structured(answers)
+			return
+		}
+		params := a.Params
+		if params == nil {
+			params = []byte("{}")
+		}
+		c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{"q":{"method":%s,"params":%s}},"requestState":%s}`, raw.Quote(a.Method), params, state))
+		return
+	}
+	out := c.out
+	if a.On == "get" {
+		out = c.se.out
+	}
+	m, err := c.s.ask(ctx, out, a.Method, a.Params)
+	switch {
+	case err != nil:
+		return // cancelled
+	case m.Error != nil:
+		c.structured(append(m.Error.Append([]byte(`{"error":`)), '}'))
+	default:
+		c.structured(append(append([]byte(`{"result":`), m.Result...), '}'))
+	}
+}
+
+func (c *call) whoami(a arguments) {
+	dir, _ := os.Getwd()
+	env := map[string]string{}
+	for _, name := range a.Names {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	me := map[string]any{"pid": os.Getpid(), "dir": dir, "env": env, "session": c.se.id}
+	if c.http != nil {
+		me["header"] = maps.Clone(c.http.r.Header)
+	}
+	c.structured(mustJSON(me))
+}
+
+// spawn starts a process like ours that holds on to our standard output, as the servers behind npx and uvx do. Nobody waits for it.
+func (c *call) spawn(a arguments) {
+	if c.s.exit == nil {
+		c.fail(200, -32603, "spawn is for a server in a process of its own", nil)
+		return
+	}
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), scriptVariable+"="+string(mustJSON(Script{Stubborn: a.Stubborn, Report: c.s.script.Report})))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		c.fail(200, -32603, "spawn: "+err.Error(), nil)
+		return
+	}
+	c.structured(fmt.Appendf(nil, `{"pid":%d}`, cmd.Process.Pid))
+}
+
+// letters is an endless text.
+type letters struct{}
+
+func (letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a' + byte(i%26)
+	}
+	return len(p), nil
+}
+
+// untilDone ends a reader with the context.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
