@@ -3,11 +3,16 @@ package integration
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
-// TestMain makes the test binary play every program that the tests start: with JUNCTION_ROLE set it is that program and runs no test.
+// TestMain makes the test binary play every program that the tests start: with JUNCTION_ROLE set, or under the name of scriptServer, it is that program and runs
+// no test.
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+// scriptServerName is the name under which the scripts start scriptServer.
+const scriptServerName = "mcp-server"
 
 func testMain(m *testing.M) int {
 	if role := os.Getenv("JUNCTION_ROLE"); role != "" {
@@ -17,5 +22,9 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "JUNCTION_ROLE: there is no role %q\n", role)
 		return 2
 	}
+	if filepath.Base(os.Args[0]) == scriptServerName {
+		return scriptServer(os.Args[1:])
+	}
+	defer os.RemoveAll(buildDir())
 	return m.Run()
 }

@@ -74,7 +74,7 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte 
 	}
 	answer := &memory{}
 	x.reply = &reply{w: answer, limits: &f.limits}
-	f.run(r, x)
+	f.run(x)
 	return answer.text
 }
 

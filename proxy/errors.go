@@ -111,14 +111,15 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 
 // outcome is the word for err in the log.
 func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
 	var (
 		own  *refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
 	)
 	switch {
-	case err == nil:
-		return "ok"
 	case errors.As(err, &own):
 		return "refused"
 	case errors.As(err, &peer):

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -17,7 +16,7 @@ type legacyFront struct{ *Server }
 
 func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.era = upstream.EraLegacy
-	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 && !slices.Contains(mcp.LegacyProtocolVersions(), header(r.Header, "Mcp-Protocol-Version")) {
+	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(header(r.Header, "Mcp-Protocol-Version")) {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
 		return
 	}
@@ -34,8 +33,11 @@ func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	f.run(r, x)
+	f.run(x)
 }
+
+// legacyVersion reports whether we speak that version, and it is of this era.
+func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsValidProtocolVersion(v) }
 
 // refuse answers with an error; what is not a request gets no more than the status and an error without id.
 func (f legacyFront) refuse(x *exchange, err error) {
@@ -62,11 +64,9 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 }
 
 // run serves a request of a session. A client that hangs up has not cancelled (2025-11-25, basic/transports): only it can say so, by notification.
-func (f legacyFront) run(r *http.Request, x *exchange) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+func (f legacyFront) run(x *exchange) {
+	ctx, cancel := context.WithCancel(f.killing)
 	defer cancel()
-	stop := context.AfterFunc(f.killing, cancel)
-	defer stop()
 	if err := x.session.register(x.msg.ID, cancel); err != nil {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: another request of this session has the id %.100s", x.msg.ID))
 		return
@@ -93,7 +93,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 		return
 	}
 	version := asked
-	if !slices.Contains(mcp.LegacyProtocolVersions(), asked) {
+	if !legacyVersion(asked) {
 		version = mcp.ProtocolVersion20251125
 	}
 	if info, err := x.params.Object("clientInfo"); err == nil {

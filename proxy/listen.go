@@ -71,6 +71,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
 		return
 	}
 	defer s.listeners.remove(l)
+	clearReadDeadline(w)
 	p := newReply(w, r, &s.limits)
 	streamHeader(w.Header())
 	w.WriteHeader(http.StatusOK)

@@ -31,7 +31,8 @@ type WorldConfig struct {
 	AllowedHosts   []string // beyond the loopback ones
 }
 
-// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it.
+// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it. The http.Server that it is in should have limits.read_timeout as
+// its ReadTimeout, which the handler takes back once a request was read, and no WriteTimeout, since the handler sets one whenever it writes.
 type Server struct {
 	limits    Limits
 	hooks     Hooks

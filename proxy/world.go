@@ -213,17 +213,13 @@ func isArray(body []byte) bool {
 	return false
 }
 
-// readBody reads the body, of at most limits.body, within the read timeout. The buffer goes back to s.bodies when the request is answered.
+// readBody reads the body, of at most limits.body. The http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to
+// s.bodies when the request is answered.
 func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, error) {
 	limit := int64(s.limits.Body)
-	tooLarge := refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
 	if r.ContentLength > limit {
-		rw.Header().Set("Connection", "close")
-		return nil, tooLarge
+		return nil, tooLarge(rw, limit)
 	}
-	control := http.NewResponseController(rw)
-	control.SetReadDeadline(time.Now().Add(s.limits.ReadTimeout))
-	defer control.SetReadDeadline(time.Time{})
 	body := s.bodies.take()
 	b := (*body)[:0]
 	if n := int(max(r.ContentLength, 511)) + 1; cap(b) < n { // one more, to see the end of the body without growing
@@ -231,8 +227,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 	}
 	for {
 		if int64(len(b)) > limit {
-			rw.Header().Set("Connection", "close")
-			return nil, tooLarge
+			return nil, tooLarge(rw, limit)
 		}
 		if len(b) == cap(b) {
 			b = slices.Grow(b, len(b))
@@ -241,6 +236,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 		b = b[:len(b)+n]
 		if err == io.EOF {
 			*body = b
+			clearReadDeadline(rw)
 			return body, nil
 		}
 		if err != nil {
@@ -251,6 +247,16 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 			return nil, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
 		}
 	}
+}
+
+// clearReadDeadline lets a request take its time now that it was read: the deadline of the http.Server would end it otherwise.
+func clearReadDeadline(rw http.ResponseWriter) {
+	http.NewResponseController(rw).SetReadDeadline(time.Time{}) // where there is no deadline, there is none to clear
+}
+
+func tooLarge(rw http.ResponseWriter, limit int64) error {
+	rw.Header().Set("Connection", "close")
+	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
 }
 
 func bytesText(n int64) string {

@@ -297,6 +297,27 @@ func TestHTTPSessionGone(t *testing.T) {
 	}
 }
 
+// TestHTTPInitializeAgain guards that the refusal of a handshake says nothing about the session that there was before.
+func TestHTTPInitializeAgain(t *testing.T) {
+	first := true
+	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
+		if !first {
+			http.NotFound(w, r)
+			return
+		}
+		first = false
+		w.Header().Set("Mcp-Session-Id", "s-1")
+		sayJSON(w, 200, answer7)
+	})
+	w := mustHTTP(t, httpOptions{URL: srv.URL}, nil)
+	if _, err := w.Call(short(t), call("7", "initialize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Call(short(t), call("7", "initialize"), nil); err == nil || errors.Is(err, errSessionGone) || w.ended() {
+		t.Errorf("got error %v and ended %v, want a failure that is not about the session", err, w.ended())
+	}
+}
+
 func TestHTTPSessionless404(t *testing.T) {
 	srv := newRemote(t, http.NotFound)
 	w := mustHTTP(t, httpOptions{URL: srv.URL}, nil)

@@ -379,21 +379,61 @@ func TestNewTransport(t *testing.T) {
 	}
 }
 
+// bareRemote answers every request with the same bytes and allocates nothing, so that a benchmark counts the client's side alone.
+func bareRemote(b *testing.B, answer string) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	response := []byte(answer)
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				buf := make([]byte, 64<<10)
+				for n := 0; ; {
+					k, err := c.Read(buf[n:])
+					if err != nil {
+						return
+					}
+					if n += k; buf[n-1] == '}' { // the requests are small, and end like this
+						n = 0
+						c.Write(response)
+					}
+				}
+			})
+		}
+	})
+	b.Cleanup(func() {
+		l.Close()
+		conns.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+// BenchmarkHTTPCall is one call of about 100 bytes each way; the server's side costs time and no allocations.
 func BenchmarkHTTPCall(b *testing.B) {
 	text := `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 20) + `"}]}}`
+	json := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	ev := event("", text)
+	events := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(ev), ev)
 	for _, bb := range []struct {
-		name string
-		h    http.HandlerFunc
-		req  *request
+		name, answer string
+		req          *request
 	}{
-		{"json", func(w http.ResponseWriter, r *http.Request) { sayJSON(w, 200, text) }, call("7", "tools/call")},
-		{"json-modern", func(w http.ResponseWriter, r *http.Request) { sayJSON(w, 200, text) }, modernCall("7", "tools/call")},
-		{"events", func(w http.ResponseWriter, r *http.Request) { sayEvents(w, ev) }, call("7", "tools/call")},
+		{"json", json, call("7", "tools/call")},
+		{"json-modern", json, modernCall("7", "tools/call")},
+		{"events", events, call("7", "tools/call")},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			srv := newRemote(b, bb.h)
-			w := mustHTTP(b, httpOptions{URL: srv.URL}, nil)
+			w := openHTTP(httpOptions{URL: bareRemote(b, bb.answer)}, nil)
+			b.Cleanup(func() { w.Close() })
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			b.ReportAllocs()

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +37,7 @@ func startRemote(t testing.TB, h http.HandlerFunc, start func(*httptest.Server))
 			r.conns.Add(1)
 		}
 	}
-	r.Config.ErrorLog = nil
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
 	start(r.Server)
 	t.Cleanup(func() {
 		r.CloseClientConnections()

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -180,6 +181,11 @@ func (w *sseWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Messa
 			case r := <-answer:
 				return r.m, r.err
 			default:
+			}
+			if sent != nil {
+				if err := <-sent; errors.Is(err, errNotSent) {
+					return nil, err // it may be this request whose refusal ended the wire
+				}
 			}
 			if w.reason == nil {
 				return nil, errClosed

@@ -59,7 +59,9 @@ func mustSSE(t testing.TB, o *oldRemote, in receiver) *sseWire {
 	if in == nil {
 		in = func(m *jsonrpc.Message) { t.Errorf("unexpected message %s", m.Append(nil)) }
 	}
-	w, err := openSSE(short(t), httpOptions{URL: o.URL + "/sse", Headers: map[string]string{"X-Api-Key": "k"}, MessageLimit: 1 << 16}, in)
+	ctx, cancel := context.WithCancel(short(t))
+	defer cancel() // it is for opening only
+	w, err := openSSE(ctx, httpOptions{URL: o.URL + "/sse", Headers: map[string]string{"X-Api-Key": "k"}, MessageLimit: 1 << 16}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,6 @@ func TestSSEOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cancel(nil) // was for opening only
 			if got, want := w.(*sseWire).endpoint.String(), srv.URL+tt.to; got != want {
 				t.Errorf("got endpoint %s, want %s", got, want)
 			}

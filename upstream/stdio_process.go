@@ -24,9 +24,10 @@ import (
 // It leads a session of its own: signals go to it and its descendants together, those of our terminal do not reach it, and a program that would ask for a
 // password on the terminal fails instead of waiting for somebody to type.
 //
-// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go), and everywhere its input ends, which tells every server
-// and every wrapper around one to go. What remains then is a grandchild that ignores the end of its input. A keeper process beside
-// each child could kill those as well, for one more process per server.
+// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go), and everywhere its input ends, which tells servers and
+// the wrappers around them to go: npx and the server that it started are both gone after a kill -9 of ours. What remains then is a grandchild that
+// ignores the end of its input, and a container whose docker command was killed. A keeper process of ours beside each child could end those as well, but
+// would take as much memory for each server as all of this program at rest takes for two or three.
 type process struct {
 	cmd   *exec.Cmd
 	grace time.Duration
@@ -216,12 +217,16 @@ func (e *exitError) Error() string {
 }
 
 // causeLine chooses the line to show of what a program wrote before it ended: the last one that calls itself an error, because a stack trace or advice often
-// follows it, and otherwise the last.
+// follows it, and otherwise the last. What npm says is the other way round: first a code, then the cause, then advice.
 func causeLine(text string) string {
 	last := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		lower := strings.ToLower(line)
+		if npm, ok := strings.CutPrefix(lower, "npm err"); ok && !strings.Contains(npm, " code ") && !strings.Contains(npm, " errno ") {
+			last = line
+			break
+		}
 		if strings.Contains(lower, "error:") || strings.Contains(lower, "panic:") {
 			last = line
 		}

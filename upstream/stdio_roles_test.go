@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -29,6 +30,7 @@ var _ = role("eof-deaf", func() { // goes on SIGTERM, not when its input ends
 	signal.Notify(term, syscall.SIGTERM)
 	begin()
 	<-term
+	fmt.Fprintln(os.Stderr, "told to go")
 	os.Exit(7)
 })
 
@@ -53,6 +55,12 @@ var _ = role("busy", func() { // reads nothing before SIGUSR1
 
 var _ = role("family", func() {
 	spawn("stubborn", nil)
+	begin()
+	serve()
+})
+
+var _ = role("family-old", func() {
+	spawn("eof-deaf", nil)
 	begin()
 	serve()
 })
@@ -89,12 +97,10 @@ var _ = role("flooder", func() {
 	}
 })
 
-// forever does not return. An empty select would be found out as a deadlock.
+// forever lasts longer than any test, and ends all the same: a test that breaks off must not leave us behind for good.
 func forever() {
-	never := make(chan os.Signal, 1)
-	signal.Notify(never, syscall.SIGURG)
-	for range never {
-	}
+	<-time.After(5 * time.Minute)
+	os.Exit(6)
 }
 
 func begin() {
@@ -179,6 +185,7 @@ func handle(m *jsonrpc.Message) {
 		spawn("flooder", nil)
 		os.Exit(4)
 	case "goodbye":
+		os.Stdout.Write(append(jsonrpc.AppendRequest(nil, "", "leaving", nil), '\n'))
 		reply(m.Params)
 		os.Exit(5)
 	default:

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -28,6 +27,7 @@ type opened struct {
 	*stdio
 	t    testing.TB
 	said chan *jsonrpc.Message // the server's requests and notifications; 100-buffered, more are dropped
+	hold chan struct{}         // the reading goroutine stands still after a notification called leaving, until this is closed
 	log  *logged
 	fifo *os.File // every process of the wire holds the other end
 }
@@ -40,7 +40,7 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &opened{t: t, said: make(chan *jsonrpc.Message, 100), log: &logged{}}
+	w := &opened{t: t, said: make(chan *jsonrpc.Message, 100), hold: make(chan struct{}), log: &logged{}}
 	var err error
 	if w.fifo, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
@@ -57,6 +57,9 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 		select {
 		case w.said <- m:
 		default:
+		}
+		if m.Method == "leaving" {
+			<-w.hold
 		}
 	})
 	if err != nil {
@@ -361,38 +364,46 @@ func TestStdioDeath(t *testing.T) {
 	}
 }
 
+// What a server wrote before it ended counts, even if we get to read it only after the end.
 func TestStdioAnswersBeforeDeathCount(t *testing.T) {
-	for range 20 {
-		w := mustOpen(t, "server")
-		if got := w.mustCall("1", "goodbye", `{"a":1}`); got != `{"a":1}` {
-			t.Fatalf("the answer before the exit = %s", got)
-		}
+	w := mustOpen(t, "server")
+	call := w.start(t.Context(), "1", "goodbye", `{"a":1}`)
+	if m := w.hear(); m == nil || m.Method != "leaving" {
+		t.Fatalf("the server says %v, want leaving", m)
+	}
+	<-w.process.exited
+	select {
+	case <-w.ended:
+		t.Error("the wire ends while there is more to read")
+	case <-time.After(lastWords / 4):
+	}
+	close(w.hold)
+	if a := <-call; a.err != nil || string(a.m.Result) != `{"a":1}` {
+		t.Errorf("the answer before the exit = %v, %v", a.m, a.err)
 	}
 }
 
 // A server that does not read blocks nobody longer than he wants to wait.
 func TestStdioServerThatNeverReads(t *testing.T) {
 	w := mustOpen(t, "deaf", func(o *stdioOptions) { o.StopGrace = 50 * time.Millisecond })
-	give := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGaveUp)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := w.start(ctx, "1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`)
+	for len(w.turn) == 0 { // until it writes
+		runtime.Gosched()
 	}
-	ctx, cancel := give()
-	defer cancel()
-	_, err := w.Call(ctx, newRequest("1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`), nil)
-	if err != errGaveUp {
-		t.Errorf("the call that filled the pipe = %v, want its cause", err)
-	}
-	var all sync.WaitGroup
+	var behind []<-chan answer
 	for i := range 10 {
-		all.Go(func() {
-			ctx, cancel := give()
-			defer cancel()
-			if _, err := w.Call(ctx, newRequest(fmt.Sprint(10+i), "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, errGaveUp) {
-				t.Errorf("a call behind it = %v, want not sent, and the cause", err)
-			}
-		})
+		behind = append(behind, w.start(ctx, fmt.Sprint(10+i), "echo", "{}"))
 	}
-	all.Wait()
+	cancel(errGaveUp)
+	if a := <-first; a.err != errGaveUp {
+		t.Errorf("the call that filled the pipe = %v, want its cause", a.err)
+	}
+	for _, c := range behind {
+		if a := <-c; !errors.Is(a.err, errNotSent) || !errors.Is(a.err, errGaveUp) {
+			t.Errorf("a call behind it = %v, want not sent, and the cause", a.err)
+		}
+	}
 	waiting := w.start(t.Context(), "30", "echo", "{}")
 	w.Close()
 	if a := <-waiting; !errors.Is(a.err, errNotSent) || !errors.Is(a.err, errClosed) {
@@ -426,161 +437,12 @@ func TestStdioServerThatIsBusy(t *testing.T) {
 	}
 	second := w.start(t.Context(), "2", "echo", `{"a":2}`)
 	cancel(errGaveUp)
-	if a := <-first; a.err != errGaveUp && !errors.Is(a.err, errGaveUp) {
+	if a := <-first; a.err != errGaveUp {
 		t.Errorf("the first call = %v, want its cause", a.err)
 	}
 	w.process.cmd.Process.Signal(syscall.SIGUSR1) // it begins to read
 	if a := <-second; a.err != nil || string(a.m.Result) != `{"a":2}` {
 		t.Errorf("the second call = %v, %v", a.m, a.err)
-	}
-}
-
-func TestStdioClose(t *testing.T) {
-	for _, row := range []struct{ role, state string }{
-		{"server", "exit status 0"},     // its input ended
-		{"eof-deaf", "exit status 7"},   // SIGTERM
-		{"stubborn", "signal: killed"},  // SIGKILL
-		{"deaf", "signal: terminated"},  // never reads
-		{"family", "exit status 0"},     // has a child that holds its stdout and ignores everything
-		{"family-run", "exit status 0"}, // the same, and that child has left the group
-	} {
-		t.Run(row.role, func(t *testing.T) {
-			w := mustOpen(t, row.role, func(o *stdioOptions) { o.StopGrace = 300 * time.Millisecond })
-			var runaway int
-			if row.role == "family-run" {
-				m := w.hear()
-				for m.Method != "runaway" { // it begins, too
-					m = w.hear()
-				}
-				fmt.Sscanf(string(m.Params), "[%d]", &runaway)
-			}
-			call := w.start(t.Context(), "1", "hang", "{}")
-			var all sync.WaitGroup
-			for range 3 {
-				all.Go(func() {
-					if err := w.Close(); err != nil {
-						t.Errorf("Close = %v", err)
-					}
-				})
-			}
-			all.Wait()
-			if got := w.process.state.String(); got != row.state {
-				t.Errorf("the child ended with %s, want %s", got, row.state)
-			}
-			if a := <-call; !errors.Is(a.err, errClosed) {
-				t.Errorf("a call in flight ends with %v, want closed", a.err)
-			}
-			if err := w.Wait(); err != nil {
-				t.Errorf("Wait after Close = %v, want nil", err)
-			}
-			if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, errClosed) {
-				t.Errorf("Call after Close = %v, want not sent and closed", err)
-			}
-			if runaway > 0 {
-				if err := syscall.Kill(runaway, syscall.SIGKILL); err != nil {
-					t.Errorf("the runaway: %v", err)
-				}
-			}
-		})
-	}
-}
-
-func TestStdioOpenErrors(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("#!/nonexistent\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		o    stdioOptions
-		want string
-	}{
-		{stdioOptions{}, "no command"},
-		{stdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
-		{stdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in the PATH of its env"},
-		{stdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
-		{stdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
-		{stdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
-		{stdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
-		{stdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
-	} {
-		w, err := openStdio(row.o, nil)
-		if err == nil {
-			w.Close()
-		}
-		if err == nil || err.Error() != row.want {
-			t.Errorf("openStdio(%v) = %v, want %s", row.o.Command, err, row.want)
-		}
-	}
-}
-
-func TestCauseLine(t *testing.T) {
-	for _, row := range []struct{ stderr, want string }{
-		{"", ""},
-		{"starting\n  no disk  ", "no disk"},
-		{"node:internal/modules:1\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n    at a\n    at b {\n  code: 'X'\n}\n\nNode.js v24", "Error: Cannot find module 'x'"},
-		{"Traceback:\n  File x\nModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"},
-		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1d\nexit status 2", "panic: boom"},
-		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
-	} {
-		if got := causeLine(row.stderr); got != row.want {
-			t.Errorf("causeLine(%q) = %q, want %q", row.stderr, got, row.want)
-		}
-	}
-}
-
-func TestStdioEnvAndDir(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(os.Args[0], filepath.Join(dir, "my-server")); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("JUNCTION_OURS", "ours")
-	w := mustOpen(t, "server", func(o *stdioOptions) {
-		o.Command, o.Dir = []string{"my-server"}, dir
-		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
-	})
-	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
-		t.Errorf("the child sees %s, want %s", got, want)
-	}
-}
-
-// Kill -9 of us takes the child with it, whatever it ignores, and a grandchild that goes with its input.
-func TestStdioParentKilled(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills children with their parent")
-	}
-	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fifo.Close()
-	for _, role := range []string{"stubborn", "wrapper"} {
-		cmd := exec.Command(os.Args[0], role)
-		cmd.Env = append(os.Environ(), roleEnv+"=proxy", fifoEnv+"="+path, "GORACE=atexit_sleep_ms=0")
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(io.LimitReader(out, 5)); err != nil || string(got) != "ready" {
-			t.Fatalf("the proxy says %q, %v", got, err)
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
-		fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.ReadAll(fifo); err != nil {
-			t.Fatalf("%s: a process is left: %v", role, err)
-		}
 	}
 }
 

@@ -278,3 +278,41 @@ func TestHTTPClose(t *testing.T) {
 		t.Errorf("Wait: got %v, want nil", err)
 	}
 }
+
+// slowEnd is a transport whose requests end only when they are cancelled, and then need until release is closed.
+type slowEnd struct {
+	arrived, ending, release chan bool
+	ended                    atomic.Bool
+}
+
+func (s *slowEnd) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.arrived <- true
+	<-r.Context().Done()
+	s.ending <- true
+	<-s.release
+	s.ended.Store(true)
+	return nil, r.Context().Err()
+}
+
+// TestHTTPCloseWaits guards that Close returns when what it broke off has ended, and not before.
+func TestHTTPCloseWaits(t *testing.T) {
+	for _, start := range []func(w *httpWire){
+		func(w *httpWire) { w.listen(func() {}) },
+		func(w *httpWire) { go w.Call(context.Background(), call("7", "tools/call"), nil) },
+	} {
+		s := &slowEnd{arrived: make(chan bool), ending: make(chan bool), release: make(chan bool)}
+		w := mustHTTP(t, httpOptions{URL: "http://nowhere.invalid", Transport: s}, nil)
+		start(w)
+		<-s.arrived
+		closed := make(chan bool)
+		go func() {
+			w.Close()
+			closed <- s.ended.Load()
+		}()
+		<-s.ending
+		close(s.release)
+		if !<-closed {
+			t.Error("Close returned before what it broke off had ended")
+		}
+	}
+}

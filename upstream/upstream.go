@@ -79,7 +79,7 @@ func Start(name string, c Config, o Options) *Upstream {
 	u.status = Status{Name: name, Since: time.Now()}
 	u.dialer = &dialer{config: u.config, options: o, log: u.log, known: new(knowledge)}
 	if c.URL != "" {
-		u.dialer.transport = newTransport()
+		u.dialer.transport = transportFor(c.URL)
 	}
 	u.mu.Lock()
 	u.links[linkKey{}] = startLink(u, linkKey{}, true)

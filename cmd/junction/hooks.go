@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/jsonrpc"
 )
 
 // newLog returns the log of the program.
@@ -40,7 +45,9 @@ func proxyHooks(log *slog.Logger) proxy.Hooks {
 			if c.Endpoint != "" {
 				attrs = append(attrs, slog.String("endpoint", c.Endpoint))
 			}
-			if c.Err != nil {
+			if peer, ok := errors.AsType[*jsonrpc.Error](c.Err); ok {
+				attrs = append(attrs, slog.Int64("code", peer.Code)) // its words are the upstream's, and may repeat arguments
+			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", c.Err.Error()))
 			}
 			log.LogAttrs(context.Background(), level, "call", attrs...)
@@ -102,7 +109,8 @@ type problemReport struct {
 }
 
 // adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests should come here, and the state of everything. An upstream that
-// is not there is no reason to send requests elsewhere; one that was not tried yet is.
+// is not there is no reason to send requests elsewhere; one that was not tried yet is. Requests for another host than this machine are refused: a web page
+// whose host name leads to us could read the answers otherwise.
 func (p *program) adminHandler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -116,7 +124,23 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 		e.SetIndent("", "  ")
 		e.Encode(r)
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !local(r.Host) {
+			http.Error(w, "This address is for this machine only.", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// local reports whether a Host header means this machine.
+func local(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 func (p *program) report(stopping context.Context) report {

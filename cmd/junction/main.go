@@ -102,6 +102,17 @@ Without a configuration file it serves a small demo server, to try things with.`
 			},
 		},
 	)
+	root.SetHelpCommand(&cobra.Command{ // cobra's own says nothing of a command that does not exist
+		Use: "help [COMMAND]", Short: "say what the commands do",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("there is no command %q", strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	})
 	return root
 }
 

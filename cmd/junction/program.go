@@ -56,17 +56,14 @@ func serve(ctx context.Context, o options) error {
 }
 
 // open opens everything that can fail, and starts the upstreams.
-func open(o options) (p *program, err error) {
-	p = &program{options: o, refresh: make(chan struct{}, 1)}
-	hash, err := checksum(o.file)
-	if err != nil {
-		return nil, err
-	}
+func open(o options) (_ *program, err error) {
+	p := &program{options: o, refresh: make(chan struct{}, 1)}
+	hash, hashErr := checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
 	config, warnings, err := Load(o.file, o.getenv)
 	if problems, ok := errors.AsType[Problems](err); ok {
 		printProblems(o.stderr, problems, warnings)
 		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, count(len(problems), "mistake"))
-	} else if err != nil {
+	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, err
 	}
 	p.hash = hash
@@ -86,20 +83,30 @@ func open(o options) (p *program, err error) {
 	if _, _, problem := splitLoopback(config.Listen, "127.0.0.1:8420"); problem != "" {
 		return nil, usagef("--listen %s: %s", config.Listen, problem)
 	}
-	if p.public, err = listen(config.Listen, "listen"); err != nil {
+	key := "listen"
+	if o.file == "" {
+		key = "--listen"
+	}
+	if p.public, err = listen(config.Listen, key); err != nil {
 		return nil, err
 	}
 	if *config.Admin != "" {
-		if p.admin, err = listen(*config.Admin, "admin"); err != nil {
+		p.admin, err = listen(*config.Admin, "admin")
+		if errors.Is(err, syscall.EADDRINUSE) && o.file == "" {
+			// Nobody asked for it, and without a file there is nowhere to name another: a second junction for a quick try works all the same.
+			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *config.Admin)
+			err = nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	key, err := p.key(config.Sessions.KeyFile)
+	secret, err := p.key(config.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: config.Limits, Sessions: config.Sessions, Key: key, Version: version(), Log: p.log, Hooks: proxyHooks(p.log),
+		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: proxyHooks(p.log),
 	})
 	if err != nil {
 		return nil, err
@@ -124,11 +131,11 @@ func (p *program) apply(c *Config) {
 	p.config = c
 }
 
-// listen listens on an address of the file.
+// listen listens on an address of the file; the error of one that is taken is a takenError.
 func listen(address, key string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", address, key)
+		return nil, takenError{address, key}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s (%s): %w", address, key, err)
@@ -136,19 +143,26 @@ func listen(address, key string) (net.Listener, error) {
 	return l, nil
 }
 
+// takenError means that somebody listens on an address already.
+type takenError struct{ address, key string }
+
+func (e takenError) Error() string {
+	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", e.address, e.key)
+}
+
+func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
+
 // serve answers requests until ctx ends, and then shuts down: no new connections, streams ended, calls finished within the grace.
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &http.Server{
-		Handler: p.server, ReadHeaderTimeout: limits.ReadTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: int(limits.Header),
+		Handler: p.server, ReadTimeout: limits.ReadTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: int(limits.Header),
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	servers := map[*http.Server]net.Listener{public: p.public}
-	if p.admin != nil {
-		servers[&http.Server{Handler: p.adminHandler(ctx), ReadHeaderTimeout: limits.ReadTimeout, ErrorLog: public.ErrorLog}] = p.admin
-	}
+	admin := &http.Server{Handler: p.adminHandler(ctx), ReadHeaderTimeout: limits.ReadTimeout, ErrorLog: public.ErrorLog}
+	grace := p.config.ShutdownGrace // no reload changes it
 	group, ctx := errgroup.WithContext(ctx)
-	for s, l := range servers {
+	serve := func(s *http.Server, l net.Listener) {
 		group.Go(func() error {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -156,27 +170,44 @@ func (p *program) serve(ctx context.Context) error {
 			return nil
 		})
 	}
+	where := []any{"url", p.url()}
+	serve(public, p.public)
+	if p.admin != nil {
+		serve(admin, p.admin)
+		where = append(where, "admin", "http://"+p.admin.Addr().String())
+	}
+	p.log.Info("serving", where...)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
-		grace := p.config.ShutdownGrace
 		p.log.Info("shutting down", "grace", grace)
 		p.server.Shutdown()
-		limit, cancel := context.WithTimeout(context.Background(), grace)
-		defer cancel()
-		for s := range servers {
-			if err := s.Shutdown(limit); err != nil {
-				p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
-				p.server.Kill()
-				s.Close()
-			}
+		if !shutdown(public, grace) {
+			p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
+			p.server.Kill()
+			shutdown(public, lastAnswers)
+			public.Close()
 		}
+		admin.Close() // last, so that whoever asks hears that we are stopping
 		return nil
 	})
 	return group.Wait()
 }
+
+// lastAnswers is how long the answers of calls that were cut off may take to reach their clients.
+const lastAnswers = time.Second
+
+// shutdown waits for the requests in progress, for a while; false means that some are left.
+func shutdown(s *http.Server, wait time.Duration) bool {
+	limit, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	return s.Shutdown(limit) == nil
+}
+
+// url is where clients connect.
+func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
 
 // close closes what open has opened, however far it came.
 func (p *program) close() {
@@ -202,7 +233,7 @@ func (p *program) welcome(ctx context.Context) error {
 		}
 	}
 	if ctx.Err() == nil {
-		banner(p.stdout, "http://"+p.public.Addr().String()+"/mcp", rows(p.statuses()))
+		banner(p.stdout, p.url(), rows(p.statuses()))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,28 +28,37 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	var events chan fsnotify.Event
+	var missed chan error
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
 		// The folder, since editors and Kubernetes replace the file.
 		if err = watcher.Add(filepath.Dir(p.file)); err == nil {
-			events = watcher.Events
+			events, missed = watcher.Events, watcher.Errors
 		}
 	}
 	if err != nil {
 		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
 	}
-	quiet := time.NewTimer(settle)
-	quiet.Stop()
+	quiet := time.NewTimer(settle) // the first time at once: the file may have changed since it was read and before anybody watched
+	waiting := true                // for the timer
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
 			p.reload(true)
-		case <-events:
+		case e := <-events:
+			// Others in the folder, a log perhaps, never stop writing. They must not put it off; one of them may be what our file is a link to.
+			if ours := filepath.Base(e.Name) == filepath.Base(p.file); ours || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
+				quiet.Reset(settle)
+				waiting = true
+			}
+		case <-missed: // some events were lost; the watcher waits until somebody has taken this
 			quiet.Reset(settle)
+			waiting = true
 		case <-quiet.C:
+			waiting = false
 			p.reload(false)
 		}
 	}
@@ -93,6 +103,7 @@ func (p *program) reload(asked bool) {
 
 // fixed refuses changes of what a running process cannot change.
 func fixed(old, next *Config) error {
+	var changed []string
 	for _, k := range []struct {
 		key      string
 		old, new any
@@ -101,10 +112,17 @@ func fixed(old, next *Config) error {
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
-			return fmt.Errorf("%s has changed, which needs a restart", k.key)
+			changed = append(changed, k.key)
 		}
 	}
-	return nil
+	switch n := len(changed); n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s has changed, which needs a restart", changed[0])
+	default:
+		return fmt.Errorf("%s and %s have changed, which needs a restart", strings.Join(changed[:n-1], ", "), changed[n-1])
+	}
 }
 
 // checksum tells whether the file is the one that we know.

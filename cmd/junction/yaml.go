@@ -522,8 +522,9 @@ func above(path string) string { return path[:max(0, strings.LastIndexAny(path, 
 func (d *decoder) mark(path string) {
 	d.wrong[path] = true
 	for path != "" {
-		path = above(path)
-		d.wrong[path] = d.wrong[path]
+		if path = above(path); !d.wrong[path] {
+			d.wrong[path] = false
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 // Usage: node client-v1.mjs URL COMMAND ...; the commands are in commands.mjs.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { main, wireTap } from "./commands.mjs";
 
 const [url, ...args] = process.argv.slice(2);
@@ -22,6 +23,10 @@ async function connect() {
     async ping() {
       await client.ping();
       return "ping";
+    },
+    async watch(onChanged) {
+      client.setNotificationHandler(ToolListChangedNotificationSchema, onChanged);
+      await tap.streaming;
     },
     terminate: () => transport.terminateSession(),
     close: () => client.close(),

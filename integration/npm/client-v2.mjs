@@ -33,6 +33,14 @@ async function connect() {
       await client.ping();
       return "ping";
     },
+    async watch(onChanged) {
+      client.setNotificationHandler("notifications/tools/list_changed", onChanged);
+      if (client.getProtocolEra() === "modern") {
+        await client.listen({ toolsListChanged: true });
+        return;
+      }
+      await tap.streaming;
+    },
     terminate: () => transport.terminateSession(),
     close: () => client.close(),
   };

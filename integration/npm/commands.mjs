@@ -5,6 +5,7 @@
 //   listPage(cursor)                   one tools/list result, as the SDK hands it on
 //   callTool(params, options)          one tools/call result, as the SDK hands it on
 //   ping()                             whatever this era has for "are you there"; returns the method used
+//   watch(onChanged)                   hear of changes to the list of tools; returns when the server would tell
 //   tap                                what the transport saw, from wireTap below
 //   terminate(), close()               end the session at the server; let go of it here
 
@@ -33,7 +34,45 @@ const commands = {
     await session.terminate();
     return { ...identity(session), tools, result, alive, hadSession, deleteStatus: session.tap.deleteStatus };
   },
+
+  async watch(session) {
+    // One after the other, so that the lines come in the order of the notifications.
+    let writing = session.watch(() => {
+      writing = writing.then(async () => write({ changed: (await listTools(session)).tools }));
+      return writing;
+    });
+    await writing;
+    write({ ready: (await listTools(session)).tools });
+    session.tap.onstream = () => write({ reopened: true });
+    await aLine();
+    await writing;
+    return undefined;
+  },
+
+  async restart(session) {
+    write({ ready: (await listTools(session)).tools });
+    await aLine();
+    session.tap.methods.length = 0;
+    const alive = await session.ping();
+    const { tools } = await listTools(session);
+    return { tools, alive, methods: session.tap.methods };
+  },
 };
+
+const withoutName = ["list", "watch", "restart"];
+
+function write(document) {
+  process.stdout.write(`${JSON.stringify(document)}\n`);
+}
+
+// aLine returns when standard input has given a line, or has ended.
+async function aLine() {
+  for await (const chunk of process.stdin) {
+    if (chunk.includes("\n")) {
+      return;
+    }
+  }
+}
 
 function identity(session) {
   return { serverInfo: session.serverInfo, protocolVersion: session.protocolVersion, era: session.era };
@@ -49,26 +88,40 @@ async function listTools(session) {
     tools.push(...page.tools.map((tool) => tool.name));
     cursor = page.nextCursor;
   } while (cursor !== undefined);
-  const [first, ...rest] = session.tap.toolLists;
+  const [first, ...rest] = session.tap.toolLists.splice(0);
   const { nextCursor, ...raw } = first ?? { tools: [] };
   raw.tools = [...raw.tools, ...rest.flatMap((page) => page.tools)];
   return { tools, raw };
 }
 
 /**
- * wireTap watches one transport. Its fetch goes into the transport's options, its onmessage onto the transport
- * before the SDK connects: both SDKs call a handler that is there already before their own.
+ * wireTap watches one transport: the pages of tools that came, the methods that were posted, the session id, the
+ * status of the DELETE. streaming is settled when the server has opened the GET stream of the legacy era, and
+ * onstream is called each time that it does. Its fetch goes into the transport's options, its onmessage onto the
+ * transport before the SDK connects: both SDKs call a handler that is there already before their own.
  */
 export function wireTap() {
+  let streamOpened;
+  const streaming = new Promise((resolve) => (streamOpened = resolve));
   const tap = {
     toolLists: [],
+    methods: [],
     sessionId: null,
     deleteStatus: null,
+    streaming,
+    onstream: undefined,
     async fetch(url, init) {
+      if (typeof init?.body === "string") {
+        tap.methods.push(JSON.parse(init.body).method);
+      }
       const response = await fetch(url, init);
       tap.sessionId = response.headers.get("mcp-session-id") ?? tap.sessionId;
       if (init?.method === "DELETE") {
         tap.deleteStatus = response.status;
+      }
+      if (init?.method === "GET" && response.ok) {
+        streamOpened();
+        tap.onstream?.();
       }
       return response;
     },
@@ -83,14 +136,14 @@ export function wireTap() {
 
 /**
  * main runs one command against the session that connect opens, and ends the process: 0 with the command's
- * document, 1 with {error: {code, message, data, name}} if connecting or the command failed, 2 for wrong usage.
+ * document if it has one, 1 with {error: {code, message, data, name}} if connecting or the command failed, 2 for wrong usage.
  * A result with isError is a result.
  */
 export async function main(usage, connect, [command, name, json = "{}"]) {
   const run = Object.hasOwn(commands, command ?? "") ? commands[command] : undefined;
   const args = parse(json);
-  if (run === undefined || args === undefined || (command !== "list" && name === undefined)) {
-    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON]\n`);
+  if (run === undefined || args === undefined || (!withoutName.includes(command) && name === undefined)) {
+    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON] | watch | restart\n`);
     process.exit(2);
   }
   let code = 0;
@@ -105,7 +158,7 @@ export async function main(usage, connect, [command, name, json = "{}"]) {
   }
   await session?.close().catch(() => {});
   // Standard output may be a pipe that takes its time: leave only when it has everything.
-  process.stdout.write(`${JSON.stringify(document)}\n`, () => process.exit(code));
+  process.stdout.write(document === undefined ? "" : `${JSON.stringify(document)}\n`, () => process.exit(code));
 }
 
 function parse(json) {

@@ -49,11 +49,11 @@ var ErrInvalid = errors.New("not a JSON-RPC message")
 // Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, and m aliases it.
 //
 // The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
-// a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id, if that
-// could be read.
+// a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id and method,
+// as far as they could be read.
 func Parse(text []byte, depth int) (m Message, err error) {
 	if m, err = parse(text, depth); err != nil {
-		m = Message{ID: m.ID}
+		m = Message{ID: m.ID, Method: m.Method}
 	}
 	return m, err
 }
@@ -76,9 +76,6 @@ func parse(text []byte, depth int) (m Message, err error) {
 	case string(id) != "null":
 		return m, fmt.Errorf("%w: the id is neither a string nor a number", ErrInvalid)
 	}
-	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
-		return m, invalid("jsonrpc", err, `is not "2.0"`)
-	}
 	switch method, err := o.Get("method"); {
 	case err == raw.ErrAbsent:
 	case err != nil:
@@ -90,6 +87,9 @@ func parse(text []byte, depth int) (m Message, err error) {
 		if m.Method == "" {
 			return m, fmt.Errorf("%w: the method is no name", ErrInvalid)
 		}
+	}
+	if v, err := o.Get("jsonrpc"); err != nil || string(v) != `"2.0"` {
+		return m, invalid("jsonrpc", err, `is not "2.0"`)
 	}
 	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
 		return m, fmt.Errorf("params: %w", err)

@@ -75,87 +75,88 @@ func TestParse(t *testing.T) {
 }
 
 // TestParseRefuses is T19 and T20: each malformed message is refused with the error that decides about its status and code, and its id is there for the
-// answer if it can be read.
+// answer if it can be read. So is the method, which tells whether it is a malformed response.
 func TestParseRefuses(t *testing.T) {
 	syntax := &raw.SyntaxError{}
 	for _, test := range []struct {
-		text string
-		err  error
-		id   jsonrpc.ID
+		text   string
+		err    error
+		id     jsonrpc.ID
+		method string // what could be read of it
 	}{
 		// Not JSON.
-		{``, syntax, ""},
-		{`  `, syntax, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"`, syntax, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"}}`, syntax, ""},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","method":"x"}`, syntax, ""},
-		{`{"jsonrpc":"2.0","id":01,"method":"ping"}`, syntax, ""},
-		{`{'jsonrpc':'2.0'}`, syntax, ""},
-		{"\ufeff" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, syntax, ""},
-		{`<html>`, syntax, ""},
-		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}`, syntax, ""},
+		{``, syntax, "", ""},
+		{`  `, syntax, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"`, syntax, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}}`, syntax, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","method":"x"}`, syntax, "", ""},
+		{`{"jsonrpc":"2.0","id":01,"method":"ping"}`, syntax, "", ""},
+		{`{'jsonrpc':'2.0'}`, syntax, "", ""},
+		{"\ufeff" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, syntax, "", ""},
+		{`<html>`, syntax, "", ""},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}`, syntax, "", ""},
 		// Nested too deeply.
-		{`{"jsonrpc":"2.0","id":1,"method":"x","params":` + strings.Repeat("[", 10) + strings.Repeat("]", 10) + `}`, raw.ErrDepth, ""},
-		{strings.Repeat("[", 100000), raw.ErrDepth, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params":` + strings.Repeat("[", 10) + strings.Repeat("]", 10) + `}`, raw.ErrDepth, "", ""},
+		{strings.Repeat("[", 100000), raw.ErrDepth, "", ""},
 		// No object.
-		{`[]`, jsonrpc.ErrInvalid, ""},
-		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, jsonrpc.ErrInvalid, ""},
-		{`null`, jsonrpc.ErrInvalid, ""},
-		{`"x"`, jsonrpc.ErrInvalid, ""},
-		{`1`, jsonrpc.ErrInvalid, ""},
+		{`[]`, jsonrpc.ErrInvalid, "", ""},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, jsonrpc.ErrInvalid, "", ""},
+		{`null`, jsonrpc.ErrInvalid, "", ""},
+		{`"x"`, jsonrpc.ErrInvalid, "", ""},
+		{`1`, jsonrpc.ErrInvalid, "", ""},
 		// The version.
-		{`{}`, jsonrpc.ErrInvalid, ""},
-		{`{"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":2.0,"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"1.0","id":"a","method":"ping"}`, jsonrpc.ErrInvalid, `"a"`},
-		{`{"jsonrpc":null,"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"ping"}`, raw.ErrAmbiguous, "1"},
-		{`{"JSONRPC":"2.0","id":1,"method":"ping"}`, raw.ErrAmbiguous, "1"},
+		{`{}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1", "ping"},
+		{`{"jsonrpc":2.0,"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1", "ping"},
+		{`{"jsonrpc":"1.0","id":"a","method":"ping"}`, jsonrpc.ErrInvalid, `"a"`, "ping"},
+		{`{"jsonrpc":null,"id":1,"method":"ping"}`, jsonrpc.ErrInvalid, "1", "ping"},
+		{`{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"ping"}`, raw.ErrAmbiguous, "1", "ping"},
+		{`{"JSONRPC":"2.0","id":1,"method":"ping"}`, raw.ErrAmbiguous, "1", "ping"},
 		// The id.
-		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":true,"method":"ping"}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":[1],"method":"ping"}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}`, raw.ErrAmbiguous, ""},
-		{`{"jsonrpc":"2.0","id":1,"ID":2,"method":"ping"}`, raw.ErrAmbiguous, ""},
-		{`{"jsonrpc":"2.0","Id":1,"method":"ping"}`, raw.ErrAmbiguous, ""},
-		{`{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"ping"}`, raw.ErrAmbiguous, ""},
+		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, jsonrpc.ErrInvalid, "", "ping"},
+		{`{"jsonrpc":"2.0","id":true,"method":"ping"}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"jsonrpc":"2.0","id":[1],"method":"ping"}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}`, raw.ErrAmbiguous, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"ID":2,"method":"ping"}`, raw.ErrAmbiguous, "", ""},
+		{`{"jsonrpc":"2.0","Id":1,"method":"ping"}`, raw.ErrAmbiguous, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"ping"}`, raw.ErrAmbiguous, "", ""},
 		// The method.
-		{`{"jsonrpc":"2.0","id":1}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0"}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":1,"params":{}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":""}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":null}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":["ping"]}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":null,"result":{}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"\ud800"}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","Method":"tools/call"}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","method\u0000":"tools/call"}`, raw.ErrAmbiguous, "1"},
+		{`{"jsonrpc":"2.0","id":1}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0"}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"jsonrpc":"2.0","id":1,"params":{}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":""}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":null}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":["ping"]}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":null,"result":{}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"\ud800"}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","Method":"tools/call"}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","method\u0000":"tools/call"}`, raw.ErrAmbiguous, "1", ""},
 		// The params.
-		{`{"jsonrpc":"2.0","id":1,"method":"x","params":null}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"x","params":{},"params":{}}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"x","paramſ":{}}`, raw.ErrAmbiguous, "1"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params":null}`, jsonrpc.ErrInvalid, "1", "x"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}`, jsonrpc.ErrInvalid, "1", "x"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params":{},"params":{}}`, raw.ErrAmbiguous, "1", "x"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","paramſ":{}}`, raw.ErrAmbiguous, "1", "x"},
 		// Two kinds at once.
-		{`{"jsonrpc":"2.0","id":1,"method":"x","result":{}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"method":"x","error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"result":{},"Error":{"code":1,"message":""}}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"result":{},"reſult":{}}`, raw.ErrAmbiguous, "1"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","result":{}}`, jsonrpc.ErrInvalid, "1", "x"},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1", "x"},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"Error":{"code":1,"message":""}}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"reſult":{}}`, raw.ErrAmbiguous, "1", ""},
 		// A response to nothing.
-		{`{"jsonrpc":"2.0","result":{}}`, jsonrpc.ErrInvalid, ""},
-		{`{"jsonrpc":"2.0","id":null,"result":{}}`, jsonrpc.ErrInvalid, ""},
+		{`{"jsonrpc":"2.0","result":{}}`, jsonrpc.ErrInvalid, "", ""},
+		{`{"jsonrpc":"2.0","id":null,"result":{}}`, jsonrpc.ErrInvalid, "", ""},
 		// The error.
-		{`{"jsonrpc":"2.0","id":1,"error":"x"}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"x"}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"x"}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":99999999999999999999,"message":"x"}}`, jsonrpc.ErrInvalid, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":"x"}}`, raw.ErrAmbiguous, "1"},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":1,"Data":2}}`, raw.ErrAmbiguous, "1"},
+		{`{"jsonrpc":"2.0","id":1,"error":"x"}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"x"}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"x"}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":99999999999999999999,"message":"x"}}`, jsonrpc.ErrInvalid, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":"x"}}`, raw.ErrAmbiguous, "1", ""},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":1,"Data":2}}`, raw.ErrAmbiguous, "1", ""},
 	} {
 		m, err := jsonrpc.Parse([]byte(test.text), 10)
 		if test.err == syntax {
@@ -165,7 +166,7 @@ func TestParseRefuses(t *testing.T) {
 		} else if !errors.Is(err, test.err) {
 			t.Errorf("Parse(%.200q) = %v, want %v", test.text, err, test.err)
 		}
-		if want := (jsonrpc.Message{ID: test.id}); show(m) != show(want) {
+		if want := (jsonrpc.Message{ID: test.id, Method: test.method}); show(m) != show(want) {
 			t.Errorf("Parse(%.200q) = %s, want %s", test.text, show(m), show(want))
 		}
 	}
@@ -269,7 +270,7 @@ func FuzzParse(f *testing.F) {
 			if !errors.Is(err, jsonrpc.ErrInvalid) && !errors.Is(err, raw.ErrAmbiguous) && err != raw.ErrDepth {
 				t.Fatalf("Parse(%q) = %v, which is no error that it promises", text, err)
 			}
-			if show(m) != show(jsonrpc.Message{ID: m.ID}) {
+			if show(m) != show(jsonrpc.Message{ID: m.ID, Method: m.Method}) {
 				t.Fatalf("Parse(%q) = %s, %v", text, show(m), err)
 			}
 			return

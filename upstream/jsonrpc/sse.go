@@ -34,7 +34,7 @@ type EventReader struct {
 }
 
 // NewEventReader returns a reader of events from r. An event's lines from its first data, id or retry field on are at most limit bytes long, counting one
-// byte for the end of each but not the empty line; so is any single line before.
+// byte for the end of each but not the empty line, and so is any single line before, without its end.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, first: true}
 }

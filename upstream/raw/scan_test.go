@@ -108,12 +108,12 @@ func TestScanAliases(t *testing.T) {
 	}
 }
 
-// TestScanEveryOffset puts each byte that is special in a string at every place of the eight that are looked at in one step.
+// TestScanEveryOffset puts each byte at every place of a string that is looked at in steps of several bytes, and then byte by byte.
 func TestScanEveryOffset(t *testing.T) {
 	for c := range 256 {
-		for at := range 24 {
+		for at := range 40 {
 			for _, fill := range []byte{'x', ' ', 0x7f, 0x80, 0xff, '!', '#', '[', ']'} {
-				text := []byte(`"` + strings.Repeat(string([]byte{fill}), 24) + `"`)
+				text := []byte(`"` + strings.Repeat(string([]byte{fill}), 40) + `"`)
 				text[1+at] = byte(c)
 				_, err := raw.Scan(text, 1)
 				if got, want := err == nil, json.Valid(text); got != want {

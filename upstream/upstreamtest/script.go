@@ -2,7 +2,8 @@
 // does wrong, and it keeps bytes: what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is recorded as it came.
 //
 //	script.go  Script: what the server is; Rule: how it misbehaves; Journal: what it received
-//	server.go  Server: methods of both eras, sessions, subscriptions
+//	server.go  Server: what a test does to it; its sessions
+//	call.go    call: one request, of either era; rules, lists, subscriptions
 //	tools.go   what tools/call does, by tool name
 //	stream.go  stream: where messages of the server go, on every wire
 //	wires.go   ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)

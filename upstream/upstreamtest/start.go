@@ -22,6 +22,7 @@ type downKey struct{}
 func Start(t testing.TB, script Script) (s *Server, url string) {
 	t.Helper()
 	s = New(script)
+	t.Cleanup(s.Close)
 	url, _ = Serve(t, "127.0.0.1:0", s.Handler())
 	return s, url + "/mcp"
 }
@@ -30,6 +31,7 @@ func Start(t testing.TB, script Script) (s *Server, url string) {
 func StartSSE(t testing.TB, script Script) (s *Server, url string) {
 	t.Helper()
 	s = New(script)
+	t.Cleanup(s.Close)
 	url, _ = Serve(t, "127.0.0.1:0", s.SSEHandler())
 	return s, url + "/sse"
 }
@@ -149,6 +151,7 @@ func Command(t testing.TB, script Script) *Child {
 	script.Report = l.Addr().String()
 	script.withDefaults() // panics here, where the test can see it
 	c := &Child{Command: []string{program}, Env: map[string]string{scriptVariable: string(mustJSON(script))}}
+	c.Env["GORACE"] = "atexit_sleep_ms=0" // a process under the race detector otherwise takes a second to exit
 	c.conns.all = map[net.Conn]bool{}
 	var readers sync.WaitGroup
 	readers.Go(func() {

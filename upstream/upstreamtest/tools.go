@@ -132,7 +132,7 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 		c.progress(ctx, a)
 	case "big":
 		head, tail, _ := strings.Cut(string(c.response([]byte(`{"content":[{"type":"text","text":"|"}]}`))), "|")
-		c.out.send(io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, int64(a.N)), strings.NewReader(tail)), true)
+		c.sendFrom(io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, int64(a.N)), strings.NewReader(tail)))
 	case "die":
 		if c.s.exit != nil {
 			c.s.exit(cmp.Or(a.Code, 3))

@@ -2,7 +2,6 @@ package upstreamtest_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +164,37 @@ func TestStdioLegacy(t *testing.T) {
 	}
 	if got := s.Received()[1]; string(got.Body) == "" || got.Message.Method != "initialize" || got.Verb != "STDIN" {
 		t.Fatalf("second record = %+v, want the initialize request", got)
+	}
+}
+
+func TestCursors(t *testing.T) {
+	tools := []json.RawMessage{[]byte(`1`), []byte(`2`), []byte(`3`)}
+	list := func(script upstreamtest.Script, cursor, want string) {
+		t.Helper()
+		script.Tools, script.PageSize = tools, 1
+		_, p, _ := stdio(t, script)
+		p.initialize()
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + cursor + `}}`)
+		p.want(`{"jsonrpc":"2.0","id":1,` + want + `}`)
+	}
+	empty, loop := upstreamtest.Script{EmptyCursor: true}, upstreamtest.Script{LoopCursor: true}
+	list(empty, ``, `"result":{"tools":[1],"nextCursor":""}`)
+	list(empty, `"cursor":""`, `"result":{"tools":[2],"nextCursor":"page-2"}`)
+	list(empty, `"cursor":"page-2"`, `"result":{"tools":[3]}`)
+	list(empty, `"cursor":"page-3"`, `"error":{"code":-32602,"message":"Invalid cursor"}`)
+	list(loop, ``, `"result":{"tools":[1],"nextCursor":"again"}`)
+	list(loop, `"cursor":"again"`, `"result":{"tools":[2],"nextCursor":"again"}`)
+}
+
+func TestLineBreaksInResult(t *testing.T) {
+	const broken = "{\"a\":\n1,\r\n\"b\":2}"
+	for _, json := range []bool{false, true} {
+		want := strings.NewReplacer("\n", " ", "\r", " ").Replace(broken)
+		if json {
+			want = broken
+		}
+		_, url := upstreamtest.Start(t, upstreamtest.Script{JSONAnswers: json, NoSession: true})
+		post(t, url, call(`1`, "echo", `{"result":`+broken+`}`)).want(t, 200, `{"jsonrpc":"2.0","id":1,"result":`+want+`}`)
 	}
 }
 
@@ -421,6 +452,53 @@ func TestHTTPResumes(t *testing.T) {
 	do(t, request(t, "GET", url, "", "Mcp-Session-Id", session, "Last-Event-Id", id)).want(t, 200, text(`1`, "after the drop"))
 }
 
+// TestHTTPDisconnect pins what a client that goes away means: in the legacy era nothing, in the modern one that the call is cancelled.
+func TestHTTPDisconnect(t *testing.T) {
+	s, url := upstreamtest.Start(t, upstreamtest.Script{Resumable: true})
+	leave := func(body, id string, header ...string) (event string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(within(t))
+		sent := make(chan string, 1)
+		r := request(t, "POST", url, body, header...).WithContext(ctx)
+		go func() {
+			defer close(sent)
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				events := jsonrpc.NewEventReader(resp.Body, 1<<20)
+				events.Next() // the empty one
+				e, _ := events.Next()
+				sent <- e.ID
+				<-ctx.Done()
+				resp.Body.Close()
+			}
+		}()
+		mustAwait(t, within(t), s, func(r upstreamtest.Record) bool { return r.Verb == "POST" && string(r.Message.ID) == id })
+		if header[0] == "Mcp-Session-Id" {
+			event = <-sent // the first progress
+		}
+		cancel()
+		mustAwait(t, within(t), s, func(r upstreamtest.Record) bool { return r.Verb == "CLOSE" && string(r.Message.ID) == id })
+		for range sent {
+		}
+		return event
+	}
+	session := initializeHTTP(t, url, "2025-11-25")
+	s.Release("legacy")
+	legacy := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"progress","arguments":{"n":2,"gate":"legacy"},"_meta":{"progressToken":1}}}`
+	at := leave(legacy, "8", "Mcp-Session-Id", session)
+	s.Release("legacy")
+	got := do(t, request(t, "GET", url, "", "Mcp-Session-Id", session, "Last-Event-Id", at))
+	if n := len(got.events); n == 0 || got.events[n-1] != text("8", "done") {
+		t.Fatalf("events of a call whose client left and came back = %q, want the answer at the end", got.events)
+	}
+
+	header := []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "gate"}
+	leave(modernCall("9", "gate", `{"gate":"modern"}`), "9", header...)
+	s.Release("modern") // not for the call that was left
+	if got := post(t, url, modernCall("10", "gate", `{"gate":"modern"}`), header...); len(got.events) != 1 {
+		t.Fatalf("gate = %+v, want an answer", got)
+	}
+}
+
 func TestHTTPModern(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.HeaderMismatch("tools/list")}})
 	header := func(method, name string) []string {
@@ -551,8 +629,6 @@ func start(t *testing.T, c *upstreamtest.Child) (*exec.Cmd, *pipe) {
 	for k, v := range c.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -590,6 +666,15 @@ func TestChild(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 7 {
 		t.Fatalf("exit code = %d, want 7", got)
 	}
+	deaf, p := start(t, upstreamtest.Command(t, upstreamtest.Script{Stubborn: "term"}))
+	p.initialize()
+	if err := deaf.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	p.want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	deaf.Process.Kill()
+	deaf.Wait()
 	if left, err := os.FindProcess(grandchild); err != nil || left.Kill() != nil {
 		t.Fatalf("the grandchild is gone before it was killed: %v", err)
 	}

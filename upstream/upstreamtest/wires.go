@@ -40,7 +40,7 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) error {
 		cancel(errDied)
 		hangUp()
 	}}
-	se := s.begin(o, false)
+	se := s.begin(o)
 	defer s.forget(se)
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -58,13 +58,18 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) error {
 			case !m.IsRequest():
 				s.take(se, &m)
 			case c.deaf():
-				c.serve(ctx)
+				c.serve(c.register(ctx))
+				c.end()
 				args, _ := raw.Get(m.Params, "arguments", "gate")
 				gate, _ := raw.String(args)
 				c.pause(ctx, arguments{Gate: gate})
 			default:
 				answer, _ := c.plan()
-				calls.Go(func() { answer(ctx) })
+				mine := c.register(ctx)
+				calls.Go(func() {
+					defer c.end()
+					answer(mine)
+				})
 			}
 		}
 		switch {
@@ -175,7 +180,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (m jsonrpc.Mess
 func (s *Server) post(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, bad error) {
 	x := &exchange{w: w, r: r, status: 200, out: &stream{w: w, odd: s.script.OddFraming}}
 	c := &call{s: s, m: m, http: x, out: x.out, modern: s.modern(m, r.Header.Get("Mcp-Protocol-Version"))}
-	c.se = &session{initialized: s.script.NoSession || c.modern, calls: map[jsonrpc.ID]context.CancelFunc{}} // until admit finds a better one
+	c.se = newSession(nil) // until admit finds a better one
+	c.se.initialized = s.script.NoSession
 	x.out.die = func() { x.died = true }
 	x.out.open = func(final bool) { x.open(c, final) }
 	switch {
@@ -246,7 +252,8 @@ func (x *exchange) run(c *call, answer func(context.Context)) {
 			cancel()
 		}
 	})
-	answer(ctx)
+	answer(c.register(ctx))
+	c.end()
 	if !stop() {
 		<-recorded
 	}
@@ -386,7 +393,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	out := &stream{framing: events, odd: s.script.OddFraming, die: func() { cancel(errDied) }}
-	se := s.begin(out, false)
+	se := s.begin(out)
 	se.ctx = ctx // before the client knows the session
 	end := out.attach(w, -1)
 	endpoint := s.script.Endpoint
@@ -421,11 +428,20 @@ func (s *Server) postSSE(w http.ResponseWriter, se *session, m *jsonrpc.Message)
 	c := &call{s: s, m: m, se: se, out: se.out}
 	answer, _ := c.plan()
 	se.mu.Lock()
-	defer se.mu.Unlock()
-	if se.ended {
+	ended := se.ended
+	if !ended {
+		se.running.Add(1)
+	}
+	se.mu.Unlock()
+	if ended {
 		http.Error(w, "Session not found", 404)
 		return
 	}
-	se.running.Go(func() { answer(se.ctx) })
+	ctx := c.register(se.ctx)
+	go func() {
+		defer se.running.Done()
+		defer c.end()
+		answer(ctx)
+	}()
 	w.WriteHeader(202)
 }

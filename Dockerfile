@@ -1,0 +1,36 @@
+# Two images from one build:
+#
+#   docker build --target junction      -t junction .         the program alone: for remote upstreams, and for commands that you add
+#   docker build --target junction-node -t junction-node .    with Node, for upstreams that npx starts
+#
+# This version listens on loopback only, so a published port (-p) reaches nothing: share a network namespace instead (see README.md, "Docker").
+
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+# Static, so that it runs on an empty root; -trimpath, so that the same source gives the same bytes wherever it lies.
+RUN CGO_ENABLED=0 go build -trimpath -o /out/junction ./cmd/junction
+# The key that seals session ids is kept in junction/key below XDG_STATE_HOME. A new volume takes over the owner and the mode of what it covers.
+RUN install -d -m 0700 /out/state
+
+# npx needs a home folder, for its cache, and the user "node" of the base image has one.
+FROM node:22-slim AS junction-node
+COPY --from=build /out/junction /usr/local/bin/junction
+COPY --from=build --chown=node:node /out/state /var/lib/junction
+ENV XDG_STATE_HOME=/var/lib
+VOLUME /var/lib/junction
+USER node
+WORKDIR /home/node
+ENTRYPOINT ["/usr/local/bin/junction"]
+
+# The last stage is what a build without --target makes.
+FROM scratch AS junction
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/junction /usr/local/bin/junction
+COPY --from=build --chown=65532:65532 /out/state /var/lib/junction
+ENV XDG_STATE_HOME=/var/lib PATH=/usr/local/bin
+VOLUME /var/lib/junction
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/junction"]

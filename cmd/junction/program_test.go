@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"junction/auth/seal"
+	"junction/proxy"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+// transcript is a text that one goroutine writes and others wait for.
+type transcript struct {
+	mu      sync.Mutex
+	text    bytes.Buffer  // guarded by mu
+	changed chan struct{} // closed and replaced at each write; guarded by mu
+}
+
+func newTranscript() *transcript { return &transcript{changed: make(chan struct{})} }
+
+func (r *transcript) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return r.text.Write(b)
+}
+
+func (r *transcript) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// mustSay waits until the text has n times what.
+func (r *transcript) mustSay(t testing.TB, what string, n int) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		r.mu.Lock()
+		text, changed := r.text.String(), r.changed
+		r.mu.Unlock()
+		if strings.Count(text, what) >= n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("want %d times %q in:\n%s", n, what, text)
+		}
+	}
+}
+
+// running is a program that serves in this process.
+type running struct {
+	*program
+	stdout, stderr *transcript
+	stop           func() error // ends it, and returns what serve returned
+}
+
+// mustServe serves with the file, to which it adds addresses that are free.
+func mustServe(t testing.TB, text string) *running {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	mustWrite(t, file, addresses+text)
+	return mustServeWith(t, options{file: file})
+}
+
+const addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
+
+func mustServeWith(t testing.TB, o options) *running {
+	t.Helper()
+	r := &running{stdout: newTranscript(), stderr: newTranscript()}
+	state := t.TempDir()
+	o.stdout, o.stderr = r.stdout, r.stderr
+	o.getenv = environment(map[string]string{"XDG_STATE_HOME": state})
+	var err error
+	if r.program, err = open(o); err != nil {
+		t.Fatalf("open: %v\n%s", err, r.stderr)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		defer r.close()
+		done <- r.serve(ctx)
+	}()
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", r.stderr)
+		}
+	})
+	r.stderr.mustSay(t, "msg=serving", 1)
+	return r
+}
+
+// mustReport reads /readyz.
+func (r *running) mustReport(t testing.TB) (int, report) {
+	t.Helper()
+	resp, err := http.Get("http://" + r.admin.Addr().String() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var rep report
+	if err := json.NewDecoder(resp.Body).Decode(&rep); err != nil {
+		t.Fatalf("read /readyz: %v", err)
+	}
+	return resp.StatusCode, rep
+}
+
+func TestServe(t *testing.T) {
+	s, url := upstreamtest.Start(t, upstreamtest.Script{})
+	defer s.Close()
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.stdout.mustSay(t, "Junction serves "+r.url(), 1)
+	r.stdout.mustSay(t, "  a         ready", 1)
+	if got, want := r.stderr.String(), "msg=serving url="+r.url()+" admin=http://"+r.admin.Addr().String()+"\n"; !strings.Contains(got, want) {
+		t.Errorf("the log is %q, want %q in it", got, want)
+	}
+	status, rep := r.mustReport(t)
+	if status != http.StatusOK || rep.Status != "ready" || len(rep.Upstreams) != 1 || rep.Upstreams[0].State != "ready" || rep.Tools == 0 || rep.Tools != rep.Upstreams[0].Tools {
+		t.Errorf("/readyz gave %d, %+v, want it ready", status, rep)
+	}
+	if err := r.stop(); err != nil {
+		t.Errorf("serve = %v, want nil", err)
+	}
+	for _, l := range []net.Listener{r.public, r.admin} {
+		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			c.Close()
+			t.Errorf("%s is still served", l.Addr())
+		}
+	}
+}
+
+// TestReadyzBeforeTheFirstTry: until every upstream was tried, requests should go elsewhere.
+func TestReadyzBeforeTheFirstTry(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	r := mustServe(t, "upstreams: { silent: { url: http://"+silent.Addr().String()+"/mcp } }\n")
+	if status, rep := r.mustReport(t); status != http.StatusServiceUnavailable || rep.Status != "starting" {
+		t.Errorf("/readyz gave %d, %q, want 503, starting", status, rep.Status)
+	}
+	silent.Close()
+	r.stderr.mustSay(t, "upstream waiting", 1)
+	if status, rep := r.mustReport(t); status != http.StatusOK || rep.Status != "ready" || rep.Upstreams[0].Error == "" {
+		t.Errorf("/readyz gave %d, %+v, want 200, ready, and why the upstream is not there", status, rep)
+	}
+}
+
+// TestReadTimeout: a client that does not send its request is cut off in time; one that has sent it may wait for longer than that.
+func TestReadTimeout(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "limits: { read_timeout: 300ms }\nupstreams: { a: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	conn, err := net.Dial("tcp", r.public.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	if said, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 408 ") {
+		t.Errorf("half a body was answered %q (%v), want 408", said, err)
+	}
+	got := runProgram(t.Context(), "", "call", "--url", r.url(), "a__slow", "--json", `{"ms": 900}`)
+	if got.code != 0 || got.stdout != "here it is\n" {
+		t.Errorf("a call that takes three times the limit gave %d, %q, %q, want its answer", got.code, got.stdout, got.stderr)
+	}
+}
+
+// TestAdminIsForThisMachine: a page whose host name leads to us must not read what upstreams there are.
+func TestAdminIsForThisMachine(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1:8421": true, "127.0.0.1": true, "localhost:8421": true, "LocalHost": true, "[::1]:8421": true, "[::1]": true, "127.9.9.9:1": true,
+		"[::ffff:127.0.0.1]:1": true, "": false, "evil.example": false, "evil.example:8421": false, "localhost.evil.example": false, "192.0.2.1:8421": false,
+		"127.0.0.1.evil.example": false, "0.0.0.0:8421": false,
+	} {
+		if got := local(host); got != want {
+			t.Errorf("local(%q) = %v, want %v", host, got, want)
+		}
+	}
+}
+
+func TestTakenAddress(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = listen(taken.Addr().String(), "admin")
+	want := taken.Addr().String() + " is taken by another program, perhaps another junction; stop that, or set admin to another port (port 0 takes a free one)"
+	if err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listen = %v, want %s", err, want)
+	}
+	// What was opened before is closed again.
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	mustWrite(t, file, fmt.Sprintf("listen: %s\nadmin: %s\nupstreams: { demo: { command: [junction, demo] } }\n", address, taken.Addr()))
+	p, err := open(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
+	if p != nil || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("open = %v, %v, want nothing and that the address is in use", p, err)
+	}
+	again, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatalf("the address of listen is not free again: %v", err)
+	}
+	again.Close()
+}
+
+// TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.
+func TestNoSecretInTheLogOfACall(t *testing.T) {
+	var log bytes.Buffer
+	hooks := proxyHooks(newLog(&log, LogConfig{Format: LogText}))
+	hooks.CallDone(proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
+	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
+		t.Errorf("the log is %q, want the code and not the words", got)
+	}
+	log.Reset()
+	hooks.CallDone(proxy.CallInfo{Outcome: "unavailable", Err: errors.New("no connection")})
+	if got, want := log.String(), `error="no connection"`; !strings.Contains(got, want) {
+		t.Errorf("the log is %q, want %s", got, want)
+	}
+	log.Reset()
+	hooks.CallDone(proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
+	if got := log.String(); got != "" {
+		t.Errorf("what anybody can cause is logged at info: %q", got)
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a", "b", "key")
+	first, err := loadKey(file)
+	if err != nil || len(first) != seal.SecretSize {
+		t.Fatalf("loadKey = %d bytes, %v", len(first), err)
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("the file has the mode %v (%v), want 0600", info.Mode(), err)
+	}
+	if again, err := loadKey(file); err != nil || !bytes.Equal(again, first) {
+		t.Errorf("loadKey again: another key (%v)", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("the folder has %v (%v), want the key alone", left, err)
+	}
+	for name, text := range map[string]string{
+		"empty": "", "words": "this is no key\n", "short": base64.StdEncoding.EncodeToString(first[1:]), "long": base64.StdEncoding.EncodeToString(append(first, 0)),
+	} {
+		bad := filepath.Join(t.TempDir(), name)
+		mustWrite(t, bad, text)
+		if _, err := loadKey(bad); !errors.Is(err, errKey) || !strings.Contains(err.Error(), bad) {
+			t.Errorf("loadKey of one that is %s: %v, want errKey and the file's name", name, err)
+		}
+		if after, err := os.ReadFile(bad); err != nil || string(after) != text {
+			t.Errorf("a file that is no key was replaced by %q (%v)", after, err)
+		}
+	}
+	// A person may add a newline or have it removed by an editor.
+	mustWrite(t, file, "\n "+base64.StdEncoding.EncodeToString(first)+"\r\n\n")
+	if again, err := loadKey(file); err != nil || !bytes.Equal(again, first) {
+		t.Errorf("loadKey with white space around it: another key (%v)", err)
+	}
+}
+
+// TestKeyFileAtOnce: replicas that start together on an empty folder get one key.
+func TestKeyFileAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	keys := make([][]byte, 16)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range keys {
+		all.Go(func() {
+			<-start
+			key, err := loadKey(file)
+			if err != nil {
+				t.Errorf("loadKey: %v", err)
+			}
+			keys[i] = key
+		})
+	}
+	close(start)
+	all.Wait()
+	for _, key := range keys {
+		if !bytes.Equal(key, keys[0]) {
+			t.Fatalf("two keys were given out: %x and %x", key, keys[0])
+		}
+	}
+}
+
+func TestStateDir(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for given, want := range map[string]string{
+		"":         filepath.Join(home, ".local", "state"),
+		"relative": filepath.Join(home, ".local", "state"), // which the specification says to ignore
+		home:       home,
+	} {
+		got, err := stateDir(environment(map[string]string{"XDG_STATE_HOME": given}))
+		if err != nil || got != want {
+			t.Errorf("stateDir with XDG_STATE_HOME=%s = %s, %v, want %s", given, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/upstream/upstreamtest"
+)
+
+func TestFixed(t *testing.T) {
+	old := mustParse(t, "upstreams: { a: { command: [x] } }\n", nil)
+	for text, want := range map[string]string{
+		"":                         "",
+		"allowed_hosts: [h]\n":     "",
+		"names: { max_length: 20}": "",
+		"catalog: { grace: 1s }":   "",
+		"defaults: { timeout: 1s}": "",
+		"listen: 127.0.0.1:8420":   "", // the default
+		"listen: 127.0.0.1:1":      "listen has changed, which needs a restart",
+		"admin: \"\"":              "admin has changed, which needs a restart",
+		"limits: { page: 1 }":      "limits has changed, which needs a restart",
+		"sessions: { idle: 1m }":   "sessions has changed, which needs a restart",
+		"log: { level: debug }":    "log has changed, which needs a restart",
+		"shutdown_grace: 1s":       "shutdown_grace has changed, which needs a restart",
+		"listen: 127.0.0.1:1\nlog: { format: json }\nshutdown_grace: 1s": "listen, log and shutdown_grace have changed, which needs a restart",
+	} {
+		next := mustParse(t, text+"\nupstreams: { b: { command: [y] } }\n", nil)
+		got := ""
+		if err := fixed(old, next); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("fixed for %q = %q, want %q", text, got, want)
+		}
+	}
+}
+
+const (
+	reloaded = `msg="configuration reloaded"`
+	refused  = `msg="configuration not reloaded; the last good one stays in force"`
+)
+
+// mustWatch changes nothing but a comment of the file, and waits until that was seen: a change that comes right after the start is found without being watched for.
+func (r *running) mustWatch(t testing.TB, text string) {
+	t.Helper()
+	mustWrite(t, r.file, text+"# changed\n")
+	r.stderr.mustSay(t, reloaded, 1)
+}
+
+// TestReloadOfAChangedFile changes the file in the ways of editors, of kubelets and of people. None of it is told to the program.
+func TestReloadOfAChangedFile(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	with := func(names ...string) string {
+		text := addresses + "upstreams:\n"
+		for _, name := range names {
+			text += "  " + name + ": { url: " + url + " }\n"
+		}
+		return text
+	}
+	tests := map[string]func(t *testing.T, file string){
+		"written in place": func(t *testing.T, file string) { mustWrite(t, file, with("a", "b")) },
+		"written in two steps": func(t *testing.T, file string) {
+			text := with("a", "b")
+			mustWrite(t, file, text[:len(text)/2])
+			mustWrite(t, file, text)
+		},
+		"renamed over": func(t *testing.T, file string) {
+			mustWrite(t, file+"~", with("a", "b"))
+			mustRename(t, file+"~", file)
+		},
+		"removed and made again": func(t *testing.T, file string) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			mustWrite(t, file, with("a", "b"))
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := mustServe(t, strings.TrimPrefix(with("a"), addresses))
+			r.mustWatch(t, with("a"))
+			before := r.set.All()[0]
+			change(t, r.file)
+			r.stderr.mustSay(t, reloaded+" upstreams=2", 1)
+			if all := r.set.All(); len(all) != 2 || all[0] != before {
+				t.Errorf("after the change there are %d upstreams, want 2, the first of them the one that there was", len(all))
+			}
+		})
+	}
+}
+
+// TestReloadThroughLinks is a ConfigMap of Kubernetes: the file is a link through a folder that is a link, and only that one changes.
+func TestReloadThroughLinks(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	dir := t.TempDir()
+	for version, text := range map[string]string{"v1": "{ a: { url: " + url + " } }", "v2": "{ a: { url: " + url + " }, b: { url: " + url + " } }"} {
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		mustWrite(t, filepath.Join(dir, version, "config.yaml"), addresses+"upstreams: "+text+"\n")
+	}
+	file := filepath.Join(dir, "config.yaml")
+	for link, target := range map[string]string{filepath.Join(dir, "..data"): "v1", file: filepath.Join("..data", "config.yaml")} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Skipf("no links here: %v", err)
+		}
+	}
+	r := mustServeWith(t, options{file: file})
+	for i, version := range []string{"v2", "v1", "v2"} { // the first of them may come before the folder is watched
+		if err := os.Symlink(version, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		mustRename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+		r.stderr.mustSay(t, reloaded, i+1)
+	}
+	r.stderr.mustSay(t, reloaded+" upstreams=2", 2)
+}
+
+// TestReloadBesideABusyFile: a log in the same folder that never rests must not put the reload off for ever.
+func TestReloadBesideABusyFile(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.mustWatch(t, addresses+"upstreams: { a: { url: "+url+" } }\n")
+	busy, err := os.Create(filepath.Join(filepath.Dir(r.file), "busy.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		defer busy.Close()
+		tick := time.NewTicker(settle / 10)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				busy.WriteString("another line\n")
+			case <-stop:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	mustWrite(t, r.file, addresses+"upstreams: { b: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, reloaded, 2)
+}
+
+// TestReloadRefused: whatever is wrong with the file, what runs goes on; and a file as it was before brings no noise.
+func TestReloadRefused(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	good := "upstreams: { a: { url: " + url + " } }\n"
+	r := mustServe(t, good)
+	before, config := r.set.All()[0], r.config
+	for i, text := range []string{
+		"upstreams: { a: { url: " + url + ", enabeld: true } }\n",
+		good + "shutdown_grace: 1s\n",
+		"a: [\n",
+		"",
+	} {
+		mustWrite(t, r.file, addresses+text)
+		r.stderr.mustSay(t, refused, i+1)
+		if all := r.set.All(); len(all) != 1 || all[0] != before {
+			t.Errorf("the upstreams have changed with the file %q", text)
+		}
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if r.config != config {
+		t.Errorf("the configuration in force has changed")
+	}
+	if got := r.stderr.String(); !strings.Contains(got, `msg="configuration: unknown key; did you mean enabled?"`) || !strings.Contains(got, "key=upstreams.a.enabeld") {
+		t.Errorf("the log does not say what is wrong and where:\n%s", got)
+	}
+	if got := r.stderr.String(); strings.Contains(got, reloaded) {
+		t.Errorf("a bad file was taken over:\n%s", got)
+	}
+}
+
+// TestReloadAsked: a SIGHUP reloads a file that has not changed, since what it refers to may have; otherwise the same text is no news.
+func TestReloadAsked(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	dir := t.TempDir()
+	mustWrite(t, filepath.Join(dir, "secret"), "one\n")
+	file := filepath.Join(dir, "config.yaml")
+	mustWrite(t, file, addresses+"upstreams: { a: { url: "+url+", headers: { X-Key: \"${file:secret}\" } } }\n")
+	p, err := open(options{file: file, stdout: newTranscript(), stderr: newTranscript(), getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	log := p.stderr.(*transcript)
+	first := p.set.All()[0]
+	p.reload(false)
+	p.reload(true)
+	if got := strings.Count(log.String(), reloaded); got != 1 || p.set.All()[0] != first {
+		t.Errorf("%d reloads, want 1, and the upstream that there was", got)
+	}
+	mustWrite(t, filepath.Join(dir, "secret"), "two\n")
+	p.reload(false)
+	if p.set.All()[0] != first {
+		t.Errorf("reloaded unasked, although the file is the same")
+	}
+	p.reload(true)
+	if p.set.All()[0] == first {
+		t.Errorf("the upstream still has the old header")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	p.reload(false)
+	if got := log.String(); strings.Contains(got, refused) {
+		t.Errorf("a file that is being replaced is no news:\n%s", got)
+	}
+	p.reload(true)
+	if got := log.String(); !strings.Contains(got, refused) {
+		t.Errorf("who asks for a file that is not there is not told:\n%s", got)
+	}
+}
+
+// TestReloadKeepsTheFlag: --listen stands above the file also after a reload.
+func TestReloadKeepsTheFlag(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	mustWrite(t, file, "admin: 127.0.0.1:0\nlisten: 127.0.0.1:1\nupstreams: { a: { url: "+url+" } }\n")
+	r := mustServeWith(t, options{file: file, listen: "127.0.0.1:0"})
+	mustWrite(t, file, "admin: 127.0.0.1:0\nlisten: 127.0.0.1:2\nupstreams: { b: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, reloaded, 1)
+}
+
+func mustRename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}

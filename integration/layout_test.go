@@ -1,0 +1,446 @@
+// Package integration tests the program from outside: real processes, real connections, clients and servers that others wrote. It also holds the tests of
+// what no single package can see, such as which of them imports which.
+package integration
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// arrows are the imports that a package may make of others in this module; a package that is not here may make none. An arrow more is a line here and a
+// sentence of reason in the commit.
+var arrows = map[string][]string{
+	"cmd/junction":     {"*"},
+	"proxy":            {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
+	"upstream":         {"upstream/jsonrpc", "upstream/raw"},
+	"upstream/oauth":   {"auth/fetch", "auth/store"},
+	"auth/facade":      {"auth", "auth/store", "auth/seal", "auth/fetch"},
+	"auth/store":       {"auth/seal"},
+	"auth":             {"auth/seal"},
+	"upstream/jsonrpc": {"upstream/raw"},
+}
+
+// forTests are packages of test support: they import what they like, and only tests import them.
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "integration"}
+
+const (
+	modulePrefix = "junction/"
+	mcpGo        = "github.com/mark3labs/mcp-go/"
+	goSDK        = "github.com/modelcontextprotocol/go-sdk"
+)
+
+// TestLayout holds the tree to what its readers rely on: the direction of imports, one package comment per package, no hidden initialisation, no variable
+// that changes behind a package's back, and words for everything that another package can name.
+func TestLayout(t *testing.T) {
+	tree := mustParseTree(t, os.DirFS(".."))
+	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "auth/seal", "integration"} {
+		if tree[dir] == nil {
+			t.Errorf("there is no package %s: the tree was not read, or the tables of this test are out of date", dir)
+		}
+	}
+	for _, problem := range tree.problems() {
+		t.Error(problem)
+	}
+}
+
+// TestLayoutRules breaks each rule once.
+func TestLayoutRules(t *testing.T) {
+	const proxyDoc = "// Package proxy is here.\n"
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"nothing wrong", map[string]string{
+			"proxy/a.go":              proxyDoc + "package proxy\nimport (\n\"junction/upstream/raw\"\n\"" + mcpGo + "mcp\"\n)\nvar words = map[string]bool{}\nfunc f() { words := raw.X(mcp.Y); words[1]++ }\n",
+			"proxy/a_test.go":         "package proxy\nimport \"junction/upstream/upstreamtest\"\nvar n int\nfunc f() { n++ }\n",
+			"proxy/testdata/x.go":     "not Go",
+			"npm/node_modules/x/a.go": "package strange\nfunc init() {}\n",
+			"other/go.mod":            "module other\n",
+			"other/a.go":              "package other\n",
+		}, nil},
+		{"arrow", map[string]string{
+			"upstream/raw/a.go": "// Package raw is here.\npackage raw\nimport _ \"junction/upstream\"\n",
+		}, []string{"upstream/raw/a.go:3: upstream/raw imports upstream: arrows has no such arrow"}},
+		{"test support", map[string]string{
+			"upstream/a.go": "// Package upstream is here.\npackage upstream\nimport _ \"junction/upstream/upstreamtest\"\n",
+		}, []string{"upstream/a.go:3: upstream imports upstream/upstreamtest: only tests do"}},
+		{"libraries", map[string]string{
+			"proxy/a.go": proxyDoc + "package proxy\nimport _ \"" + mcpGo + "server\"\nimport _ \"" + goSDK + "/mcp\"\n",
+		}, []string{
+			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
+			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
+		}},
+		{"no package comment", map[string]string{"proxy/a.go": "package proxy\n"}, []string{"proxy: 0 package comments, want 1"}},
+		{"two package comments", map[string]string{"proxy/a.go": proxyDoc + "package proxy\n", "proxy/b.go": proxyDoc + "package proxy\n"},
+			[]string{"proxy: 2 package comments, want 1"}},
+		{"form of the package comment", map[string]string{"proxy/a.go": "// This is something else.\npackage proxy\n"},
+			[]string{`proxy/a.go:1: the package comment does not begin with "Package proxy "`}},
+		{"form of the command's comment", map[string]string{"cmd/x/a.go": "// Package main is here.\npackage main\n"},
+			[]string{`cmd/x/a.go:1: the package comment does not begin with "Command x "`}},
+		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"}, []string{"proxy/a.go:3: there is an init function"}},
+		{"written variables", map[string]string{
+			"proxy/a.go": proxyDoc + "package proxy\nvar a, b, c, d, e, f, g, h = 1, 2, 3, 4, 5, 6, 7, 8\n",
+			"proxy/b.go": "package proxy\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, 1)\nfor f = range 3 {}\n*g += 1\n" +
+				"h := 1\nh = 2\nhttp.DefaultClient = nil\n_, h = &h, 3\n}\n",
+		}, []string{
+			"proxy/b.go:4: a is a variable of the package, and is written",
+			"proxy/b.go:5: b is a variable of the package, and is written",
+			"proxy/b.go:6: c is a variable of the package, and is written",
+			"proxy/b.go:7: d is a variable of the package, and its address is taken",
+			"proxy/b.go:8: e is a variable of the package, and is written",
+			"proxy/b.go:9: f is a variable of the package, and is written",
+			"proxy/b.go:10: g is a variable of the package, and is written",
+			"proxy/b.go:13: http.DefaultClient is a variable of another package, and is written",
+		}},
+		{"state", map[string]string{
+			"proxy/a.go": proxyDoc + "package proxy\nimport (\n\"sync\"\n\"sync/atomic\"\n)\nvar m sync.Mutex\nvar n = struct{ x atomic.Int64 }{}\nvar o = sync.OnceValue(f)\n",
+		}, []string{"proxy/a.go:7: sync.Mutex at package level is state", "proxy/a.go:8: atomic.Int64 at package level is state"}},
+		{"doc comments", map[string]string{
+			"upstream/a.go": "// Package upstream is here.\npackage upstream\n" +
+				"type A int\n" +
+				"func (a A) B() {}\n" +
+				"func (a *A) String() string { return \"\" }\n" +
+				"func C() {}\n" +
+				"type d int\n" +
+				"func (d) E() {}\n" +
+				"var F = 1\n" +
+				"const (\nG = 1 // is here\nH = 2\n)\n" +
+				"// I and J are here.\ntype (\nI int\nJ int\n)\n" +
+				"const K I = 1\n",
+		}, []string{
+			"upstream/a.go:3: A has no doc comment", "upstream/a.go:4: A.B has no doc comment", "upstream/a.go:6: C has no doc comment",
+			"upstream/a.go:9: F has no doc comment", "upstream/a.go:12: H has no doc comment",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			files := fstest.MapFS{}
+			for name, text := range test.files {
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			if got := mustParseTree(t, files).problems(); !slices.Equal(got, test.want) {
+				t.Errorf("problems:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
+			}
+		})
+	}
+}
+
+// TestDocumentLinks follows the links to files in the documents of the tree's root, so that a tour does not lead into the void.
+func TestDocumentLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	root := os.DirFS("..")
+	documents, err := fs.Glob(root, "*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("Glob(*.md) = %q, %v; want the documents of the root", documents, err)
+	}
+	for _, document := range documents {
+		text, err := fs.ReadFile(root, document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target := strings.TrimSuffix(m[1], "/")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := fs.Stat(root, target); err != nil {
+				t.Errorf("%s links to %s: %v", document, m[1], err)
+			}
+		}
+	}
+}
+
+// sourceTree is the Go files of the module by package folder.
+type sourceTree map[string]*sourcePackage
+
+type sourcePackage struct {
+	set          *token.FileSet
+	files, tests []*ast.File // in the order of their names
+}
+
+// mustParseTree parses what the go command would take for part of the module, for whatever system a file is.
+func mustParseTree(t *testing.T, root fs.FS) sourceTree {
+	t.Helper()
+	tree, set := sourceTree{}, token.NewFileSet()
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if entry.IsDir() {
+			_, nested := fs.Stat(root, path.Join(name, "go.mod"))
+			if name != "." && (base == "testdata" || base == "node_modules" || strings.ContainsAny(base[:1], "._") || nested == nil) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(base) != ".go" || strings.ContainsAny(base[:1], "._") {
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		p := tree[path.Dir(name)]
+		if p == nil {
+			p = &sourcePackage{set: set}
+			tree[path.Dir(name)] = p
+		}
+		if strings.HasSuffix(base, "_test.go") {
+			p.tests = append(p.tests, file)
+		} else {
+			p.files = append(p.files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// problems returns what breaks a rule, one line each.
+func (tree sourceTree) problems() []string {
+	var all []string
+	for _, dir := range slices.Sorted(maps.Keys(tree)) {
+		p := tree[dir]
+		all = append(all, p.comments(dir)...)
+		for _, file := range p.files {
+			all = append(all, p.imports(dir, file)...)
+			all = append(all, p.inits(file)...)
+			all = append(all, p.state(file)...)
+			if dir == "proxy" || dir == "upstream" {
+				all = append(all, p.undocumented(file)...)
+			}
+		}
+		all = append(all, p.writes(dir)...)
+	}
+	return all
+}
+
+func (p *sourcePackage) at(n ast.Node, format string, args ...any) string {
+	pos := p.set.Position(n.Pos())
+	return fmt.Sprintf("%s:%d: %s", pos.Filename, pos.Line, fmt.Sprintf(format, args...))
+}
+
+// comments wants one package comment; a package of nothing but tests has it in one of them.
+func (p *sourcePackage) comments(dir string) (problems []string) {
+	files, n := p.files, 0
+	if len(files) == 0 {
+		files = p.tests
+	}
+	for _, file := range files {
+		if file.Doc == nil {
+			continue
+		}
+		n++
+		begin := "Package " + file.Name.Name + " "
+		if file.Name.Name == "main" {
+			begin = "Command " + path.Base(dir) + " "
+		}
+		if !strings.HasPrefix(file.Doc.Text(), begin) {
+			problems = append(problems, p.at(file.Doc, "the package comment does not begin with %q", begin))
+		}
+	}
+	if n != 1 {
+		problems = append(problems, fmt.Sprintf("%s: %d package comments, want 1", dir, n))
+	}
+	return problems
+}
+
+func (p *sourcePackage) imports(dir string, file *ast.File) (problems []string) {
+	if slices.Contains(forTests, dir) {
+		return nil
+	}
+	for _, spec := range file.Imports {
+		to, _ := strconv.Unquote(spec.Path.Value) // the parser has done so before
+		bad := func(why string) {
+			problems = append(problems, p.at(spec, "%s imports %s: %s", dir, strings.TrimPrefix(to, modulePrefix), why))
+		}
+		own, isOwn := strings.CutPrefix(to, modulePrefix)
+		switch {
+		case isOwn && slices.Contains(forTests, own), strings.HasPrefix(to, goSDK):
+			bad("only tests do")
+		case isOwn && !slices.Contains(arrows[dir], own) && !slices.Contains(arrows[dir], "*"):
+			bad("arrows has no such arrow")
+		case strings.HasPrefix(to, mcpGo) && to != mcpGo+"mcp" && !strings.HasPrefix(dir, "cmd/"):
+			bad("of mcp-go only mcp, outside cmd and tests")
+		}
+	}
+	return problems
+}
+
+func (p *sourcePackage) inits(file *ast.File) (problems []string) {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			problems = append(problems, p.at(f, "there is an init function"))
+		}
+	}
+	return problems
+}
+
+// state finds variables of a package that change by their methods.
+func (p *sourcePackage) state(file *ast.File) (problems []string) {
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		ast.Inspect(g, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, _ := s.X.(*ast.Ident)
+			if x == nil || x.Name != "atomic" && (x.Name != "sync" || strings.HasPrefix(s.Sel.Name, "OnceV")) {
+				return true
+			}
+			problems = append(problems, p.at(s, "%s.%s at package level is state", x.Name, s.Sel.Name))
+			return true
+		})
+	}
+	return problems
+}
+
+// writes finds assignments to variables of a package. The types are those of this package alone: what it imports is not needed to tell which name means
+// which variable, and what does not make sense without it is passed over.
+func (p *sourcePackage) writes(dir string) (problems []string) {
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: noImports{}, Error: func(error) {}}
+	pkg, _ := config.Check(dir, p.set, p.files, info)
+	written := func(x ast.Expr, how string) {
+		for {
+			switch e := x.(type) {
+			case *ast.ParenExpr:
+				x = e.X
+			case *ast.StarExpr:
+				x = e.X
+			case *ast.IndexExpr:
+				x = e.X
+			case *ast.SliceExpr:
+				x = e.X
+			case *ast.SelectorExpr:
+				if id, ok := e.X.(*ast.Ident); ok {
+					if _, ok := info.Uses[id].(*types.PkgName); ok {
+						problems = append(problems, p.at(e, "%s.%s is a variable of another package, and %s", id.Name, e.Sel.Name, how))
+						return
+					}
+				}
+				x = e.X
+			case *ast.Ident:
+				if v, ok := info.Uses[e].(*types.Var); ok && v.Parent() == pkg.Scope() {
+					problems = append(problems, p.at(e, "%s is a variable of the package, and %s", e.Name, how))
+				}
+				return
+			default:
+				return
+			}
+		}
+	}
+	const assigned = "is written"
+	for _, file := range p.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch s := n.(type) {
+			case *ast.AssignStmt:
+				for _, x := range s.Lhs {
+					if s.Tok != token.DEFINE {
+						written(x, assigned)
+					}
+				}
+			case *ast.IncDecStmt:
+				written(s.X, assigned)
+			case *ast.RangeStmt:
+				for _, x := range []ast.Expr{s.Key, s.Value} {
+					if s.Tok == token.ASSIGN && x != nil {
+						written(x, assigned)
+					}
+				}
+			case *ast.UnaryExpr:
+				if s.Op == token.AND {
+					written(s.X, "its address is taken")
+				}
+			case *ast.CallExpr:
+				if f, ok := s.Fun.(*ast.Ident); ok && slices.Contains([]string{"delete", "clear", "copy"}, f.Name) && len(s.Args) > 0 {
+					written(s.Args[0], assigned)
+				}
+			}
+			return true
+		})
+	}
+	return problems
+}
+
+// noImports imports nothing.
+type noImports struct{}
+
+func (noImports) Import(path string) (*types.Package, error) {
+	return nil, fmt.Errorf("%s is not looked at", path)
+}
+
+// spoken are methods whose meaning is that of an interface everybody knows.
+var spoken = []string{"String", "Error", "Unwrap", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "UnmarshalYAML"}
+
+// undocumented finds what other packages can name and nobody explains. A constant is explained by its type, or by the comment on its group.
+func (p *sourcePackage) undocumented(file *ast.File) (problems []string) {
+	bad := func(n ast.Node, name string) { problems = append(problems, p.at(n, "%s has no doc comment", name)) }
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			name := d.Name.Name
+			if d.Recv != nil {
+				receiver := d.Recv.List[0].Type
+				if star, ok := receiver.(*ast.StarExpr); ok {
+					receiver = star.X
+				}
+				id, ok := receiver.(*ast.Ident)
+				if !ok || !id.IsExported() || slices.Contains(spoken, name) {
+					continue
+				}
+				name = id.Name + "." + name
+			}
+			if d.Doc == nil && d.Name.IsExported() {
+				bad(d, name)
+			}
+		case *ast.GenDecl:
+			if d.Doc != nil {
+				continue
+			}
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() && s.Doc == nil && s.Comment == nil {
+						bad(s, s.Name.Name)
+					}
+				case *ast.ValueSpec:
+					_, typed := s.Type.(*ast.Ident)
+					if s.Doc != nil || s.Comment != nil || d.Tok == token.CONST && typed {
+						continue
+					}
+					for _, name := range s.Names {
+						if name.IsExported() {
+							bad(name, name.Name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return problems
+}

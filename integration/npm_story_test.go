@@ -1,0 +1,294 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sdkClients are the clients that can stay connected.
+func sdkClients() []npmClient {
+	return slices.DeleteFunc(npmClients(), func(c npmClient) bool { return !c.sdk })
+}
+
+// heard is what the command watch prints.
+type heard struct {
+	Ready, Changed []string
+	Reopened       bool
+}
+
+// mustHear waits until the client has heard of a change after which the tool is listed.
+func (s *npmSession) mustHear(tool string) {
+	s.t.Helper()
+	s.mustReadUntil(func(h heard) bool { return slices.Contains(h.Changed, tool) })
+}
+
+// mustReadUntil reads what watch prints until it is what the test waits for.
+func (s *npmSession) mustReadUntil(good func(heard) bool) {
+	s.t.Helper()
+	for {
+		var h heard
+		if s.mustRead(&h); good(h) {
+			return
+		}
+	}
+}
+
+// TestForeignClientsHearOfChanges has connected clients of both eras hear that the configuration was reloaded with another upstream, and that an upstream has
+// another tool.
+func TestForeignClientsHearOfChanges(t *testing.T) {
+	mustNPM(t)
+	reference := command(t, mustBuildReference(t))
+	p := mustProgram(t, "upstreams:\n  ref: {"+reference+"}\n")
+	p.mustReady(t, patience)
+	clients := sdkClients()
+	var watching []*npmSession
+	for _, c := range clients {
+		s := c.mustOpen(t, p.URL, "watch")
+		watching = append(watching, s)
+		var h heard
+		if s.mustRead(&h); !slices.Contains(h.Ready, "ref__test_simple_text") || slices.Contains(h.Ready, "demo__echo") {
+			t.Fatalf("%s: at first, the tools are %q, want those of ref alone", s.name, h.Ready)
+		}
+	}
+	p.mustConfigure(t, "upstreams:\n  ref: {"+reference+"}\n  demo: {command: [junction, demo]}\n")
+	for _, s := range watching {
+		s.mustHear("demo__echo")
+	}
+	const late = "ref____transient_tool_for_list_changed"
+	clients[0].mustCall(t, p.URL, "ref__test_trigger_tool_change", "{}")
+	for _, s := range watching {
+		s.mustHear(late)
+	}
+	p.mustConfigure(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
+	for _, s := range watching {
+		s.mustReadUntil(func(h heard) bool { return h.Changed != nil && !slices.Contains(h.Changed, late) })
+	}
+}
+
+// TestForeignClientsSurviveRestart restarts Junction under connected clients: their sessions go on without a new handshake, and those that listen on a stream
+// open it again by themselves and hear what comes then.
+func TestForeignClientsSurviveRestart(t *testing.T) {
+	mustNPM(t)
+	const before, after = "upstreams:\n  demo: {command: [junction, demo]}\n", "upstreams:\n  demo: {command: [junction, demo]}\n  again: {command: [junction, demo]}\n"
+	p := mustProgram(t, before)
+	p.mustReady(t, patience)
+	clients := sdkClients()
+	var sessions, watching []*npmSession
+	for _, c := range clients {
+		s := c.mustOpen(t, p.URL, "restart")
+		var first heard
+		if s.mustRead(&first); !slices.Contains(first.Ready, "demo__echo") {
+			t.Fatalf("%s: at first, the tools are %q, want those of demo", s.name, first.Ready)
+		}
+		sessions = append(sessions, s)
+		if !c.modern { // version 2 of the SDK does not renew a subscription of the modern era
+			w := c.mustOpen(t, p.URL, "watch")
+			var h heard
+			w.mustRead(&h)
+			watching = append(watching, w)
+		}
+	}
+	p.mustRestart(t)
+	p.mustReady(t, patience)
+	for i, s := range sessions {
+		s.mustContinue()
+		var again struct {
+			Tools, Methods []string
+			Alive          string
+		}
+		s.mustRead(&again)
+		if !slices.Contains(again.Tools, "demo__echo") || slices.Contains(again.Methods, "initialize") || len(again.Methods) == 0 {
+			t.Errorf("%s: after the restart, it posted %q and sees the tools %q; want those of demo without initialize", s.name, again.Methods, again.Tools)
+		}
+		if !clients[i].modern && !slices.Equal(again.Methods, []string{"ping", "tools/list"}) {
+			t.Errorf("%s: after the restart, it posted %q, want ping and tools/list", s.name, again.Methods)
+		}
+	}
+	for _, w := range watching {
+		w.mustReadUntil(func(h heard) bool { return h.Reopened })
+	}
+	p.mustConfigure(t, after)
+	for _, w := range watching {
+		w.mustHear("again__echo")
+	}
+}
+
+func mustBuildReference(t testing.TB) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "reference")
+	cmd := exec.Command("go", "build", "-o", exe, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return exe
+}
+
+// TestReferenceServer puts the official reference server behind Junction, over both wires, and without and with sessions, for clients of both eras.
+func TestReferenceServer(t *testing.T) {
+	mustNPM(t)
+	reference := mustBuildReference(t)
+	serve := func(args ...string) string {
+		address := freePort(t)
+		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
+		return fmt.Sprintf("url: %q", "http://"+address+"/")
+	}
+	upstreams := []npmUpstream{
+		{name: "http", config: serve(), era: "modern"},
+		{name: "stateful", config: serve("-stateless=false"), era: "legacy"}, // with sessions it speaks no other
+		{name: "stdio", config: command(t, reference), era: "modern"},
+	}
+	p := mustProgram(t, configOf(upstreams))
+	for i, got := range p.mustReady(t, patience).Upstreams {
+		if got.Era != upstreams[i].era || got.Tools != 28 {
+			t.Errorf("upstream %+v, want %s of the %s era with 28 tools", got, upstreams[i].name, upstreams[i].era)
+		}
+	}
+	calls := []struct {
+		tool, arguments, text string
+		failed                bool
+	}{
+		{"test_simple_text", "{}", "This is a simple text response for testing.", false},
+		{"test_multiple_content_types", "{}", "This is text content[image][resource]", false},
+		{"test_x_mcp_header", `{"region":"Übersee, \"west\" 1","level":3}`, `region=Übersee, "west" 1`, false},
+		{"test_error_handling", "{}", "this tool intentionally returns an error for testing", true},
+	}
+	for _, c := range npmClients() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			bare := c.mustList(t, p.URL+"/stdio").Tools
+			for _, u := range upstreams {
+				for _, tool := range bare {
+					want = append(want, u.name+"__"+tool)
+				}
+			}
+			got := c.mustList(t, p.URL).Tools
+			if len(bare) != 28 || len(got) != len(want) {
+				t.Errorf("%d tools of one server and %d of all, want 28 and %d", len(bare), len(got), len(want))
+			}
+			for i, name := range want[:min(len(want), len(got))] {
+				if len(name) <= 48 && got[i] != name || len(name) > 48 && (len(got[i]) != 48 || !strings.HasPrefix(got[i], name[:40])) {
+					t.Errorf("tool %d is %s, want %s, cut at 48 with a hash", i, got[i], name)
+				}
+			}
+			for _, u := range upstreams {
+				t.Run(u.name, func(t *testing.T) {
+					t.Parallel()
+					for _, call := range calls {
+						if call.failed && !c.sdk {
+							continue // the inspector ends with status 5 for it
+						}
+						result := c.mustCall(t, p.URL, u.name+"__"+call.tool, call.arguments)
+						if result.text() != call.text || result.IsError != call.failed {
+							t.Errorf("%s answered %q (isError %v), want %q (%v)", call.tool, result.text(), result.IsError, call.text, call.failed)
+						}
+					}
+					if !c.sdk {
+						return
+					}
+					var heard npmProgress
+					if err := c.run(t, &heard, p.URL, "progress", u.name+"__test_tool_with_progress"); err != nil {
+						t.Fatal(err)
+					}
+					var steps []float64
+					for _, step := range heard.Progress {
+						steps = append(steps, step.Progress)
+					}
+					if !slices.Equal(steps, []float64{0, 50, 100}) {
+						t.Errorf("progress is %v, want 0, 50 and 100", steps)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestNewcomer does what the README tells a newcomer to do: with the go command and, for the example, with npx.
+func TestNewcomer(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(t *testing.T, args ...string) *program {
+		t.Helper()
+		for _, address := range []string{"127.0.0.1:8420", "127.0.0.1:8421"} {
+			if taken(address) {
+				need(t, fmt.Errorf("%s, where a newcomer's Junction listens, is taken", address))
+			}
+		}
+		p := newProgram(t)
+		cmd := exec.Command("go", append([]string{"run", "./cmd/junction"}, args...)...)
+		cmd.Dir = root
+		p.mustStart(t, cmd)
+		if p.URL != "http://127.0.0.1:8420/mcp" || p.Admin != "http://127.0.0.1:8421" {
+			t.Errorf("it serves %s and %s, want the ports of the README", p.URL, p.Admin)
+		}
+		return p
+	}
+	call := func(t *testing.T, want string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(junctionBinary(t), append([]string{"call"}, args...)...)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("junction call %s printed\n%s(%v)\nwant %q", strings.Join(args, " "), out, err, want)
+		}
+	}
+	t.Run("nothing configured", func(t *testing.T) {
+		p := run(t)
+		p.mustReady(t, patience)
+		p.Stdout.mustMatch(t, regexp.MustCompile(`(?s)Junction serves http://127\.0\.0\.1:8420/mcp\n.*demo +ready +modern +3\n.*claude mcp add`), patience, p.done)
+		call(t, "hello there\n", "demo__echo", "text=hello there")
+		call(t, "Counted 3 steps.\n", "demo__count", "n=3", "ms=1")
+	})
+	t.Run("example", func(t *testing.T) {
+		need(t, haveNode())
+		need(t, haveRegistry())
+		p := run(t, "--config", "config.example.yaml")
+		ready := p.mustReady(t, 2*time.Minute)
+		if len(ready.Upstreams) != 4 || ready.Tools != 3+13+13+9 { // move_file of filesystem is disabled there
+			t.Errorf("%d tools of %+v, want 38 of four upstreams", ready.Tools, ready.Upstreams)
+		}
+		call(t, "hello there\n", "demo__echo", "text=hello there")
+		call(t, `"entities": [`, "memory__read_graph")
+		call(t, "[FILE] config.example.yaml\n", "filesystem__list_directory", "path=.")
+		call(t, "Echo: hello there\n", "everything__echo", "message=hello there")
+	})
+}
+
+// TestSlowInstall has a server that begins to serve late, as npx does with one that it must install first: Junction must neither give it up nor start it anew,
+// which would interrupt the installation each time and leaves npm's cache broken.
+func TestSlowInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes 25 seconds")
+	}
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no sh")
+	}
+	t.Parallel()
+	starts := filepath.Join(t.TempDir(), "starts")
+	p := mustProgram(t, "upstreams:\n  slow: {"+command(t, "sh", "-c", `echo start >>"$0"; sleep 25; exec "$1" demo`, starts, junctionBinary(t))+"}\n")
+	if u := p.mustReady(t, 2*patience).Upstreams[0]; u.Era != "modern" || u.Tools != 3 {
+		t.Errorf("upstream %+v, want one of the modern era with 3 tools", u)
+	}
+	if got, err := os.ReadFile(starts); err != nil || string(got) != "start\n" {
+		t.Errorf("it was started %q (%v), want once", got, err)
+	}
+}
+
+// haveRegistry says why npx could not install the servers of the example.
+func haveRegistry() error {
+	cmd := exec.Command("npm", "view", "@modelcontextprotocol/server-memory@2026.8.31", "version")
+	cmd.Dir = os.TempDir() // away from any .npmrc of a project
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("there is no npm registry: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its cost: http.Transport hands every request to one goroutine that
+// writes and every answer to another that reads, which is a third of the CPU of a small call; here the caller's own goroutine writes the request
+// in one system call and reads the answer. Parsing stays with net/http. https, HTTP/2 and proxies stay with http.Transport.
+//
+// It is an http.RoundTripper for requests whose body has a known length. Close of a response's body before its end closes the connection.
+type plainTransport struct {
+	mu   sync.Mutex
+	idle []*plainConn // the last used at the end
+	reap *time.Timer  // closes what was idle for too long; nil while nothing is idle
+}
+
+const (
+	plainIdle      = 60 * time.Second
+	plainHeader    = 64 << 10 // of a response
+	plainBuffer    = 4 << 10
+	plainOneWrite  = 64 << 10 // a request up to this size is written at once
+	plainInterim   = 8        // 1xx responses before the real one
+	plainLastWords = time.Second
+)
+
+var errHeaderTooLarge = errors.New("the header of the answer is too large")
+
+// transportFor returns the pool of connections to the origin of a URL.
+func transportFor(rawURL string) http.RoundTripper {
+	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
+	if err == nil && r.URL.Scheme == "http" {
+		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
+			return new(plainTransport)
+		}
+	}
+	return newTransport()
+}
+
+// plainConn is one connection. Whoever has it owns it: a request, or the pool.
+type plainConn struct {
+	net.Conn
+	address string
+	r       *bufio.Reader
+	left    int    // bytes that may still be read of a header; negative means no limit
+	w       []byte // for the head of a request
+	alive   func() bool
+	since   time.Time // it is idle
+}
+
+func (c *plainConn) Read(b []byte) (int, error) {
+	if c.left >= 0 {
+		if c.left == 0 {
+			return 0, errHeaderTooLarge
+		}
+		b = b[:min(len(b), c.left)]
+	}
+	n, err := c.Conn.Read(b)
+	if c.left >= 0 {
+		c.left -= n
+	}
+	return n, err
+}
+
+// abort breaks off whatever is being read or written.
+func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
+
+// RoundTrip implements http.RoundTripper.
+func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx := r.Context()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := t.take(ctx, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, c.abort)
+	resp, err := c.roundTrip(r)
+	if err != nil {
+		stop()
+		c.Close()
+		return nil, err
+	}
+	b := &plainBody{ReadCloser: resp.Body, pool: t, conn: c, stop: stop, reusable: !resp.Close}
+	resp.Body = b
+	if b.ReadCloser == http.NoBody {
+		b.finish()
+	}
+	return resp, nil
+}
+
+// roundTrip writes the request and reads the header of the answer.
+func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
+	if err := c.send(r); err != nil {
+		// A server that refuses a large body says so before it has read it.
+		c.SetReadDeadline(time.Now().Add(plainLastWords))
+		resp, readErr := c.receive(r)
+		if readErr != nil || r.Context().Err() != nil {
+			return nil, err
+		}
+		resp.Close = true
+		return resp, nil
+	}
+	return c.receive(r)
+}
+
+func (c *plainConn) send(r *http.Request) error {
+	w := append(append(c.w[:0], r.Method...), ' ')
+	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
+	w = append(append(w, r.Host...), "\r\n"...)
+	for name, values := range r.Header {
+		for _, v := range values {
+			w = append(append(append(append(w, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	if r.Body == nil {
+		w = append(w, "\r\n"...)
+		_, err := c.Conn.Write(w)
+		c.w = w
+		return err
+	}
+	w = append(strconv.AppendInt(append(w, "Content-Length: "...), r.ContentLength, 10), "\r\n\r\n"...)
+	if r.ContentLength > plainOneWrite {
+		c.w = w
+		if _, err := c.Conn.Write(w); err != nil {
+			return err
+		}
+		_, err := io.Copy(c.Conn, r.Body)
+		return err
+	}
+	for {
+		if len(w) == cap(w) {
+			w = append(w, 0)[:len(w)]
+		}
+		n, err := r.Body.Read(w[len(w):cap(w)])
+		w = w[:len(w)+n]
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	if cap(w) <= 2*plainOneWrite {
+		c.w = w
+	}
+	_, err := c.Conn.Write(w)
+	return err
+}
+
+func (c *plainConn) receive(r *http.Request) (*http.Response, error) {
+	c.left = plainHeader
+	for range plainInterim {
+		resp, err := http.ReadResponse(c.r, r)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode >= 200 {
+			c.left = -1
+			return resp, nil
+		}
+	}
+	return nil, errors.New("too many interim answers")
+}
+
+// plainBody is the body of an answer; at its end the connection goes back to the pool.
+type plainBody struct {
+	io.ReadCloser
+	pool     *plainTransport
+	conn     *plainConn // nil when it was given back
+	stop     func() bool
+	reusable bool
+}
+
+func (b *plainBody) Read(p []byte) (int, error) {
+	if b.conn == nil {
+		return 0, io.EOF
+	}
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case err == io.EOF:
+		b.finish()
+	case err != nil:
+		b.reusable = false
+	}
+	return n, err
+}
+
+func (b *plainBody) Close() error {
+	if b.conn == nil {
+		return nil
+	}
+	b.reusable = false
+	b.finish()
+	return nil
+}
+
+// finish gives the connection back, or closes it.
+func (b *plainBody) finish() {
+	c := b.conn
+	b.conn = nil
+	if b.stop() && b.reusable && c.r.Buffered() == 0 {
+		b.pool.put(c)
+		return
+	}
+	c.Close()
+}
+
+// take returns an idle connection that the server has not closed meanwhile, or a new one.
+func (t *plainTransport) take(ctx context.Context, u *url.URL) (*plainConn, error) {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	address := net.JoinHostPort(u.Hostname(), port)
+	for {
+		c := t.pop(address)
+		if c == nil {
+			return dialPlain(ctx, address)
+		}
+		if c.alive() {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// pop takes the idle connection that was used last.
+func (t *plainTransport) pop(address string) *plainConn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := len(t.idle) - 1; i >= 0; i-- {
+		if c := t.idle[i]; c.address == address {
+			t.idle = append(t.idle[:i], t.idle[i+1:]...)
+			return c
+		}
+	}
+	return nil
+}
+
+func dialPlain(ctx context.Context, address string) (*plainConn, error) {
+	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	n, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := &plainConn{Conn: n, address: address, left: -1, alive: livenessOf(n)}
+	c.r = bufio.NewReaderSize(c, plainBuffer)
+	return c, nil
+}
+
+func (t *plainTransport) put(c *plainConn) {
+	c.since = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = append(t.idle, c)
+	if t.reap == nil {
+		t.reap = time.AfterFunc(plainIdle, t.closeOld)
+	}
+}
+
+// closeOld closes what has been idle for too long.
+func (t *plainTransport) closeOld() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := 0
+	for old < len(t.idle) && time.Since(t.idle[old].since) >= plainIdle {
+		t.idle[old].Close()
+		old++
+	}
+	t.idle = append(t.idle[:0], t.idle[old:]...)
+	if len(t.idle) == 0 {
+		t.reap = nil
+		return
+	}
+	t.reap.Reset(max(time.Second, plainIdle-time.Since(t.idle[0].since)))
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (t *plainTransport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.idle {
+		c.Close()
+	}
+	t.idle = nil
+	if t.reap != nil {
+		t.reap.Stop()
+		t.reap = nil
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package upstream
+
+import "net"
+
+// livenessOf cannot look into a connection without reading from it here.
+func livenessOf(net.Conn) func() bool { return func() bool { return true } }

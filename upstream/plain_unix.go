@@ -1,0 +1,31 @@
+//go:build unix
+
+package upstream
+
+import (
+	"net"
+	"syscall"
+)
+
+// livenessOf returns a function that tells, without waiting, whether a connection on which nothing is expected is still open: a server may have
+// closed it while it was idle, and a request written to it would be lost.
+func livenessOf(c net.Conn) func() bool {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return func() bool { return true }
+	}
+	rc, err := s.SyscallConn()
+	if err != nil {
+		return func() bool { return true }
+	}
+	var n int
+	var peekErr error
+	var one [1]byte
+	peek := func(fd uintptr) bool {
+		n, _, peekErr = syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return true
+	}
+	return func() bool {
+		return rc.Read(peek) == nil && n <= 0 && (peekErr == syscall.EAGAIN || peekErr == syscall.EWOULDBLOCK || peekErr == syscall.EINTR)
+	}
+}

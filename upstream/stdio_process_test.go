@@ -1,0 +1,181 @@
+//go:build unix
+
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestStdioClose(t *testing.T) {
+	const never = 20 * time.Second // no step of the ladder may be waited for
+	for _, row := range []struct {
+		role, state string
+		grace       time.Duration
+	}{
+		{"server", "exit status 0", never},                      // its input ended
+		{"eof-deaf", "exit status 7", 300 * time.Millisecond},   // SIGTERM
+		{"stubborn", "signal: killed", 300 * time.Millisecond},  // SIGKILL
+		{"deaf", "signal: terminated", 300 * time.Millisecond},  // never reads
+		{"family", "exit status 0", 300 * time.Millisecond},     // has a child that holds its stdout and ignores everything
+		{"family-old", "exit status 0", 300 * time.Millisecond}, // has a child that holds its stdout and goes on SIGTERM
+		{"family-run", "exit status 0", never},                  // the same, and that child has left the group
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			w := mustOpen(t, row.role, func(o *stdioOptions) { o.StopGrace = row.grace })
+			var runaway int
+			if row.role == "family-run" {
+				m := w.hear()
+				for m.Method != "runaway" { // it begins, too
+					m = w.hear()
+				}
+				fmt.Sscanf(string(m.Params), "[%d]", &runaway)
+			}
+			call := w.start(t.Context(), "1", "hang", "{}")
+			start := time.Now()
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if err := w.Close(); err != nil {
+						t.Errorf("Close = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(start); took >= never {
+				t.Errorf("Close took %v", took)
+			}
+			if got := w.process.state.String(); got != row.state {
+				t.Errorf("the child ended with %s, want %s", got, row.state)
+			}
+			if a := <-call; !errors.Is(a.err, errClosed) {
+				t.Errorf("a call in flight ends with %v, want closed", a.err)
+			}
+			if err := w.Wait(); err != nil {
+				t.Errorf("Wait after Close = %v, want nil", err)
+			}
+			if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, errNotSent) || !errors.Is(err, errClosed) {
+				t.Errorf("Call after Close = %v, want not sent and closed", err)
+			}
+			if row.role == "family-old" && !strings.Contains(w.log.String(), "told to go") {
+				t.Error("a grandchild was not asked to go before it was killed")
+			}
+			if runaway > 0 {
+				if err := syscall.Kill(runaway, syscall.SIGKILL); err != nil {
+					t.Errorf("the runaway: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestStdioOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("#!/nonexistent\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		o    stdioOptions
+		want string
+	}{
+		{stdioOptions{}, "no command"},
+		{stdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
+		{stdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in the PATH of its env"},
+		{stdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
+		{stdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
+		{stdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
+		{stdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
+		{stdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
+	} {
+		w, err := openStdio(row.o, nil)
+		if err == nil {
+			w.Close()
+		}
+		if err == nil || err.Error() != row.want {
+			t.Errorf("openStdio(%v) = %v, want %s", row.o.Command, err, row.want)
+		}
+	}
+}
+
+func TestCauseLine(t *testing.T) {
+	for _, row := range []struct{ stderr, want string }{
+		{"", ""},
+		{"starting\n  no disk  ", "no disk"},
+		{"node:internal/modules:1\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n    at a\n    at b {\n  code: 'X'\n}\n\nNode.js v24", "Error: Cannot find module 'x'"},
+		{"Traceback:\n  File x\nModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"},
+		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1d\nexit status 2", "panic: boom"},
+		{"npm warn x\nnpm error code E404\nnpm error 404 Not Found - GET https://example.com/x\nnpm error 404\nnpm error A complete log of this run: x",
+			"npm error 404 Not Found - GET https://example.com/x"},
+		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
+	} {
+		if got := causeLine(row.stderr); got != row.want {
+			t.Errorf("causeLine(%q) = %q, want %q", row.stderr, got, row.want)
+		}
+	}
+}
+
+func TestStdioEnvAndDir(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.Args[0], filepath.Join(dir, "my-server")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JUNCTION_OURS", "ours")
+	w := mustOpen(t, "server", func(o *stdioOptions) {
+		o.Command, o.Dir = []string{"my-server"}, dir
+		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
+	})
+	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
+		t.Errorf("the child sees %s, want %s", got, want)
+	}
+}
+
+// Kill -9 of us takes the child with it, whatever it ignores, and a grandchild that goes with its input.
+func TestStdioParentKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills children with their parent")
+	}
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	for _, role := range []string{"stubborn", "wrapper"} {
+		cmd := exec.Command(os.Args[0], role)
+		cmd.Env = append(os.Environ(), roleEnv+"=proxy", fifoEnv+"="+path, "GORACE=atexit_sleep_ms=0")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(io.LimitReader(out, 5)); err != nil || string(got) != "ready" {
+			t.Fatalf("the proxy says %q, %v", got, err)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(fifo); err != nil {
+			t.Fatalf("%s: a process is left: %v", role, err)
+		}
+	}
+}
