@@ -26,6 +26,7 @@ type canned struct {
 
 func (c *canned) Name() string               { return c.name }
 func (c *canned) Config() upstream.Config    { return upstream.Config{} }
+func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
 func (c *canned) Call(context.Context, *upstream.Call) ([]byte, error) {
 	return c.answer, nil

@@ -14,6 +14,7 @@ import (
 // Questions of an upstream to the person are not bridged yet: upstreams hear of no client capability, so that they ask none, and one that asks all the same is
 // refused by the conn.
 func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upstream.HeaderField) (result, error) {
+	x.reply.begin()
 	body, err := t.backend.Call(ctx, x.call(t, header))
 	if err != nil {
 		return result{}, err

@@ -123,7 +123,15 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}
-	f.listen(w, r, &listener{endpoint: e.name, life: x.session.life()})
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	l := &listener{endpoint: e.name, first: []byte("retry: 2000\n\n")}
+	if err := x.session.join(l, cancel); err != nil {
+		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
+		return
+	}
+	defer x.session.leave(l)
+	f.listen(ctx, w, r, l)
 }
 
 // delete ends a session.

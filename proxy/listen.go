@@ -17,11 +17,10 @@ import (
 // listener is one stream.
 type listener struct {
 	endpoint string
-	life     context.Context // of the session that it belongs to; nil for a modern one
-	first    []byte          // written before anything else; nil for nothing
-	meta     []byte          // put into each notification as _meta; nil for none
-	last     []byte          // written when we end the stream ourselves; nil for nothing
-	deaf     bool            // it did not ask for changes of tools
+	first    []byte // written before anything else, so that the client sees the stream open
+	meta     []byte // put into each notification as _meta; nil for none
+	last     []byte // written when we end the stream ourselves; nil for nothing
+	deaf     bool   // it did not ask for changes of tools
 
 	changed chan struct{} // 1-buffered: equal notifications merge
 }
@@ -62,8 +61,8 @@ func (ls *listeners) tell(endpoint string) {
 	}
 }
 
-// listen keeps the stream open until the client goes, its session ends, or we shut down.
-func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
+// listen keeps the stream open until ctx ends, because the client goes or deletes its session, or until we shut down.
+func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	l.changed = make(chan struct{}, 1)
 	if !s.listeners.add(l, s.limits.Streams) {
 		w.Header().Set("Retry-After", "30")
@@ -75,15 +74,8 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
 	p := newReply(w, r, &s.limits)
 	streamHeader(w.Header())
 	w.WriteHeader(http.StatusOK)
-	if l.first == nil {
-		l.first = []byte(":\n\n") // so that the client sees the stream open
-	}
 	if !p.flush(l.first) {
 		return
-	}
-	var sessionOver <-chan struct{}
-	if l.life != nil {
-		sessionOver = l.life.Done()
 	}
 	params := []byte(nil)
 	if l.meta != nil {
@@ -95,9 +87,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
 	for {
 		event := change
 		select {
-		case <-r.Context().Done():
-			return
-		case <-sessionOver:
+		case <-ctx.Done():
 			return
 		case <-s.ending.Done():
 			if l.last != nil {
@@ -115,7 +105,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request, l *listener) {
 }
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it acknowledges what will be honoured, which so far is changes of tools.
-func subscribe(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {
 		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
@@ -141,6 +131,6 @@ func subscribe(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, 
 	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
 	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
 	x.reply.finish()
-	s.listen(x.reply.w, x.request, l)
+	s.listen(ctx, x.reply.w, x.request, l)
 	return result{}, errAnswered
 }

@@ -32,6 +32,7 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	// The end of the request is its cancellation (2026-07-28, streamable-http#cancellation).
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	defer context.AfterFunc(f.killing, cancel)()
 	x.reply.broken = cancel
 	f.serve(ctx, x)
 }

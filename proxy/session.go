@@ -21,11 +21,10 @@ type session struct {
 	version string // of the protocol
 	client  string // the name that the client gave itself
 
-	mu    sync.Mutex
-	calls map[jsonrpc.ID]context.CancelFunc // in flight; nil when there are none
-	ended context.Context                   // ends when the client deletes the session; nil until a stream asks
-	end   context.CancelFunc
-	gone  bool
+	mu      sync.Mutex
+	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil when there are none
+	streams map[*listener]context.CancelFunc  // open; nil when there are none
+	gone    bool                              // the client has deleted the session
 }
 
 // sealedSession is what a session id says.
@@ -165,7 +164,7 @@ func hash(id string) [16]byte {
 func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.calls) > 0 || s.ended != nil
+	return len(s.calls) > 0 || len(s.streams) > 0
 }
 
 // register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already.
@@ -200,17 +199,26 @@ func (s *session) cancel(id jsonrpc.ID) {
 	}
 }
 
-// life returns a context that ends with the session.
-func (s *session) life() context.Context {
+// join remembers how to end a stream of the session; leave must follow. The error is errUnknownSession when the session was deleted meanwhile.
+func (s *session) join(l *listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended == nil {
-		s.ended, s.end = context.WithCancel(context.Background())
-		if s.gone {
-			s.end()
-		}
+	if s.gone {
+		return errUnknownSession
 	}
-	return s.ended
+	if s.streams == nil {
+		s.streams = map[*listener]context.CancelFunc{}
+	}
+	s.streams[l] = end
+	return nil
+}
+
+func (s *session) leave(l *listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.streams, l); len(s.streams) == 0 {
+		s.streams = nil
+	}
 }
 
 // close ends the session's calls and streams.
@@ -221,7 +229,7 @@ func (s *session) close() {
 	for _, cancel := range s.calls {
 		cancel()
 	}
-	if s.end != nil {
-		s.end()
+	for _, end := range s.streams {
+		end()
 	}
 }

@@ -18,6 +18,7 @@ type backend interface {
 	Name() string
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
+	Tried() bool
 	Call(context.Context, *upstream.Call) ([]byte, error)
 }
 
@@ -27,6 +28,7 @@ type view struct {
 	byName   map[string]*target
 	problems []Problem
 
+	settled        bool    // all upstreams were tried, so that names belong to whoever has them
 	legacy, modern listing // what tools/list answers in each era
 	sources        []*upstream.Catalog
 }
@@ -42,13 +44,18 @@ type target struct {
 // Problem is an item that is not offered on an endpoint, and why.
 type Problem struct{ Endpoint, Upstream, Name, Reason string }
 
-// compile builds the view of an endpoint over backends, which are in the order of their names. With bare set the items keep their own names. An item that had
-// its name in old keeps it: of two that want one name the older stays, and the other one is left out.
+// compile builds the view of an endpoint over backends, which are in the order of their names. With bare set the items keep their own names. Of two items that
+// want one name the one that had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order decides, so
+// that a restart gives the same names whoever is ready first.
 func compile(endpoint string, backends []backend, names Names, bare bool, old *view) *view {
-	v := &view{byName: map[string]*target{}}
+	v := &view{byName: map[string]*target{}, settled: true}
+	if old != nil && !old.settled {
+		old = nil
+	}
 	for _, b := range backends {
 		catalog, config := b.Catalog(), b.Config()
 		v.sources = append(v.sources, catalog)
+		v.settled = v.settled && b.Tried()
 		for i := range catalog.Tools {
 			tool := &catalog.Tools[i]
 			rule, ruled := config.Tools.Match(tool.Name)

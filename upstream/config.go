@@ -64,7 +64,7 @@ type Config struct {
 type Defaults struct {
 	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 30s.
 	MaxTimeout     time.Duration `yaml:"max_timeout"`     // of a whole call. Default 10m.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"` // of starting, handshake and first listing. Default 20s.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"` // of starting, handshake and first listing. Default 20s for a url, 2m for a command.
 	Concurrency    int           `yaml:"concurrency"`     // calls in flight per upstream. Default 32.
 }
 
@@ -200,6 +200,12 @@ func (c *Config) Validate(name string) []Problem {
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
 		switch {
+		case !strings.Contains(c.URL, "://"):
+			scheme := "https://"
+			if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
+				scheme = "http://"
+			}
+			bad("url", "needs a scheme: %s%s", scheme, strings.TrimPrefix(c.URL, "//"))
 		case err != nil:
 			bad("url", "is no URL; write it like https://mcp.example.com/mcp")
 		case u.Scheme != "http" && u.Scheme != "https":
@@ -294,16 +300,23 @@ func validName(s string) bool {
 
 // token reports whether s is an HTTP token (RFC 9110, section 5.6.2).
 func token(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	}) < 0
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // withDefaults fills in what the entry leaves out, from the file's defaults and then from the figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {
 	c.Timeout = firstPositive(c.Timeout, d.Timeout, 30*time.Second)
 	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
-	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, 20*time.Second)
+	connect := 20 * time.Second
+	if len(c.Command) > 0 {
+		connect = 2 * time.Minute // npx may have to install it first, and an installation that is broken off stays broken
+	}
+	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, connect)
 	c.Concurrency = firstPositive(c.Concurrency, d.Concurrency, 32)
 	c.MaxLinks = firstPositive(c.MaxLinks, 8)
 	return c

@@ -3,7 +3,7 @@
 // It is a ladder, and each rung knows only the one below it:
 //
 //	Set        all configured servers; keeps those whose Config did not change        set.go
-//	Upstream   one configured server: its links by profile, its catalog               upstream.go, catalog.go
+//	Upstream   one configured server: its links by profile, its catalog               upstream.go, pool.go, catalog.go
 //	link       keeps one conn alive; the state machine                                link.go, state.go
 //	conn       a wire whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
 //	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go

@@ -20,7 +20,7 @@ import (
 //	            └─ a person is needed ─► blocked ── retry due, or a call wants it ─► connecting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
-	u     *Upstream
+	u     *pool
 	key   linkKey
 	reads bool // it reads the catalog
 	log   *slog.Logger
@@ -28,7 +28,7 @@ type link struct {
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered: a call wants the next attempt
-	lost chan conn     // 1-buffered: a call found this conn broken
+	lost chan broken   // 1-buffered: a call found a conn broken
 
 	mu sync.Mutex
 	linkState
@@ -52,13 +52,19 @@ type linkKey struct {
 	owner   string // the session or principal whose own link it is; "" is everybody's
 }
 
+// broken is what a call has found out about a conn.
+type broken struct {
+	conn conn
+	err  error
+}
+
 var errIdle = errors.New("unused")
 
 // startLink begins the link's goroutine, which ends with close.
-func startLink(u *Upstream, key linkKey, reads bool) *link {
+func startLink(u *pool, key linkKey, reads bool) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{u: u, key: key, reads: reads, log: u.log, stop: stop,
-		done: make(chan struct{}), wake: make(chan struct{}, 1), lost: make(chan conn, 1)}
+		done: make(chan struct{}), wake: make(chan struct{}, 1), lost: make(chan broken, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx)
 	return l
@@ -121,7 +127,7 @@ func (l *link) become(s State, c conn, err error) {
 // connectAndServe returns when the conn has ended, how long it lived, and why.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(ctx, l.u.config.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.config.ConnectTimeout))
+	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
 	defer cancel()
 	c, err := l.u.dialer.dial(opening, l.key.profile, hooks{changed: func() { nudge(changed) }})
 	if err != nil {
@@ -160,9 +166,9 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}) error
 				err = errClosed
 			}
 			return err
-		case broken := <-l.lost:
-			if broken == c {
-				return errors.New("a call found the connection broken")
+		case b := <-l.lost:
+			if b.conn == c {
+				return b.err
 			}
 		case <-changed:
 			l.reread(ctx, c)
@@ -185,7 +191,7 @@ func (l *link) reread(ctx context.Context, c conn) {
 	if !l.reads {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.u.config.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.u.hard.ConnectTimeout)
 	defer cancel()
 	if err := l.u.readCatalog(ctx, c); err != nil && ctx.Err() == nil {
 		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
@@ -214,7 +220,7 @@ const minRefresh = 10 * time.Second
 const spareIdle = 5 * time.Minute
 
 func (l *link) idleLimit() time.Duration {
-	limit := l.u.config.IdleStop
+	limit := l.u.hard.IdleStop
 	switch {
 	case limit > 0:
 		return limit
@@ -306,7 +312,7 @@ func (l *link) fail(c conn, err error) {
 	l.err = err
 	l.mu.Unlock()
 	select {
-	case l.lost <- c:
+	case l.lost <- broken{c, err}:
 	default:
 	}
 }

@@ -71,9 +71,10 @@ type origin struct {
 
 	ctx      context.Context // ends with the wire; every request's context is derived from it
 	cancel   context.CancelCauseFunc
-	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work
+	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work, and conns
 	closed   bool
-	work     sync.WaitGroup // calls, listening, draining
+	conns    map[*plainConn]struct{} // of plain trips under way
+	work     sync.WaitGroup          // calls, listening, draining
 	draining atomic.Int32
 
 	once   sync.Once     // the first reason is the one
@@ -88,13 +89,13 @@ func (o *origin) init(opts httpOptions) {
 		o.log = slog.New(slog.DiscardHandler)
 	}
 	if o.rt = opts.Transport; o.rt == nil {
-		o.rt, o.own = newTransport(), true
+		o.rt, o.own = transportFor(opts.URL), true
 	}
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
-	o.gone = make(chan struct{})
+	o.gone, o.conns = make(chan struct{}), map[*plainConn]struct{}{}
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	var err error
 	if o.url, err = url.Parse(opts.URL); err != nil {
@@ -153,6 +154,9 @@ func (o *origin) close() {
 	o.over(nil)
 	o.mu.Lock()
 	o.closed = true
+	for c := range o.conns {
+		c.abort()
+	}
 	o.mu.Unlock()
 	o.cancel(errClosed)
 	o.work.Wait()
@@ -168,11 +172,16 @@ func (o *origin) release() {
 // trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes it, or hands it to drain.
 type trip struct {
 	*http.Response
-	url    *url.URL // where the response came from
+	url  *url.URL    // where the response came from
+	stop func() bool // the caller's context does not end the trip any more
+	over bool        // the body was read to its end, or failed
+
+	// Either a context of its own, or a connection of a plainTransport, is what breaks it off.
 	ctx    context.Context
-	cancel context.CancelCauseFunc
-	detach func() bool // from then on the caller's context does not end the trip; false means that it has
-	over   bool        // the body was read to its end, or failed
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	conn   *plainConn // nil when it was given back
+	broken bool
 
 	out   payload
 	first reader
@@ -187,13 +196,60 @@ func (t *trip) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// breakOff ends the trip from another goroutine: whatever is read or written fails.
+func (t *trip) breakOff() {
+	if t.cancel != nil {
+		t.cancel()
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = true
+	if t.conn != nil {
+		t.conn.abort()
+	}
+}
+
+// detach keeps the caller's context from breaking the trip off; false means that it has.
+func (t *trip) detach() bool {
+	if t.stop != nil {
+		t.stop()
+	}
+	if t.cancel != nil {
+		return t.ctx.Err() == nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.broken
+}
+
+// take gives the trip its connection; false means that it was broken off.
+func (t *trip) take(c *plainConn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conn = c
+	return !t.broken
+}
+
+// giveBack takes the connection from the trip; false means that the trip was broken off, and the connection with it.
+func (t *trip) giveBack() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conn = nil
+	return !t.broken
+}
+
 // close ends the trip. The connection is used again if the body was read to its end, and closed otherwise.
 func (t *trip) close() {
 	if t.Response != nil {
 		t.Body.Close()
 	}
-	t.detach()
-	t.cancel(nil)
+	if t.stop != nil {
+		t.stop()
+	}
+	if t.cancel != nil {
+		t.cancel()
+	}
 }
 
 // do sends a request, with the message m as its body unless that is nil, and returns when the header of the response is there. It follows redirects that keep
@@ -202,9 +258,12 @@ func (t *trip) close() {
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The error is context.Cause(ctx) then.
 func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message) (*trip, error) {
 	t := &trip{url: u}
-	// The trip's context is no child of ctx, because callers end theirs when they have the answer, and the connection would be lost with it.
-	t.ctx, t.cancel = context.WithCancelCause(o.ctx)
-	t.detach = context.AfterFunc(ctx, func() { t.cancel(context.Cause(ctx)) })
+	plain, isPlain := o.rt.(*plainTransport)
+	if !isPlain {
+		// The trip's context is no child of ctx, because callers end theirs when they have the answer, and the connection would be lost with it.
+		t.ctx, t.cancel = context.WithCancel(o.ctx)
+	}
+	t.stop = context.AfterFunc(ctx, t.breakOff)
 	if m != nil {
 		t.out.set(m)
 	}
@@ -221,7 +280,13 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			*body = t.out.reader()
 			r.Body, r.ContentLength, r.GetBody = body, t.out.size, t.out.again
 		}
-		resp, err := o.rt.RoundTrip(r.WithContext(t.ctx))
+		var resp *http.Response
+		var err error
+		if isPlain {
+			resp, err = o.plainTrip(ctx, plain, t, &r)
+		} else {
+			resp, err = o.rt.RoundTrip(r.WithContext(t.ctx))
+		}
 		if err != nil {
 			t.close()
 			return nil, o.failed(ctx, t, err)
@@ -237,6 +302,34 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		resp.Body.Close()
 		t.Response, t.url = nil, next
 	}
+}
+
+// plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the end of the origin, break off the connection itself.
+func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request) (*http.Response, error) {
+	c, err := p.take(ctx, o.ctx, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	b := &plainBody{pool: p, conn: c, trip: t, of: o}
+	o.mu.Lock()
+	o.conns[c] = struct{}{}
+	closed := o.closed
+	o.mu.Unlock()
+	if !t.take(c) || closed {
+		b.finish(false)
+		return nil, context.Canceled
+	}
+	resp, err := c.roundTrip(r)
+	if err != nil {
+		b.finish(false)
+		return nil, err
+	}
+	b.ReadCloser, b.reusable = resp.Body, !resp.Close
+	resp.Body = b
+	if b.ReadCloser == http.NoBody {
+		b.finish(true)
+	}
+	return resp, nil
 }
 
 // failed says why there is no response, or why its body broke off.
@@ -256,7 +349,12 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 }
 
 // notSent makes err one of a request that may be sent again.
-func notSent(err error) error { return fmt.Errorf("%w: %w", errNotSent, err) }
+func notSent(err error) error { return &notSentError{err} }
+
+// notSentError is errNotSent with the reason, which alone is what a person reads.
+type notSentError struct{ error }
+
+func (e *notSentError) Unwrap() []error { return []error{errNotSent, e.error} }
 
 // redirect returns where a response sends its request again with the same method, or nil.
 func redirect(t *trip) *url.URL {
@@ -310,7 +408,7 @@ func (o *origin) drain(t *trip) {
 	o.draining.Add(1)
 	o.work.Go(func() {
 		defer o.draining.Add(-1)
-		late := time.AfterFunc(drainTime, func() { t.cancel(nil) })
+		late := time.AfterFunc(drainTime, t.breakOff)
 		io.CopyN(io.Discard, t, drainSize) // an error means that the connection is not used again
 		late.Stop()
 		t.close()

@@ -235,7 +235,7 @@ func TestHTTPBounded(t *testing.T) {
 			for err == nil {
 				_, err = c.Write(bytes.Repeat([]byte("A: b\r\n"), 1000))
 			}
-		}, "the connection broke before the answer: net/http: HTTP/1.x transport connection broken"},
+		}, "the connection broke before the answer: the header of the answer is too large"},
 		{"an answer that is followed by an endless stream", func(w http.ResponseWriter, r *http.Request) {
 			sayEvents(w, event("", answer7))
 			pour(w, zeros)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -74,38 +76,31 @@ func (c *plainConn) Read(b []byte) (int, error) {
 // abort breaks off whatever is being read or written.
 func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It is the slow way in; (*origin).plainTrip is the other.
 func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := r.Context()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c, err := t.take(ctx, r.URL)
+	o := new(origin)
+	o.conns = map[*plainConn]struct{}{}
+	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	trip := new(trip)
+	trip.stop = context.AfterFunc(r.Context(), trip.breakOff)
+	resp, err := o.plainTrip(r.Context(), t, trip, r)
 	if err != nil {
-		return nil, err
+		trip.stop()
 	}
-	stop := context.AfterFunc(ctx, c.abort)
-	resp, err := c.roundTrip(r)
-	if err != nil {
-		stop()
-		c.Close()
-		return nil, err
-	}
-	b := &plainBody{ReadCloser: resp.Body, pool: t, conn: c, stop: stop, reusable: !resp.Close}
-	resp.Body = b
-	if b.ReadCloser == http.NoBody {
-		b.finish()
-	}
-	return resp, nil
+	return resp, err
 }
 
 // roundTrip writes the request and reads the header of the answer.
 func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
-	if err := c.send(r); err != nil {
+	w, err := c.head(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.send(w, r); err != nil {
 		// A server that refuses a large body says so before it has read it.
 		c.SetReadDeadline(time.Now().Add(plainLastWords))
 		resp, readErr := c.receive(r)
-		if readErr != nil || r.Context().Err() != nil {
+		if readErr != nil {
 			return nil, err
 		}
 		resp.Close = true
@@ -114,24 +109,34 @@ func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
 	return c.receive(r)
 }
 
-func (c *plainConn) send(r *http.Request) error {
+// head makes the head of a request.
+func (c *plainConn) head(r *http.Request) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
 	w = append(append(w, r.Host...), "\r\n"...)
 	for name, values := range r.Header {
 		for _, v := range values {
+			if !token(name) || strings.ContainsAny(v, "\r\n\x00") {
+				return nil, fmt.Errorf("the header %q cannot be sent", name)
+			}
 			w = append(append(append(append(w, name...), ": "...), v...), "\r\n"...)
 		}
 	}
+	if r.Body != nil {
+		w = append(strconv.AppendInt(append(w, "Content-Length: "...), r.ContentLength, 10), "\r\n"...)
+	}
+	w = append(w, "\r\n"...)
+	c.w = w
+	return w, nil
+}
+
+// send writes the head and the body.
+func (c *plainConn) send(w []byte, r *http.Request) error {
 	if r.Body == nil {
-		w = append(w, "\r\n"...)
 		_, err := c.Conn.Write(w)
-		c.w = w
 		return err
 	}
-	w = append(strconv.AppendInt(append(w, "Content-Length: "...), r.ContentLength, 10), "\r\n\r\n"...)
 	if r.ContentLength > plainOneWrite {
-		c.w = w
 		if _, err := c.Conn.Write(w); err != nil {
 			return err
 		}
@@ -161,7 +166,9 @@ func (c *plainConn) receive(r *http.Request) (*http.Response, error) {
 	c.left = plainHeader
 	for range plainInterim {
 		resp, err := http.ReadResponse(c.r, r)
-		if err != nil {
+		if err != nil && c.left == 0 {
+			return nil, errHeaderTooLarge
+		} else if err != nil {
 			return nil, err
 		}
 		if resp.StatusCode >= 200 {
@@ -177,7 +184,8 @@ type plainBody struct {
 	io.ReadCloser
 	pool     *plainTransport
 	conn     *plainConn // nil when it was given back
-	stop     func() bool
+	trip     *trip
+	of       *origin
 	reusable bool
 }
 
@@ -186,29 +194,29 @@ func (b *plainBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case err == io.EOF:
-		b.finish()
-	case err != nil:
-		b.reusable = false
+	if err != nil {
+		b.finish(err == io.EOF)
 	}
 	return n, err
 }
 
 func (b *plainBody) Close() error {
-	if b.conn == nil {
-		return nil
-	}
-	b.reusable = false
-	b.finish()
+	b.finish(false)
 	return nil
 }
 
-// finish gives the connection back, or closes it.
-func (b *plainBody) finish() {
+// finish gives the connection back if it can be used again, and closes it otherwise.
+func (b *plainBody) finish(whole bool) {
 	c := b.conn
+	if c == nil {
+		return
+	}
 	b.conn = nil
-	if b.stop() && b.reusable && c.r.Buffered() == 0 {
+	b.of.mu.Lock()
+	delete(b.of.conns, c)
+	closed := b.of.closed // then it was aborted, perhaps just now
+	b.of.mu.Unlock()
+	if b.trip.giveBack() && whole && b.reusable && !closed && c.r.Buffered() == 0 {
 		b.pool.put(c)
 		return
 	}
@@ -216,7 +224,9 @@ func (b *plainBody) finish() {
 }
 
 // take returns an idle connection that the server has not closed meanwhile, or a new one.
-func (t *plainTransport) take(ctx context.Context, u *url.URL) (*plainConn, error) {
+//
+// A new one is dialed until ctx or closing ends.
+func (t *plainTransport) take(ctx, closing context.Context, u *url.URL) (*plainConn, error) {
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -225,7 +235,7 @@ func (t *plainTransport) take(ctx context.Context, u *url.URL) (*plainConn, erro
 	for {
 		c := t.pop(address)
 		if c == nil {
-			return dialPlain(ctx, address)
+			return dialPlain(ctx, closing, address)
 		}
 		if c.alive() {
 			return c, nil
@@ -247,7 +257,10 @@ func (t *plainTransport) pop(address string) *plainConn {
 	return nil
 }
 
-func dialPlain(ctx context.Context, address string) (*plainConn, error) {
+func dialPlain(ctx, closing context.Context, address string) (*plainConn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
 	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	n, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {

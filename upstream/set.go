@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +21,9 @@ type Set struct {
 // retireGrace is how long an upstream that was taken out may take to finish its calls.
 const retireGrace = 30 * time.Second
 
-// Apply makes the running upstreams those of configs: one whose configuration did not change stays as it is, process and sessions included; a new one is
-// started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running ones by name.
+// Apply makes the running upstreams those of configs: one whose configuration did not change, or only in what is about calls and names, keeps its process and
+// sessions; a new one is started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running
+// ones by name.
 func (s *Set) Apply(configs map[string]Config, o Options) []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,14 +35,19 @@ func (s *Set) Apply(configs map[string]Config, o Options) []*Upstream {
 		if c.Enabled != nil && !*c.Enabled {
 			continue
 		}
-		if u := s.running[name]; u != nil && u.same(c, o) {
-			next[name] = u
-			continue
+		u := s.running[name]
+		switch {
+		case u == nil:
+			u = Start(name, c, o)
+		case !u.serves(c, o):
+			u = start(name, c, o, u.Catalog()) // what was there is most likely there again
+		case !reflect.DeepEqual(u.config, c.withDefaults(o.Defaults)):
+			u = newUpstream(c, o.Defaults, u.pool)
 		}
-		next[name] = Start(name, c, o)
+		next[name] = u
 	}
 	for name, u := range s.running {
-		if next[name] != u {
+		if next[name] == nil || next[name].pool != u.pool {
 			s.retiring.Go(func() { s.retire(u) })
 		}
 	}

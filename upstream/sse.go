@@ -224,7 +224,7 @@ func (w *sseWire) post(ctx context.Context, m *request) error {
 	}
 	gone := fmt.Errorf("%w: %w", errSessionGone, e)
 	w.over(gone)
-	w.stream.cancel(gone)
+	w.stream.breakOff()
 	return notSent(gone)
 }
 

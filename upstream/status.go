@@ -39,7 +39,7 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 	if e.Status/100 == 3 {
 		e.location = location(t)
 	}
-	late := time.AfterFunc(statusTime, func() { t.cancel(nil) })
+	late := time.AfterFunc(statusTime, t.breakOff)
 	defer t.close()
 	defer late.Stop()
 	if !isJSON(e.media) {

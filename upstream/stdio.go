@@ -264,7 +264,7 @@ func sendError(sent bool, err error) error {
 	if sent {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errNotSent, err)
+	return notSent(err)
 }
 
 // write writes m as one line. sent is false only if it is certain that the server will not see it.

@@ -223,7 +223,7 @@ func causeLine(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		lower := strings.ToLower(line)
-		if npm, ok := strings.CutPrefix(lower, "npm err"); ok && !strings.Contains(npm, " code ") && !strings.Contains(npm, " errno ") {
+		if npm, ok := strings.CutPrefix(lower, "npm err"); ok && !npmDetail(npm) {
 			last = line
 			break
 		}
@@ -235,6 +235,16 @@ func causeLine(text string) string {
 		last = strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 	}
 	return last[:min(len(last), shownLine)]
+}
+
+// npmDetail reports whether a line of npm's, without its mark, is one of those that come before the sentence.
+func npmDetail(line string) bool {
+	for _, word := range []string{" code ", " errno ", " syscall ", " path ", " dest "} {
+		if strings.Contains(line, word) {
+			return true
+		}
+	}
+	return false
 }
 
 // command finds the program as a shell would: a name is looked for in PATH, which is the server's own where its Env has one.

@@ -67,6 +67,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			level := slog.LevelInfo
 			if s == upstream.StateWaiting || s == upstream.StateBlocked {
 				level = slog.LevelWarn
+				p.catalogChanged() // names may be settled now
 			}
 			attrs := []any{"upstream", name, "state", s.String()}
 			if err != nil && level == slog.LevelWarn {
@@ -74,12 +75,15 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			}
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
-		CatalogChanged: func(string) {
-			select {
-			case p.refresh <- struct{}{}:
-			default:
-			}
-		},
+		CatalogChanged: func(string) { p.catalogChanged() },
+	}
+}
+
+// catalogChanged wakes refreshLoop.
+func (p *program) catalogChanged() {
+	select {
+	case p.refresh <- struct{}{}:
+	default:
 	}
 }
 

@@ -246,10 +246,13 @@ func (p *program) statuses() []upstream.Status {
 	return list
 }
 
+// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms nobody.
+const patient = 20 * time.Second
+
 // starting reports whether an upstream has neither been there yet nor failed.
 func starting(list []upstream.Status) bool {
 	for _, s := range list {
-		if s.State == upstream.StateConnecting && s.Err == "" && s.Era == upstream.EraAuto {
+		if s.State == upstream.StateConnecting && s.Err == "" && s.Era == upstream.EraAuto && time.Since(s.Since) < patient {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package upstreamtest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,12 +23,13 @@ type arguments struct {
 	N  int // how many, or how large. Default 3
 	MS int // milliseconds before the answer, or between the steps of progress and endless
 
-	Gate   string // what to wait for before the answer, or before each step; Release or the tool open opens it for one
-	What   string // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
-	Then   string // half: silence (default), die
-	On     string // ask: call (default), get (the listening stream)
-	Method string // ask. Default ping
-	Params json.RawMessage
+	Gate   string          // what to wait for before the answer, or before each step; Release or the tool open opens it for one
+	What   string          // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
+	Then   string          // half: silence (default), die
+	On     string          // ask: call (default), get (the listening stream)
+	Method string          // ask. Default ping
+	Params json.RawMessage // also progress: an object whose members each notification has as well
+	Result json.RawMessage // progress: the result verbatim
 
 	Late     bool // progress: once more after the result. hang: an answer although it was cancelled
 	Unasked  bool // progress: with a token nobody gave
@@ -47,7 +49,7 @@ type arguments struct {
 //	gate      an answer once gate is open
 //	open      opens gate
 //	hang      no answer until it is cancelled; late: then all the same
-//	progress  n notifications with the request's token, and an answer; late, unasked
+//	progress  n notifications with the request's token and params, and an answer, which may be result; late, unasked
 //	big       n bytes of text
 //	die       exit with code, or a cut connection, in the middle
 //	drop      cuts the connection and answers on the stream all the same, once gate is open (legacy HTTP; Resumable brings it back)
@@ -224,7 +226,11 @@ func (c *call) progress(ctx context.Context, a arguments) {
 	}
 	step := func(i int) {
 		if err == nil {
-			c.notify("notifications/progress", `{"progressToken":%s,"progress":%d,"total":%d,"message":"step %[2]d"}`, token, i, a.N)
+			more, _ := bytes.CutSuffix(bytes.TrimPrefix(a.Params, []byte("{")), []byte("}"))
+			if len(more) > 0 {
+				more = append([]byte(","), more...)
+			}
+			c.notify("notifications/progress", `{"progressToken":%s,"progress":%d,"total":%d,"message":"step %[2]d"%[4]s}`, token, i, a.N, more)
 		}
 	}
 	for i := range a.N {
@@ -233,7 +239,11 @@ func (c *call) progress(ctx context.Context, a arguments) {
 		}
 		step(i + 1)
 	}
-	c.text("done")
+	if a.Result != nil {
+		c.answer(a.Result)
+	} else {
+		c.text("done")
+	}
 	if a.Late {
 		step(a.N + 1)
 	}

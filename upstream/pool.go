@@ -1,0 +1,280 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives a change of the configuration that is about calls only.
+type pool struct {
+	name    string
+	hard    Config // the part that a change of means another pool, with defaults
+	options Options
+	log     *slog.Logger
+	dialer  *dialer
+	catalog atomic.Pointer[Catalog]
+
+	mu      sync.Mutex
+	links   map[linkKey]*link
+	flights int           // calls in progress, those included that wait for a link
+	freed   chan struct{} // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
+	closed  bool
+	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
+	tried   bool        // the first attempt to connect has ended, well or not
+	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
+}
+
+// hard returns the part of a configuration that says what the server is and how it is connected, without what is about calls and names.
+func (c Config) hard() Config {
+	c.Enabled, c.Prefix, c.Expose, c.Tools = nil, nil, ExposeAll, nil
+	c.Concurrency, c.Timeout, c.MaxTimeout = 0, 0, 0
+	return c
+}
+
+// serves reports whether the pool is one for the configuration.
+func (p *pool) serves(c Config, o Options) bool {
+	o = o.withDefaults()
+	return reflect.DeepEqual(p.hard, c.withDefaults(o.Defaults).hard()) && p.options.MessageLimit == o.MessageLimit && p.options.Depth == o.Depth &&
+		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
+}
+
+func startPool(name string, hard Config, o Options, before *Catalog) *pool {
+	p := &pool{name: name, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}}
+	p.catalog.Store(before)
+	p.status = Status{Name: name, Since: time.Now()}
+	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
+	if hard.URL != "" {
+		p.dialer.transport = transportFor(hard.URL)
+	}
+	p.mu.Lock()
+	p.links[linkKey{}] = startLink(p, linkKey{}, true)
+	p.mu.Unlock()
+	return p
+}
+
+// Name returns the name in the configuration.
+func (p *pool) Name() string { return p.name }
+
+// Tried reports whether the upstream was there once, or has failed to be.
+func (p *pool) Tried() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tried
+}
+
+// Catalog returns what the upstream offers, as far as we know. It is never nil and never modified.
+func (p *pool) Catalog() *Catalog { return p.catalog.Load() }
+
+// Status returns the state of the upstream for a person to read.
+func (p *pool) Status() Status {
+	p.mu.Lock()
+	s := p.status
+	s.Links = len(p.links)
+	p.mu.Unlock()
+	c := p.Catalog()
+	s.Era, s.Version, s.Tools, s.Left = c.Era, c.Version, len(c.Tools), c.Left
+	return s
+}
+
+// link returns the link of that key, which it starts when there is none and there is room.
+func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
+	for {
+		p.mu.Lock()
+		l := p.links[key]
+		switch {
+		case p.closed:
+			p.mu.Unlock()
+			return nil, errors.New("it was taken out of the configuration, or we are shutting down")
+		case l != nil:
+			p.mu.Unlock()
+			return l, nil
+		case len(p.links) < p.hard.MaxLinks || key == linkKey{}:
+			l = startLink(p, key, key == linkKey{})
+			p.links[key] = l
+			p.mu.Unlock()
+			return l, nil
+		}
+		spare, freed := p.takeIdle(), p.whenFreed()
+		p.mu.Unlock()
+		if spare != nil {
+			spare.close()
+			continue
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, &Error{p.name, KindBusy, fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)}
+		}
+	}
+}
+
+// takeIdle takes the link that was unused for longest out of use, but not the one that reads the catalog; nil if all are in use. p.mu is held.
+func (p *pool) takeIdle() *link {
+	var found *link
+	var used time.Time
+	for _, l := range p.links {
+		l.mu.Lock()
+		if !l.reads && l.calls == 0 && l.state != StateClosed && (found == nil || l.used.Before(used)) {
+			found, used = l, l.used
+		}
+		l.mu.Unlock()
+	}
+	if found == nil || !found.retire() {
+		return nil
+	}
+	return found
+}
+
+// forget is called by a link that has ended.
+func (p *pool) forget(l *link) {
+	p.mu.Lock()
+	if p.links[l.key] == l {
+		delete(p.links, l.key)
+	}
+	p.mu.Unlock()
+	p.linkIdle()
+}
+
+// linkIdle tells the calls that wait for room.
+func (p *pool) linkIdle() {
+	p.mu.Lock()
+	p.tellFreed()
+	p.mu.Unlock()
+}
+
+// linkChanged is called by the link that reads the catalog.
+func (p *pool) linkChanged(before, now State, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.State, p.status.Since = now, time.Now()
+	p.tried = p.tried || now != StateConnecting
+	switch now {
+	case StateReady:
+		p.status.Err = ""
+		if p.grace != nil {
+			p.grace.Stop()
+			p.grace = nil
+		}
+	case StateWaiting, StateBlocked:
+		p.status.Err = describe(err)
+		if p.grace == nil && !p.closed {
+			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
+		}
+	}
+	if p.options.Hooks.StateChanged != nil && before != now && !p.closed {
+		p.options.Hooks.StateChanged(p.name, now, err)
+	}
+}
+
+// giveUp drops the catalog of an upstream that did not come back in time.
+func (p *pool) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old := p.Catalog(); p.grace == nil || p.closed || old.Listed.IsZero() {
+		return
+	}
+	p.publish(&Catalog{Era: p.Catalog().Era, Version: p.Catalog().Version})
+}
+
+// readCatalog reads the catalog over c and publishes it.
+func (p *pool) readCatalog(ctx context.Context, c conn) error {
+	cat, err := readCatalog(ctx, c, p.options.Items)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.publish(cat)
+	return nil
+}
+
+// publish makes cat the catalog; p.mu is held.
+func (p *pool) publish(cat *Catalog) {
+	old := p.catalog.Swap(cat)
+	if old.equal(cat) {
+		return
+	}
+	for _, left := range cat.Left {
+		p.log.Warn("tool left out", "tool", left.Name, "reason", left.Reason)
+	}
+	if p.options.Hooks.CatalogChanged != nil {
+		p.options.Hooks.CatalogChanged(p.name)
+	}
+}
+
+// begin and end count the calls in progress.
+func (p *pool) begin() {
+	p.mu.Lock()
+	p.flights++
+	p.mu.Unlock()
+}
+
+func (p *pool) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flights--; p.flights == 0 {
+		p.tellFreed()
+	}
+}
+
+// whenFreed returns a channel that is closed when something was freed; p.mu is held.
+func (p *pool) whenFreed() <-chan struct{} {
+	if p.freed == nil {
+		p.freed = make(chan struct{})
+	}
+	return p.freed
+}
+
+// tellFreed tells those who wait for that; p.mu is held.
+func (p *pool) tellFreed() {
+	if p.freed != nil {
+		close(p.freed)
+		p.freed = nil
+	}
+}
+
+// drain returns when no call is in progress, or when ctx ends.
+func (p *pool) drain(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		busy, freed := p.flights > 0, p.whenFreed()
+		p.mu.Unlock()
+		if !busy {
+			return
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends the upstream's connections and processes, and the calls on them; it returns when nothing of it is left.
+func (p *pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.grace != nil {
+		p.grace.Stop()
+		p.grace = nil
+	}
+	links := make([]*link, 0, len(p.links))
+	for _, l := range p.links {
+		links = append(links, l)
+	}
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, l := range links {
+		wg.Go(l.close)
+	}
+	wg.Wait()
+	if t, ok := p.dialer.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
