@@ -15,7 +15,9 @@ import (
 // refused by the conn.
 func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upstream.HeaderField) (result, error) {
 	x.reply.begin()
-	body, err := t.backend.Call(ctx, x.call(t, header))
+	c := x.call(t, header)
+	c.Buffer = x.buffer
+	body, err := t.backend.Call(ctx, c)
 	if err != nil {
 		return result{}, err
 	}

@@ -21,7 +21,8 @@ type exchange struct {
 	request  *http.Request
 	header   http.Header // of the request
 	reply    *reply
-	size     int // of the body
+	size     int     // of the body
+	buffer   *[]byte // for the upstream's answer; nil means none
 
 	client    string   // the name that the client gave itself
 	session   *session // legacy only
@@ -61,6 +62,8 @@ func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream
 // serve answers the request: dispatch, then one answer, whatever happened.
 func (s *Server) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
+	x.buffer = s.results.take()
+	defer s.results.put(x.buffer)
 	info := CallInfo{Client: x.client, Era: string(x.era), Endpoint: x.endpoint.name, Method: x.msg.Method, Sent: x.size}
 	result, err := s.dispatch(ctx, x, &info)
 	if err == errAnswered {

@@ -107,14 +107,13 @@ func (p *reply) write(more <-chan struct{}) {
 
 // flush writes and flushes within the write timeout; false means that the client is gone, or too slow.
 func (p *reply) flush(parts ...[]byte) bool {
-	control := http.NewResponseController(p.w)
-	control.SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout)) // an error here shows in the write
+	p.deadline()
 	for _, b := range parts {
 		if _, err := p.w.Write(b); err != nil {
 			return false
 		}
 	}
-	return control.Flush() == nil
+	return http.NewResponseController(p.w).Flush() == nil
 }
 
 // finish ends what begin and notify have begun, and reports whether the reply has become a stream.
@@ -140,22 +139,41 @@ func (p *reply) finish() bool {
 
 // succeed writes the result, and so ends the reply.
 func (p *reply) succeed(id jsonrpc.ID, r result) {
-	var few [256]byte
-	head := append(jsonrpc.ResponseHead(few[:0], id), r.head...)
-	if p.finish() {
-		text := make([]byte, 0, len(head)+len(r.body)+len(r.tail)+1)
-		text = append(append(append(append(text, head...), r.body...), r.tail...), '}')
+	streaming := p.finish()
+	size := 40 + len(id) + r.size()
+	if !streaming && size > oneWrite {
+		p.large(id, r)
+		return
+	}
+	text := append(jsonrpc.ResponseHead(make([]byte, 0, size), id), r.head...)
+	text = append(append(append(text, r.body...), r.tail...), '}')
+	if streaming {
 		p.flush(jsonrpc.AppendEvent(make([]byte, 0, len(text)+32), "", text))
 		return
 	}
+	p.deadline()
+	writeJSON(p.w, http.StatusOK, text)
+}
+
+// oneWrite is up to which size an answer is copied together: beyond it copying costs more than a few more system calls.
+const oneWrite = 64 << 10
+
+// large writes a result from where it is.
+func (p *reply) large(id jsonrpc.ID, r result) {
+	head := append(jsonrpc.ResponseHead(nil, id), r.head...)
 	tail := append(r.tail[:len(r.tail):len(r.tail)], '}')
 	h := p.w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + len(tail))}
-	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout))
+	p.deadline()
 	p.w.Write(head) // what cannot be written to a client has no one to be reported to
 	p.w.Write(r.body)
 	p.w.Write(tail)
+}
+
+// deadline gives the client the write timeout to take what is written next.
+func (p *reply) deadline() {
+	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout)) // where that is not possible, the write says what is wrong
 }
 
 // fail writes an error, and so ends the reply. An id of "" is left out.
@@ -165,6 +183,7 @@ func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
 		p.flush(jsonrpc.AppendEvent(nil, "", text))
 		return
 	}
+	p.deadline()
 	writeJSON(p.w, status, text)
 }
 

@@ -40,7 +40,8 @@ type Server struct {
 	sessions  *sessions
 	cursors   *seal.Box
 	listeners listeners
-	bodies    bodies
+	bodies    buffers      // of requests
+	results   buffers      // of upstreams' answers
 	requests  atomic.Int64 // in progress
 
 	serverInfo []byte // JSON

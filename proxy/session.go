@@ -22,7 +22,7 @@ type session struct {
 	client  string // the name that the client gave itself
 
 	mu      sync.Mutex
-	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil when there are none
+	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil before the first
 	streams map[*listener]context.CancelFunc  // open; nil when there are none
 	gone    bool                              // the client has deleted the session
 }
@@ -184,9 +184,7 @@ func (s *session) register(id jsonrpc.ID, cancel context.CancelFunc) error {
 func (s *session) unregister(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delete(s.calls, id); len(s.calls) == 0 {
-		s.calls = nil
-	}
+	delete(s.calls, id)
 }
 
 // cancel cancels the call of that id, if it is in flight.

@@ -266,19 +266,19 @@ func bytesText(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// bodies is a pool of request bodies.
-type bodies struct{ pool sync.Pool }
+// buffers is a pool of memory for messages.
+type buffers struct{ pool sync.Pool }
 
-func (p *bodies) take() *[]byte {
+func (p *buffers) take() *[]byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return b
 	}
 	return new([]byte)
 }
 
-// put gives a body back; a very large one is not kept.
-func (p *bodies) put(b *[]byte) {
-	if cap(*b) <= 2<<20 {
+// put gives a buffer back; a very large one is not kept.
+func (p *buffers) put(b *[]byte) {
+	if cap(*b) <= 4<<20 {
 		p.pool.Put(b)
 	}
 }

@@ -24,6 +24,9 @@ type Call struct {
 	Profile   Profile
 	Session   string
 	Principal string
+	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid until the caller uses it for something else. The
+	// upstream leaves a larger one here if it needed that.
+	Buffer *[]byte
 	// Peer takes what the upstream says during the call; nil takes nothing.
 	Peer Peer
 }

@@ -152,7 +152,7 @@ func (c *Catalog) add(item []byte) {
 	t := Tool{Name: name, Definition: o}
 	schema, _ := o.Get("inputSchema")
 	if t.Params, err = paramHeaders(schema); err != nil {
-		t.HeaderProblem = err.Error()
+		t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 	}
 	c.Tools = append(c.Tools, t)
 	c.byName[name] = &t

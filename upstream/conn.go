@@ -49,7 +49,8 @@ type base struct {
 	hooks hooks
 	info  serverInfo
 
-	ids atomic.Uint64
+	ids    atomic.Uint64
+	listed atomic.Bool // a list was asked for
 
 	mu      sync.Mutex
 	flights map[string]*flight // by the progress token that we gave out, which is the id of the request
@@ -136,6 +137,8 @@ func (b *base) receive(m *jsonrpc.Message) {
 		b.progress(m)
 	case m.Method == string(mcp.MethodNotificationToolsListChanged):
 		b.hooks.changed()
+	case m.Method == notificationAcknowledged && b.listed.Load():
+		b.hooks.changed() // between the list and now we could not hear of changes
 	default:
 		b.log.Debug("notification ignored", "method", m.Method)
 	}

@@ -109,7 +109,7 @@ func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Mess
 	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 || kind == "text/html" {
 		return nil, w.or(ctx, w.status(t, req.ID))
 	}
-	text, err := w.body(t)
+	text, err := w.body(t, req.Buffer)
 	if err == errTooLarge {
 		t.close()
 		return nil, w.tooLarge()

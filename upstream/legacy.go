@@ -60,7 +60,7 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}}, f, true)
+	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) ([]byte, e
 	}
 	header := append(m.header(c.Method, c.Name), c.Header...)
 	_, http := m.wire.(*httpWire)
-	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header}, f, !http)
+	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header, Buffer: c.Buffer}, f, !http)
 	if err != nil {
 		return nil, asPeerError(err)
 	}
@@ -120,6 +120,7 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	if cursor != nil {
 		more = append([]byte(`"cursor":`), cursor...)
 	}
+	m.listed.Store(true)
 	o, err := m.ask(ctx, method, m.params(Profile{}, more), m.header(method, ""))
 	if err != nil {
 		return o, asPeerError(err)
@@ -134,14 +135,14 @@ func (m *modernConn) watch() {
 	}
 }
 
-// subscribe is the goroutine of watch. Whenever a stream is opened again, something may have been missed meanwhile.
+// notificationAcknowledged is the first message of a subscription.
+const notificationAcknowledged = "notifications/subscriptions/acknowledged"
+
+// subscribe is the goroutine of watch. Until a stream is acknowledged something may be missed; receive sees to that.
 func (m *modernConn) subscribe() {
 	params := m.params(Profile{}, []byte(`"notifications":{"toolsListChanged":true}`))
 	var pause backoff
-	for first := true; m.ctx.Err() == nil; first = false {
-		if !first {
-			m.hooks.changed()
-		}
+	for m.ctx.Err() == nil {
 		opened := time.Now()
 		_, err := m.ask(m.ctx, string(mcp.MethodSubscriptionsListen), params, m.header(string(mcp.MethodSubscriptionsListen), ""))
 		if _, refused := asPeerError(err).(*jsonrpc.Error); refused {

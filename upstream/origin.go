@@ -61,13 +61,14 @@ func newTransport() http.RoundTripper {
 
 // origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP wires have in common: how they begin, fail and end.
 type origin struct {
-	url    *url.URL
-	header http.Header // of the configuration, and ours; never modified
-	rt     http.RoundTripper
-	own    bool // nobody else uses rt
-	limit  int
-	depth  int
-	log    *slog.Logger
+	url     *url.URL
+	address string      // host and port of url
+	header  http.Header // of the configuration, and ours; never modified
+	rt      http.RoundTripper
+	own     bool // nobody else uses rt
+	limit   int
+	depth   int
+	log     *slog.Logger
 
 	ctx      context.Context // ends with the wire; every request's context is derived from it
 	cancel   context.CancelCauseFunc
@@ -100,7 +101,9 @@ func (o *origin) init(opts httpOptions) {
 	var err error
 	if o.url, err = url.Parse(opts.URL); err != nil {
 		o.over(errors.New("the url is no URL"))
+		return
 	}
+	o.address = net.JoinHostPort(o.url.Hostname(), port(o.url))
 }
 
 // begin admits one piece of work, which ends with work.Done.
@@ -306,7 +309,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 
 // plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the end of the origin, break off the connection itself.
 func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request) (*http.Response, error) {
-	c, err := p.take(ctx, o.ctx, r.URL)
+	c, err := p.take(ctx, o.ctx, o.address)
 	if err != nil {
 		return nil, err
 	}
@@ -419,8 +422,12 @@ func (o *origin) tooLarge() error {
 	return fmt.Errorf("%w: %w of %d bytes", errInvalid, errTooLarge, o.limit)
 }
 
-// body reads the whole body of a response, whose buffer is as large as the server said, if it did. The error may come with what was read.
-func (o *origin) body(t *trip) ([]byte, error) {
+// body reads the whole body of a response, into the buffer if there is one, which grows; otherwise into one as large as the server said, if it did. The error may
+// come with what was read.
+func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
+	if buffer != nil {
+		defer func() { *buffer = text }()
+	}
 	known, most := t.ContentLength, t.ContentLength
 	if known > int64(o.limit) {
 		return nil, errTooLarge
@@ -429,13 +436,18 @@ func (o *origin) body(t *trip) ([]byte, error) {
 	if known < 0 {
 		size, most = 1<<10, int64(o.limit)+1
 	}
-	b := make([]byte, 0, size)
+	var b []byte
+	if buffer != nil && int64(cap(*buffer)) >= size {
+		b = (*buffer)[:0]
+	} else {
+		b = make([]byte, 0, size)
+	}
 	for {
 		if len(b) > o.limit {
 			return b[:o.limit], errTooLarge
 		}
 		if len(b) == cap(b) && int64(len(b)) != known {
-			grown := make([]byte, len(b), min(2*int64(cap(b)), most))
+			grown := make([]byte, len(b), max(int64(len(b))+1, min(2*int64(cap(b)), most)))
 			b = grown[:copy(grown, b)]
 		}
 		into := b[len(b):cap(b)]

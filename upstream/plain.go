@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +27,9 @@ type plainTransport struct {
 
 const (
 	plainIdle      = 60 * time.Second
+	plainFresh     = 50 * time.Millisecond // who answered so short a time ago is still there
 	plainHeader    = 64 << 10 // of a response
-	plainBuffer    = 4 << 10
+	plainBuffer    = 16 << 10 // so that a common answer is read with its header
 	plainOneWrite  = 64 << 10 // a request up to this size is written at once
 	plainInterim   = 8        // 1xx responses before the real one
 	plainLastWords = time.Second
@@ -78,7 +78,7 @@ func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
 // RoundTrip implements http.RoundTripper. It is the slow way in; (*origin).plainTrip is the other.
 func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	o := new(origin)
+	o := &origin{address: net.JoinHostPort(r.URL.Hostname(), port(r.URL))}
 	o.conns = map[*plainConn]struct{}{}
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	trip := new(trip)
@@ -226,18 +226,13 @@ func (b *plainBody) finish(whole bool) {
 // take returns an idle connection that the server has not closed meanwhile, or a new one.
 //
 // A new one is dialed until ctx or closing ends.
-func (t *plainTransport) take(ctx, closing context.Context, u *url.URL) (*plainConn, error) {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-	}
-	address := net.JoinHostPort(u.Hostname(), port)
+func (t *plainTransport) take(ctx, closing context.Context, address string) (*plainConn, error) {
 	for {
 		c := t.pop(address)
 		if c == nil {
 			return dialPlain(ctx, closing, address)
 		}
-		if c.alive() {
+		if time.Since(c.since) < plainFresh || c.alive() {
 			return c, nil
 		}
 		c.Close()

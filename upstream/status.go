@@ -48,7 +48,7 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 		e.Body = b[:n]
 		return e
 	}
-	text, err := o.body(t)
+	text, err := o.body(t, nil)
 	e.Body = text[:min(len(text), statusBody)]
 	if err != nil {
 		return e

@@ -28,6 +28,7 @@ type wire interface {
 type request struct {
 	jsonrpc.Message
 	Header []HeaderField
+	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
 }
 
 // receiver takes the messages of a server that belong to no certain request of ours: everything unasked for on stdio, and what comes on an HTTP listening

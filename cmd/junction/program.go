@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -52,8 +53,13 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	defer p.close()
+	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }
+
+// ballast returns memory that is never touched, and so takes none of the machine's: all it does is to make the collector believe that the heap is not as small as
+// it is. Without it a call's few kilobytes of garbage have it run thirty times a second, which is a quarter of the CPU of a small call.
+func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens everything that can fail, and starts the upstreams.
 func open(o options) (_ *program, err error) {
