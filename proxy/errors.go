@@ -77,13 +77,13 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	switch {
 	case errors.As(err, &own):
 		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
+	case errors.As(err, &ours): // which may have what the upstream said to us, in the handshake, in its chain
+		return failure(ours.Upstream, string(ours.Kind), ours.Error()), http.StatusOK
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
 			return peer, http.StatusOK
 		}
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message), http.StatusOK
-	case errors.As(err, &ours):
-		return failure(ours.Upstream, string(ours.Kind), ours.Error()), http.StatusOK
 	case errors.Is(err, raw.ErrAmbiguous):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
@@ -122,10 +122,10 @@ func outcome(err error) string {
 	switch {
 	case errors.As(err, &own):
 		return "refused"
-	case errors.As(err, &peer):
-		return "error"
 	case errors.As(err, &ours):
 		return string(ours.Kind)
+	case errors.As(err, &peer):
+		return "error"
 	}
 	return "failed"
 }

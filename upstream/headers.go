@@ -57,7 +57,7 @@ func integer(v []byte) (string, bool) {
 	if len(v) == 0 || v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 		return "", false
 	}
-	if bytes.IndexAny(v, ".eE") < 0 {
+	if !bytes.ContainsAny(v, ".eE") {
 		return string(v), true
 	}
 	f, err := strconv.ParseFloat(string(v), 64)

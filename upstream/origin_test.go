@@ -44,8 +44,7 @@ func TestHTTPRedirect(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.status, tt.to), func(t *testing.T) {
 			var bodies []string
-			var srv *remote
-			srv = newRemote(t, func(w http.ResponseWriter, r *http.Request) {
+			srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
 				text, _ := io.ReadAll(r.Body)
 				if r.Header.Get("X-Api-Key") != "k" {
 					t.Errorf("got %v, want the headers of the configuration", r.Header)
@@ -79,7 +78,7 @@ func TestHTTPRedirectToPlain(t *testing.T) {
 	plain := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("the credentials went out in clear: %v", r.Header)
 	})
-	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, 307) }, (*httptest.Server).StartTLS)
+	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect) }, (*httptest.Server).StartTLS)
 	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer t"}, Transport: srv.Client().Transport}, nil)
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); err == nil || !strings.Contains(err.Error(), plain.URL) {
 		t.Errorf("got error %v, want one that names %s", err, plain.URL)

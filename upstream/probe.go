@@ -21,7 +21,6 @@ import (
 // dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28, basic/versioning). It remembers what it found
 // out: the era is a property of the server, so one odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
-	name      string
 	config    Config // with defaults
 	options   Options
 	transport http.RoundTripper // nil for a command

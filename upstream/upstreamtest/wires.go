@@ -129,7 +129,7 @@ func (s *Server) Handler() http.Handler {
 			se := s.session(r.Header.Get("Mcp-Session-Id"))
 			switch {
 			case !s.script.speaks(false) || s.script.NoSession:
-				http.Error(w, "Method not allowed", 405)
+				http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 				return
 			case se == nil:
 				http.Error(w, "Session not found", 404)
@@ -138,7 +138,7 @@ func (s *Server) Handler() http.Handler {
 			s.forget(se)
 			se.out.hangUp()
 		default:
-			http.Error(w, "Method not allowed", 405)
+			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 		}
 	})
 }
@@ -158,11 +158,11 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (m jsonrpc.Mess
 	m, bad = s.add(record)
 	switch {
 	case s.script.Host != "" && s.script.Host != r.Host:
-		http.Error(w, "Host not allowed", 403)
+		http.Error(w, "Host not allowed", http.StatusForbidden)
 	case r.Method == "GET" && !accepts(r, "text/event-stream"):
-		http.Error(w, "Not acceptable: GET is for text/event-stream", 406)
+		http.Error(w, "Not acceptable: GET is for text/event-stream", http.StatusNotAcceptable)
 	case r.Method == "POST" && !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"):
-		http.Error(w, "Unsupported media type: POST application/json", 415)
+		http.Error(w, "Unsupported media type: POST application/json", http.StatusUnsupportedMediaType)
 	default:
 		if r.Method != "POST" {
 			if rule, matched := s.rule(r.Method); matched {
@@ -341,7 +341,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	se := s.session(r.Header.Get("Mcp-Session-Id"))
 	switch {
 	case s.script.NoGET || s.script.NoSession || !s.script.speaks(false):
-		http.Error(w, "Method not allowed", 405)
+		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 		return
 	case se == nil && r.Header.Get("Mcp-Session-Id") == "":
 		http.Error(w, "Bad Request: no session", 400)
@@ -378,7 +378,7 @@ func (s *Server) SSEHandler() http.Handler {
 		case r.Method == "GET":
 			s.serveSSE(w, r)
 		case r.Method != "POST" || r.URL.Query().Get("session") == "":
-			http.Error(w, "Method not allowed", 405)
+			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 		case se == nil:
 			http.Error(w, "Session not found", 404)
 		case bad != nil:
