@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"junction/upstream/upstreamtest"
 )
 
 // TestMain makes the test binary play every program that the tests start: with JUNCTION_ROLE set, or under the name of scriptServer, it is that program and runs
@@ -15,6 +17,7 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 const scriptServerName = "mcp-server"
 
 func testMain(m *testing.M) int {
+	upstreamtest.RunIfChild()
 	if role := os.Getenv("JUNCTION_ROLE"); role != "" {
 		if benchRole(role, os.Args[1:]) {
 			return 0

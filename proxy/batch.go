@@ -49,6 +49,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, world *world, e *
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	all.reply.deadline()
 	writeJSON(w, http.StatusOK, append(out, ']'))
 }
 

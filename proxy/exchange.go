@@ -44,6 +44,10 @@ func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*ex
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}
+	// What belongs to the hop is taken out by exact name, so a name that another reader takes for it must not pass.
+	if _, err := x.meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
+		return x, malformed(err)
+	}
 	return x, nil
 }
 
@@ -64,6 +68,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
 	x.buffer = s.results.take()
 	defer s.results.put(x.buffer)
+	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
 	info := CallInfo{Client: x.client, Era: string(x.era), Endpoint: x.endpoint.name, Method: x.msg.Method, Sent: x.size}
 	result, err := s.dispatch(ctx, x, &info)
 	if err == errAnswered {
@@ -75,11 +80,15 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}
-	if s.hooks.CallDone != nil && info.Upstream != "" || err != nil && s.hooks.CallDone != nil {
+	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
+		info.Method, info.Name = info.Method[:min(len(info.Method), maxLogged)], info.Name[:min(len(info.Name), maxLogged)]
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), outcome(err), err
 		s.hooks.CallDone(info)
 	}
 }
+
+// maxLogged bounds what a client chooses and the log repeats.
+const maxLogged = 200
 
 // result is a result in the parts that it is made of, so that a large one is never copied.
 type result struct{ head, body, tail []byte }

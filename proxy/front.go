@@ -29,6 +29,9 @@ func (s *Server) frontFor(x *exchange) front {
 
 const modernVersion = mcp.ProtocolVersion20260728
 
+// maxClient bounds the name that a client gives itself, which goes into session ids and the log.
+const maxClient = 64
+
 // versions are all that we speak, the newest first.
 func versions() []string {
 	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)

@@ -67,7 +67,10 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 func (f legacyFront) run(x *exchange) {
 	ctx, cancel := context.WithCancel(f.killing)
 	defer cancel()
-	if err := x.session.register(x.msg.ID, cancel); err != nil {
+	if err := x.session.register(x.msg.ID, cancel); err == errUnknownSession {
+		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
+		return
+	} else if err != nil {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: another request of this session has the id %.100s", x.msg.ID))
 		return
 	}
@@ -98,6 +101,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	}
 	if info, err := x.params.Object("clientInfo"); err == nil {
 		x.client, _ = info.String("name")
+		x.client = x.client[:min(len(x.client), maxClient)]
 	}
 	id, _ := f.sessions.open(version, x.client)
 	w.Header()["Mcp-Session-Id"] = []string{id}

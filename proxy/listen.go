@@ -22,7 +22,8 @@ type listener struct {
 	last     []byte // written when we end the stream ourselves; nil for nothing
 	deaf     bool   // it did not ask for changes of tools
 
-	changed chan struct{} // 1-buffered: equal notifications merge
+	changed chan struct{}      // 1-buffered: equal notifications merge
+	end     context.CancelFunc // ends the stream
 }
 
 // listeners are the open streams.
@@ -47,6 +48,17 @@ func (ls *listeners) remove(l *listener) {
 	delete(ls.open, l)
 }
 
+// endUnless ends the streams of endpoints that are no more.
+func (ls *listeners) endUnless(exists func(endpoint string) bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.open {
+		if !exists(l.endpoint) {
+			l.end()
+		}
+	}
+}
+
 // tell tells all who listen to the endpoint that its tools have changed.
 func (ls *listeners) tell(endpoint string) {
 	ls.mu.Lock()
@@ -64,6 +76,8 @@ func (ls *listeners) tell(endpoint string) {
 // listen keeps the stream open until ctx ends, because the client goes or deletes its session, or until we shut down.
 func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	l.changed = make(chan struct{}, 1)
+	ctx, l.end = context.WithCancel(ctx)
+	defer l.end()
 	if !s.listeners.add(l, s.limits.Streams) {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "Too many streams are open (limits.streams).", http.StatusServiceUnavailable)
@@ -104,6 +118,9 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 }
 
+// maxSubscribe bounds the request of a subscription, which is held for as long as its stream is open.
+const maxSubscribe = 64 << 10
+
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it acknowledges what will be honoured, which so far is changes of tools.
 func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	wanted, err := x.params.Object("notifications")
@@ -111,6 +128,9 @@ func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
 	} else if err != nil {
 		return result{}, err
+	}
+	if x.size > maxSubscribe {
+		return result{}, refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "a subscription has at most %d bytes", maxSubscribe)
 	}
 	if !x.reply.stream {
 		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST, "a subscription is answered by text/event-stream, which this request does not accept")
@@ -131,6 +151,8 @@ func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
 	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
 	x.reply.finish()
+	s.requests.Add(-1) // a stream counts as one, and no longer as a request
+	defer s.requests.Add(1)
 	s.listen(ctx, x.reply.w, x.request, l)
 	return result{}, errAnswered
 }

@@ -80,6 +80,7 @@ func (f modernFront) check(x *exchange) error {
 	}
 	if info, err := x.meta.Object(mcp.MetaKeyClientInfo); err == nil {
 		x.client, _ = info.String("name")
+		x.client = x.client[:min(len(x.client), maxClient)]
 	}
 	return nil
 }

@@ -83,13 +83,13 @@ func (p *reply) write(more <-chan struct{}) {
 		events, done := p.queue, p.done
 		p.queue = nil
 		p.mu.Unlock()
-		if done && len(events) == 0 {
-			return
-		}
-		if !p.flush(events...) {
+		if !p.flush(events...) { // the header, when there are none
 			if p.broken != nil {
 				p.broken()
 			}
+			return
+		}
+		if done { // and nothing is queued any more
 			return
 		}
 		select {

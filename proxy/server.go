@@ -121,6 +121,7 @@ func (s *Server) Refresh() {
 // swap stores the world and tells of the difference; s.changing is held.
 func (s *Server) swap(w *world) {
 	old := s.world.Swap(w)
+	s.listeners.endUnless(func(endpoint string) bool { return w.endpoints[endpoint] != nil })
 	for name, e := range w.endpoints {
 		before := old.endpoints[name]
 		if before == nil || before.view.legacy.print != e.view.legacy.print {

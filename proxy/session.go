@@ -67,9 +67,6 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 
 // open begins a session and returns its id.
 func (ss *sessions) open(version, client string) (string, *session) {
-	if len(client) > 64 {
-		client = client[:64]
-	}
 	now := time.Now()
 	said, _ := json.Marshal(sealedSession{version, client, now.Unix(), rand.Text()}) // strings and a number: this cannot fail
 	id := ss.box.Seal(said)
@@ -90,6 +87,7 @@ func (ss *sessions) find(id string) (*session, error) {
 		}
 		entry.used = now
 		ss.order.MoveToFront(e)
+		ss.trim(now)
 		return entry.s, nil
 	}
 	plain, err := ss.box.Open(id)
@@ -118,7 +116,10 @@ func (ss *sessions) trim(now time.Time) {
 		if len(ss.byID) <= ss.max && now.Sub(entry.used) < ss.idle {
 			return
 		}
-		if !entry.s.busy() {
+		if entry.s.busy() {
+			entry.used = now
+			ss.order.MoveToFront(e)
+		} else {
 			ss.drop(e)
 		}
 		e = before
@@ -167,10 +168,14 @@ func (s *session) busy() bool {
 	return len(s.calls) > 0 || len(s.streams) > 0
 }
 
-// register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already.
+// register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already, and
+// errUnknownSession when it was deleted meanwhile.
 func (s *session) register(id jsonrpc.ID, cancel context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gone {
+		return errUnknownSession
+	}
 	if _, ok := s.calls[id]; ok {
 		return errInUse
 	}

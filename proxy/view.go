@@ -29,6 +29,7 @@ type view struct {
 	problems []Problem
 
 	settled        bool    // all upstreams were tried, so that names belong to whoever has them
+	last           *view   // of a view that is not settled: the settled one before it, whose names stay; nil for none
 	legacy, modern listing // what tools/list answers in each era
 	sources        []*upstream.Catalog
 }
@@ -50,7 +51,7 @@ type Problem struct{ Endpoint, Upstream, Name, Reason string }
 func compile(endpoint string, backends []backend, names Names, bare bool, old *view) *view {
 	v := &view{byName: map[string]*target{}, settled: true}
 	if old != nil && !old.settled {
-		old = nil
+		old = old.last
 	}
 	for _, b := range backends {
 		catalog, config := b.Catalog(), b.Config()
@@ -72,6 +73,9 @@ func compile(endpoint string, backends []backend, names Names, bare bool, old *v
 			}
 			v.take(endpoint, t, old)
 		}
+	}
+	if !v.settled {
+		v.last = old
 	}
 	if len(v.problems) > 0 { // an item that lost its name left a gap
 		v.tools = slices.DeleteFunc(v.tools, func(t *target) bool { return v.byName[t.exposed] != t })

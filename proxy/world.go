@@ -109,12 +109,13 @@ func (w *world) originAllowed(origin string) bool {
 }
 
 func (w *world) hostAllowed(host string) bool {
-	if slices.Contains(w.config.AllowedHosts, host) {
-		return true
-	}
+	host = strings.ToLower(host)
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host
+	}
+	if slices.Contains(w.config.AllowedHosts, host) || slices.Contains(w.config.AllowedHosts, name) {
+		return true
 	}
 	return loopback(strings.Trim(name, "[]"))
 }
@@ -222,7 +223,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 	}
 	body := s.bodies.take()
 	b := (*body)[:0]
-	if n := int(max(r.ContentLength, 511)) + 1; cap(b) < n { // one more, to see the end of the body without growing
+	if n := int(min(max(r.ContentLength, 511), 1<<20)) + 1; cap(b) < n { // one more, to see the end of the body without growing
 		b = make([]byte, 0, n)
 	}
 	for {

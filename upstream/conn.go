@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -47,7 +48,8 @@ type base struct {
 	wire  wire
 	log   *slog.Logger
 	hooks hooks
-	info  serverInfo
+	era   Era
+	info  serverInfo // written by the handshake, read once that is done
 
 	ids    atomic.Uint64
 	listed atomic.Bool // a list was asked for
@@ -61,8 +63,8 @@ type base struct {
 	tasks  sync.WaitGroup // run, and what an era adds
 }
 
-func (b *base) init(log *slog.Logger, h hooks) {
-	b.log, b.hooks = log, h
+func (b *base) init(log *slog.Logger, h hooks, era Era) {
+	b.log, b.hooks, b.era = log, h, era
 	b.flights = map[string]*flight{}
 	b.outbox = make(chan *request, 16)
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -148,7 +150,7 @@ func (b *base) receive(m *jsonrpc.Message) {
 func (b *base) answer(m *jsonrpc.Message) {
 	reply := &request{Message: jsonrpc.Message{ID: m.ID}}
 	switch {
-	case b.info.era == EraModern:
+	case b.era == EraModern:
 		b.log.Warn("request ignored: a server of this era sends none", "method", m.Method)
 		return
 	case m.Method == string(mcp.MethodPing):
@@ -209,7 +211,7 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	switch {
 	case err == nil:
 		if token, err := meta.Get("progressToken"); err == nil && c.Peer != nil {
-			f = &flight{id: id, peer: c.Peer, token: token, clock: clock}
+			f = &flight{id: id, peer: c.Peer, token: bytes.Clone(token), clock: clock} // a late notification may outlive the params
 		}
 		value, err := rewriteMeta(meta, f, own)
 		if err != nil {

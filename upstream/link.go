@@ -17,7 +17,7 @@ import (
 //	            ▼                                                              │
 //	start ► connecting ── listed ──► ready ── conn ended ──► waiting ──────────┘
 //	            │  └──── failed ────────────────────────────► waiting
-//	            └─ a person is needed ─► blocked ── retry due, or a call wants it ─► connecting
+//	            └─ a person is needed (also when ready) ─► blocked ── retry due, or a call wants it ─► connecting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	u     *pool
@@ -28,20 +28,20 @@ type link struct {
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered: a call wants the next attempt
-	lost chan broken   // 1-buffered: a call found a conn broken
 
 	mu sync.Mutex
 	linkState
 }
 
-// linkState is all of a link that changes; guarded by link.mu, and changed by become alone but for calls and used.
+// linkState is all of a link that changes; guarded by link.mu, and changed through update, but for calls and used.
 type linkState struct {
 	state    State
 	since    time.Time
-	err      error // why the link is not ready
-	conn     conn  // set exactly when the link is ready
-	attempts int   // that have failed
-	calls    int   // in flight
+	err      error      // why the link is not ready; while connecting, why it was not before
+	conn     conn       // set exactly when the link is ready
+	broken   chan error // 1-buffered, of conn: a call found it broken
+	attempts int        // to connect that have failed
+	calls    int        // that hold the link: in flight, or waiting for a conn
 	used     time.Time
 	changed  chan struct{} // closed and replaced whenever state changes
 }
@@ -52,30 +52,24 @@ type linkKey struct {
 	owner   string // the session or principal whose own link it is; "" is everybody's
 }
 
-// broken is what a call has found out about a conn.
-type broken struct {
-	conn conn
-	err  error
-}
-
 var errIdle = errors.New("unused")
 
 // startLink begins the link's goroutine, which ends with close.
 func startLink(u *pool, key linkKey, reads bool) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{u: u, key: key, reads: reads, log: u.log, stop: stop,
-		done: make(chan struct{}), wake: make(chan struct{}, 1), lost: make(chan broken, 1)}
+		done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx)
 	return l
 }
 
-// run is the only goroutine of a link, but for the one in serve that waits for the conn.
+// run is the only goroutine of a link, but for the one in connectAndServe that waits for the conn.
 func (l *link) run(ctx context.Context) {
 	defer close(l.done)
 	var pause backoff
 	for ctx.Err() == nil {
-		l.become(StateConnecting, nil, nil)
+		l.update(func(s *linkState) bool { s.state = StateConnecting; return true })
 		lived, err := l.connectAndServe(ctx)
 		if ctx.Err() != nil {
 			break
@@ -87,15 +81,20 @@ func (l *link) run(ctx context.Context) {
 		if lived > 30*time.Second {
 			pause.reset()
 		}
+		next := StateWaiting
 		if needsPerson(err) {
-			l.become(StateBlocked, nil, err)
-			pause.last = maxPause
-		} else {
-			l.become(StateWaiting, nil, err)
+			next, pause.last = StateBlocked, maxPause
 		}
+		l.update(func(s *linkState) bool {
+			if lived == 0 {
+				s.attempts++ // the end of a conn that was there is no failed attempt: calls wait for the next one
+			}
+			s.state, s.conn, s.err = next, nil, err
+			return true
+		})
 		pause.wait(ctx, l.wake)
 	}
-	l.become(StateClosed, nil, context.Cause(ctx))
+	l.update(func(s *linkState) bool { s.state, s.conn, s.err = StateClosed, nil, context.Cause(ctx); return true })
 	l.u.forget(l)
 }
 
@@ -105,26 +104,24 @@ func needsPerson(err error) bool {
 	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// become changes the state and tells whoever waits for that.
-func (l *link) become(s State, c conn, err error) {
+// update is the one way to change the state: change does it and says whether it did, and whoever waits is told. A closed link stays closed.
+func (l *link) update(change func(*linkState) bool) bool {
 	l.mu.Lock()
-	before := l.state
-	if s == StateWaiting || s == StateBlocked {
-		l.attempts++
+	if l.state == StateClosed || !change(&l.linkState) {
+		l.mu.Unlock()
+		return false
 	}
-	if s != StateConnecting {
-		l.err = err // while connecting, the last reason stays worth knowing
-	}
-	l.state, l.conn, l.since = s, c, time.Now()
+	l.since = time.Now()
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
 	if l.reads {
-		l.u.linkChanged(before, s, err)
+		l.u.linkChanged(l)
 	}
+	return true
 }
 
-// connectAndServe returns when the conn has ended, how long it lived, and why.
+// connectAndServe returns when the conn has ended, how long it lived, and why it ended. 0 means that there was none.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
@@ -136,23 +133,26 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 		}
 		return 0, err
 	}
+	ended := make(chan error, 1)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
 	defer c.close()
+	waiting.Go(func() { ended <- c.wait() })
 	if l.reads {
 		c.watch()
 		if err := l.u.readCatalog(opening, c); err != nil {
 			return 0, err
 		}
 	}
-	ready := time.Now()
-	l.become(StateReady, c, nil)
-	err = l.serve(ctx, c, changed)
-	return time.Since(ready), err
+	ready, broken := time.Now(), make(chan error, 1)
+	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
+	err = l.serve(ctx, c, changed, broken, ended)
+	return max(1, time.Since(ready)), err
 }
 
 // serve looks after a conn until it ends, and returns why it did.
-func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}) error {
-	ended := make(chan error, 1)
-	go func() { ended <- c.wait() }() // returns at the latest when connectAndServe closes c
+func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
+	var read time.Time // when the catalog was last read again
 	refresh := time.NewTimer(l.refreshIn(c))
 	defer refresh.Stop()
 	idle := time.NewTimer(l.idleLimit())
@@ -166,15 +166,19 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}) error
 				err = errClosed
 			}
 			return err
-		case b := <-l.lost:
-			if b.conn == c {
-				return b.err
-			}
+		case err := <-broken:
+			return err
 		case <-changed:
+			if soon := calm - time.Since(read); soon > 0 { // one that tells of a change whenever it is asked must not keep us busy
+				refresh.Reset(soon)
+				continue
+			}
 			l.reread(ctx, c)
+			read = time.Now()
 			refresh.Reset(l.refreshIn(c))
 		case <-refresh.C:
 			l.reread(ctx, c)
+			read = time.Now()
 			refresh.Reset(l.refreshIn(c))
 		case <-idle.C:
 			left := l.idleLeft()
@@ -213,6 +217,9 @@ func (l *link) refreshIn(c conn) time.Duration {
 	return every + rand.N(every/8+1)
 }
 
+// calm is the least time between two readings of a catalog that its server asks for.
+const calm = time.Second
+
 // minRefresh keeps a server with a short TTL from being asked all the time.
 const minRefresh = 10 * time.Second
 
@@ -233,36 +240,51 @@ func (l *link) idleLimit() time.Duration {
 // idleLeft returns how much longer the link may stay unused; at 0 it takes no further call.
 func (l *link) idleLeft() time.Duration {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.calls > 0 {
-		return l.idleLimit()
-	}
 	left := time.Until(l.used.Add(l.idleLimit()))
-	if left <= 0 {
-		l.state = StateClosed // before anybody can take the conn
+	if l.calls > 0 {
+		left = l.idleLimit()
 	}
-	return left
+	l.mu.Unlock()
+	if left > 0 || !l.retire() {
+		return max(left, time.Second)
+	}
+	return 0
 }
 
 // retire takes an idle link out of use before anybody can take its conn; false means that somebody did.
 func (l *link) retire() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.calls > 0 {
-		return false
-	}
-	l.state = StateClosed
-	return true
+	return l.update(func(s *linkState) bool {
+		if s.calls > 0 {
+			return false
+		}
+		s.state, s.conn, s.err = StateClosed, nil, errIdle
+		return true
+	})
 }
 
-// acquire waits for a ready conn, which release gives back. It fails when the attempt to connect that it waited for has failed.
+// hold keeps the link in use until release, also while it is not ready yet: otherwise calls that want more links than there may be would take them from each
+// other for ever.
+func (l *link) hold() {
+	l.mu.Lock()
+	l.calls++
+	l.mu.Unlock()
+}
+
+// acquire waits for a ready conn, for a call that holds the link. It fails, and releases the link, when the attempt to connect that it waited for has failed.
 func (l *link) acquire(ctx context.Context) (conn, error) {
+	c, err := l.await(ctx)
+	if err != nil {
+		l.release()
+	}
+	return c, err
+}
+
+func (l *link) await(ctx context.Context) (conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for attempts := l.attempts; ; {
 		switch {
 		case l.state == StateReady:
-			l.calls++
 			return l.conn, nil
 		case l.state == StateClosed:
 			return nil, errClosed
@@ -299,22 +321,16 @@ func (l *link) release() {
 	}
 }
 
-// fail says that a call found c broken. Calls that come now wait for the next conn.
+// fail says that a call found c broken, and why. Calls that come now wait for the next conn.
 func (l *link) fail(c conn, err error) {
-	l.mu.Lock()
-	mine := l.conn == c && l.state == StateReady
-	l.mu.Unlock()
-	if !mine {
-		return
-	}
-	l.become(StateConnecting, nil, nil)
-	l.mu.Lock()
-	l.err = err
-	l.mu.Unlock()
-	select {
-	case l.lost <- broken{c, err}:
-	default:
-	}
+	l.update(func(s *linkState) bool {
+		if s.state != StateReady || s.conn != c {
+			return false
+		}
+		s.state, s.conn, s.err = StateConnecting, nil, err
+		s.broken <- err
+		return true
+	})
 }
 
 // close ends the link and returns when nothing of it is left.

@@ -78,7 +78,9 @@ func TestHTTPRedirectToPlain(t *testing.T) {
 	plain := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("the credentials went out in clear: %v", r.Header)
 	})
-	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect) }, (*httptest.Server).StartTLS)
+	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect)
+	}, (*httptest.Server).StartTLS)
 	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer t"}, Transport: srv.Client().Transport}, nil)
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); err == nil || !strings.Contains(err.Error(), plain.URL) {
 		t.Errorf("got error %v, want one that names %s", err, plain.URL)

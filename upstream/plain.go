@@ -27,11 +27,10 @@ type plainTransport struct {
 
 const (
 	plainIdle      = 60 * time.Second
-	plainFresh     = 50 * time.Millisecond // who answered so short a time ago is still there
-	plainHeader    = 64 << 10              // of a response
-	plainBuffer    = 16 << 10              // so that a common answer is read with its header
-	plainOneWrite  = 64 << 10              // a request up to this size is written at once
-	plainInterim   = 8                     // 1xx responses before the real one
+	plainHeader    = 64 << 10 // of a response
+	plainBuffer    = 16 << 10 // so that a common answer is read with its header
+	plainOneWrite  = 64 << 10 // a request up to this size is written at once
+	plainInterim   = 8        // 1xx responses before the real one
 	plainLastWords = time.Second
 )
 
@@ -232,7 +231,7 @@ func (t *plainTransport) take(ctx, closing context.Context, address string) (*pl
 		if c == nil {
 			return dialPlain(ctx, closing, address)
 		}
-		if time.Since(c.since) < plainFresh || c.alive() {
+		if c.alive() {
 			return c, nil
 		}
 		c.Close()

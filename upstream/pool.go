@@ -82,7 +82,7 @@ func (p *pool) Status() Status {
 	return s
 }
 
-// link returns the link of that key, which it starts when there is none and there is room.
+// link returns the link of that key, held, which it starts when there is none and there is room.
 func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 	for {
 		p.mu.Lock()
@@ -92,10 +92,12 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			p.mu.Unlock()
 			return nil, errors.New("it was taken out of the configuration, or we are shutting down")
 		case l != nil:
+			l.hold()
 			p.mu.Unlock()
 			return l, nil
 		case len(p.links) < p.hard.MaxLinks || key == linkKey{}:
 			l = startLink(p, key, key == linkKey{})
+			l.hold()
 			p.links[key] = l
 			p.mu.Unlock()
 			return l, nil
@@ -103,8 +105,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 		spare, freed := p.takeIdle(), p.whenFreed()
 		p.mu.Unlock()
 		if spare != nil {
-			spare.close()
-			continue
+			spare.stop(errClosed) // frees its place when it has ended
 		}
 		select {
 		case <-freed:
@@ -148,11 +149,14 @@ func (p *pool) linkIdle() {
 	p.mu.Unlock()
 }
 
-// linkChanged is called by the link that reads the catalog.
-func (p *pool) linkChanged(before, now State, err error) {
+// linkChanged is called by the link that reads the catalog, after its state has changed. Calls that overtake each other see the same state.
+func (p *pool) linkChanged(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status.State, p.status.Since = now, time.Now()
+	l.mu.Lock()
+	before, now, err := p.status.State, l.state, l.err
+	p.status.State, p.status.Since = now, l.since
+	l.mu.Unlock()
 	p.tried = p.tried || now != StateConnecting
 	switch now {
 	case StateReady:

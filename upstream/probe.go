@@ -63,7 +63,7 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 // dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is tried when Streamable HTTP is not there.
 func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (conn, error) {
 	c := new(legacyConn)
-	c.init(d.log, h)
+	c.init(d.log, h, EraLegacy)
 	w, err := d.open(ctx, sse, c.receive)
 	if err != nil {
 		c.stop()
@@ -86,7 +86,7 @@ func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (
 
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
-	c.init(d.log, h)
+	c.init(d.log, h, EraModern)
 	w, err := d.open(ctx, false, c.receive)
 	if err != nil {
 		c.stop()
@@ -107,8 +107,8 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
 	var speaker atomic.Pointer[base]
 	m, l := &modernConn{self: implementation(d.options.Version)}, new(legacyConn)
-	m.init(d.log, h)
-	l.init(d.log, h)
+	m.init(d.log, h, EraModern)
+	l.init(d.log, h, EraLegacy)
 	l.ids.Store(1 << 20) // apart from m's on the same wire
 	speaker.Store(&m.base)
 	w, err := d.open(ctx, false, func(msg *jsonrpc.Message) { speaker.Load().receive(msg) })
@@ -146,7 +146,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 			return m, nil
 		case errors.As(err, &not):
 			denied = not.cause
-		case d.config.URL == "" && ended(w):
+		case d.config.URL == "" && (ended(w) || errors.As(err, new(*exitError))):
 			// Some legacy servers end at a request that they do not know: once more, in their own era.
 			fail(err)
 			return d.dialLegacy(ctx, false, p, h)
@@ -211,8 +211,18 @@ func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) 
 
 // ended reports whether the wire is over by itself, without waiting.
 func ended(w wire) bool {
-	s, ok := w.(interface{ ended() bool })
-	return ok && s.ended()
+	switch w := w.(type) {
+	case *stdio:
+		select {
+		case <-w.ended:
+			return true
+		default:
+			return false
+		}
+	case interface{ ended() bool }:
+		return w.ended()
+	}
+	return false
 }
 
 // dead returns why the wire ended, which says more than that a request on it failed.

@@ -24,7 +24,9 @@ const retireGrace = 30 * time.Second
 // Apply makes the running upstreams those of configs: one whose configuration did not change, or only in what is about calls and names, keeps its process and
 // sessions; a new one is started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running
 // ones by name.
-func (s *Set) Apply(configs map[string]Config, o Options) []*Upstream {
+//
+// use, when it is not nil, is given them before the others begin to end, so that it can have new calls go to them.
+func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream)) []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing == nil {
@@ -46,19 +48,25 @@ func (s *Set) Apply(configs map[string]Config, o Options) []*Upstream {
 		}
 		next[name] = u
 	}
-	for name, u := range s.running {
+	old := s.running
+	s.running = next
+	list := s.list()
+	if use != nil {
+		use(list)
+	}
+	for name, u := range old {
 		if next[name] == nil || next[name].pool != u.pool {
 			s.retiring.Go(func() { s.retire(u) })
 		}
 	}
-	s.running = next
-	return s.list()
+	return list
 }
 
 // retire ends an upstream when its calls are done, or its grace or the Set is over.
 func (s *Set) retire(u *Upstream) {
 	ctx, cancel := context.WithTimeout(s.closing, retireGrace)
 	defer cancel()
+	sleep(ctx, time.Second, nil) // a request that saw the world before this one may not have begun its call
 	u.drain(ctx)
 	u.Close()
 }

@@ -128,7 +128,9 @@ func TestSSEOpen(t *testing.T) {
 		{"405", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(405) }, "", "the server answered 405 Method Not Allowed"},
 		{"a page", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html><title>Hi</title>") }, "",
 			"the server answered 200 OK with text/html and no message: Hi"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, foreign.URL, http.StatusTemporaryRedirect) }, "",
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, foreign.URL, http.StatusTemporaryRedirect)
+		}, "",
 			"the server redirects to " + foreign.URL + "; put that into url"},
 		{"endless", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -8,7 +8,7 @@ type State int
 const (
 	// StateConnecting: the wire is being opened, the handshake done, the catalog read. Next: ready, waiting, blocked or closed.
 	StateConnecting State = iota
-	// StateReady: calls can be made. Next: waiting or closed, and connecting when a call found the connection broken.
+	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call found the connection broken.
 	StateReady
 	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself, and sooner when a call wants it. Next: connecting or closed.
 	StateWaiting

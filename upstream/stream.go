@@ -229,9 +229,8 @@ func (w *httpWire) listening(gap func()) {
 			p.least = e.RetryAfter
 			continue
 		}
-		if heard = true; again {
-			gap()
-		}
+		heard = true
+		gap() // also the first time: what changed since the list was read was said to nobody
 		p.moved = false
 		err = w.read(t, &p, "", w.heard)
 		t.close()

@@ -159,6 +159,7 @@ func TestHTTPListen(t *testing.T) {
 	}
 	w.setVersion("2025-11-25")
 	w.listen(func() { gaps <- true })
+	<-gaps // what happened before there was a stream
 	if got := <-heard; got != note {
 		t.Errorf("got %s, want %s", got, note)
 	}

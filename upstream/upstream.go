@@ -92,9 +92,10 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 	}
 	own := *c
 	for again := false; ; again = true {
+		own.Header = c.Header
 		if tool != nil && len(tool.Params) > 0 {
 			arguments, _ := c.Params.Object("arguments")
-			own.Header = append(encodeParams(tool.Params, arguments), c.Header...)
+			own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...) // ours count, if both have one
 		}
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
@@ -108,7 +109,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 			return result, nil
 		case errors.As(err, &peer) && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
-			if u.readCatalog(ctx, cn) == nil {
+			if l.reads && u.readCatalog(ctx, cn) == nil {
 				tool = u.Catalog().Tool(c.Name)
 			}
 			l.release()
@@ -122,7 +123,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 			l.fail(cn, err)
 			l.release()
 		default:
-			if errors.Is(err, errNotSent) {
+			if errors.Is(err, errNotSent) && ctx.Err() == nil { // a call that was over before it began says nothing about the connection
 				l.fail(cn, err)
 			}
 			l.release()
@@ -182,6 +183,10 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 		if !errors.Is(err, errClosed) && !errors.Is(err, errIdle) {
 			return nil, nil, err
 		}
-		<-l.done // it was closing just now; the next one is new
+		select { // it was closing just now; the next one is new
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	}
 }

@@ -128,12 +128,12 @@ func (p *program) apply(c *Config) {
 	if err != nil {
 		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
 	}
-	running := p.set.Apply(c.Upstreams, upstream.Options{
+	world := proxy.WorldConfig{Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	p.set.Apply(c.Upstreams, upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
-	})
-	p.server.Apply(proxy.WorldConfig{Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}, running)
+	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
 	p.config = c
 }
 

@@ -1,0 +1,342 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// failing is a proxy over two upstreams: bad, which a test breaks, and good, which must not notice.
+type failing struct {
+	*stand
+	*caller
+	journal *upstreamtest.Journal
+	config  upstream.Config // of bad
+}
+
+// eachFailing runs f with bad on every wire and in every era it has.
+func eachFailing(t *testing.T, f func(t *testing.T, x failing, up fidelityUpstream)) {
+	for _, up := range fidelityUpstreams() {
+		if up.wire == "http JSON" {
+			continue // what differs is how an answer is framed
+		}
+		t.Run(up.era+" "+up.wire, func(t *testing.T) {
+			config, journal := mustScripted(t, up.wire, upstreamtest.Script{Era: up.era})
+			config.Timeout = 300 * time.Millisecond
+			config.Tools = upstream.Rules{{Glob: "gate", Rule: upstream.Rule{Timeout: soon}}, {Glob: "echo", Rule: upstream.Rule{Timeout: soon}},
+				{Glob: "flood", Rule: upstream.Rule{Timeout: soon}}}
+			x := mustFailing(t, config, proxy.Limits{Message: 1 << 20})
+			x.journal = journal
+			f(t, x, up)
+			x.mustRecover(t)
+		})
+	}
+}
+
+func mustFailing(t *testing.T, config upstream.Config, limits proxy.Limits, unready ...string) failing {
+	t.Helper()
+	_, good := upstreamtest.Start(t, upstreamtest.Script{})
+	s := mustStand(t, limits, map[string]upstream.Config{"bad": config, "good": {URL: good}}, unready...)
+	return failing{stand: s, caller: mustCaller(t, s.URL, legacyEra), config: config}
+}
+
+// mustRecover expects that the next calls work, without anything done about it.
+func (x failing) mustRecover(t *testing.T) {
+	t.Helper()
+	x.mustCall(t, "good__echo", `{"a":1}`, `{\"a\":1}`)
+	x.mustCall(t, "bad__echo", `{"a":2}`, `{\"a\":2}`)
+}
+
+func (x failing) mustAwait(t *testing.T, match func(upstreamtest.Record) bool) upstreamtest.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	r, err := x.journal.Await(ctx, match)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestFailureKilled(t *testing.T) {
+	for _, era := range bothEras() {
+		t.Run(era, func(t *testing.T) {
+			config, journal := mustScripted(t, "stdio", upstreamtest.Script{Era: era})
+			x := mustFailing(t, config, proxy.Limits{})
+			x.journal = journal
+			var calls sync.WaitGroup
+			calls.Go(func() { x.mustFail(t, "bad__gate", `{"gate":"g"}`, "lost") })
+			pid := x.mustAwait(t, upstreamtest.Method("tools/call")).PID
+			x.mustCall(t, "good__echo", `{}`, "{}")
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			calls.Wait()
+			x.mustRecover(t)
+			x.mustSay(t, "bad", "killed")
+		})
+	}
+}
+
+func TestFailureDied(t *testing.T) {
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		x.mustFail(t, "bad__die", `{"code":7}`, "lost")
+		if up.wire == "stdio" {
+			x.mustRecover(t)
+			x.mustSay(t, "bad", "7")
+		}
+	})
+}
+
+func TestFailureHangs(t *testing.T) {
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		for _, late := range []bool{false, true} {
+			x.mustFail(t, "bad__hang", fmt.Sprintf(`{"late":%t}`, late), "timeout")
+			x.mustRecover(t)
+		}
+		if up.wire == "http" && up.era == modernEra {
+			x.mustAwait(t, upstreamtest.Verb("CLOSE"))
+		} else {
+			x.mustAwait(t, upstreamtest.Method("notifications/cancelled"))
+		}
+	})
+}
+
+func TestFailureHalf(t *testing.T) {
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		x.mustFail(t, "bad__half", `{"then":"die"}`, "lost")
+		if up.wire == "http" { // elsewhere nothing that follows half a frame could be read
+			x.mustFail(t, "bad__half", `{}`, "timeout")
+		}
+	})
+}
+
+func TestFailureFloods(t *testing.T) {
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		for _, what := range []string{"log", "garbage", "stderr"} {
+			if what == "stderr" && up.wire != "stdio" {
+				continue
+			}
+			x.mustCall(t, "bad__flood", `{"n":5000,"what":"`+what+`"}`, "flooded")
+			x.mustCall(t, "good__echo", `{}`, "{}")
+		}
+	})
+}
+
+func TestFailureEndless(t *testing.T) {
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		x.mustFail(t, "bad__endless", `{"ms":1}`, "timeout")
+		if up.wire == "http" {
+			x.mustFail(t, "bad__endless", `{"what":"comments","ms":1}`, "timeout")
+		}
+		x.mustCall(t, "good__echo", `{}`, "{}")
+	})
+}
+
+// TestFailureHuge has answers that are larger than what fits: a gigabyte with an end, and one line without.
+func TestFailureHuge(t *testing.T) {
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var most atomic.Uint64
+	over := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		again := time.NewTicker(10 * time.Millisecond)
+		defer again.Stop()
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most.Store(max(most.Load(), now.HeapInuse))
+			select {
+			case <-again.C:
+			case <-over:
+				return
+			}
+		}
+	})
+	eachFailing(t, func(t *testing.T, x failing, up fidelityUpstream) {
+		size := 1 << 30
+		if up.wire == "stdio" {
+			size = 64 << 20 // all of it is read, to find where the next message begins; elsewhere the connection is cut
+		}
+		for _, call := range []struct{ tool, arguments string }{{"bad__big", fmt.Sprintf(`{"n":%d}`, size)}, {"bad__endless", `{"what":"line"}`}} {
+			if up.wire == "stdio" && call.tool == "bad__endless" {
+				continue // a line without end is the last thing that a process says
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			got, err := x.call(ctx, call.tool, call.arguments)
+			cancel()
+			if err != nil || !strings.Contains(got.Answer, `"kind":"`) {
+				t.Errorf("%s = %.300s, %v; want an error of ours", call.tool, got.Answer, err)
+			}
+			x.mustCall(t, "good__echo", `{}`, "{}")
+		}
+	})
+	close(over)
+	watcher.Wait()
+	if grown := int64(most.Load()) - int64(before.HeapInuse); grown > 300<<20 {
+		t.Errorf("the heap grew by %d MiB, want at most 300", grown>>20)
+	}
+}
+
+func TestFailureRestart(t *testing.T) {
+	for _, up := range fidelityUpstreams() {
+		if up.wire == "stdio" || up.wire == "http JSON" {
+			continue
+		}
+		t.Run(up.era+" "+up.wire, func(t *testing.T) {
+			servers := 0
+			handler := func() http.Handler {
+				server := upstreamtest.New(upstreamtest.Script{Era: up.era})
+				t.Cleanup(server.Close)
+				if up.wire == "sse" {
+					return server.SSEHandler()
+				}
+				// Real ids are random; these count, and the next server's first must not be the last one's.
+				for range 2 * servers {
+					req := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
+					req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+					server.Handler().ServeHTTP(httptest.NewRecorder(), req)
+				}
+				server.EndSessions()
+				servers++
+				return server.Handler()
+			}
+			url, stop := upstreamtest.Serve(t, "127.0.0.1:0", handler())
+			x := mustFailing(t, upstream.Config{URL: url + "/mcp"}, proxy.Limits{})
+			x.mustRecover(t)
+			stop()
+			_, stop = upstreamtest.Serve(t, strings.TrimPrefix(url, "http://"), handler())
+			if _, err := x.call(t.Context(), "bad__echo", `{}`); err != nil { // lost, if it was sent on a connection that was just closed
+				t.Error(err)
+			}
+			x.mustRecover(t)
+			stop()        // and now it stays away for a while
+			for range 2 { // what failed may be the connection that was, which is then lost
+				if _, err := x.call(t.Context(), "bad__echo", `{}`); err != nil {
+					t.Error(err)
+				}
+			}
+			x.mustFail(t, "bad__echo", `{}`, "unavailable")
+			x.mustSay(t, "bad", "refused")
+			if status := x.mustReach(t, "bad", upstream.StateWaiting); status.Err == "" {
+				t.Error("Status().Err is empty of an upstream that is away")
+			}
+			x.mustCall(t, "good__echo", `{}`, "{}")
+			upstreamtest.Serve(t, strings.TrimPrefix(url, "http://"), handler())
+			x.mustRecover(t)
+			if status := x.mustReach(t, "bad", upstream.StateReady); status.Err != "" {
+				t.Errorf("Status().Err = %q of a ready upstream", status.Err)
+			}
+		})
+	}
+}
+
+// TestFailureOddAnswers has answers of HTTP that are none: to one call, and then to everything from the start.
+func TestFailureOddAnswers(t *testing.T) {
+	var strayed atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
+	defer other.Close()
+	for _, test := range []struct {
+		name, says string
+		rule       upstreamtest.Rule
+	}{
+		{"500", "500", upstreamtest.Rule{Status: 500, Body: "oops"}},
+		{"page", "text/html", upstreamtest.Rule{Status: 200, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><title>Sign in</title></html>"}},
+		{"redirect", "redirects to " + other.URL, upstreamtest.Rule{Status: 307, Header: map[string]string{"Location": other.URL + "/mcp"}}},
+	} {
+		for _, era := range bothEras() {
+			rule := test.rule
+			t.Run(test.name+" once "+era, func(t *testing.T) {
+				server, url := upstreamtest.Start(t, upstreamtest.Script{Era: era})
+				x := mustFailing(t, upstream.Config{URL: url, Headers: map[string]string{"Authorization": "Bearer secret"}}, proxy.Limits{})
+				rule.Method, rule.Times = "tools/call", 1
+				server.AddRules(rule)
+				if got := x.mustFail(t, "bad__echo", `{}`, "invalid"); !strings.Contains(got, test.says) {
+					t.Errorf("the client reads %s, want something with %q", got, test.says)
+				}
+				x.mustRecover(t)
+			})
+			t.Run(test.name+" always "+era, func(t *testing.T) {
+				broken, url := upstreamtest.Start(t, upstreamtest.Script{Era: era})
+				rule.Method, rule.Times = "*", 0
+				broken.AddRules(rule)
+				x := mustFailing(t, upstream.Config{URL: url}, proxy.Limits{}, "bad")
+				if status := x.mustReach(t, "bad", upstream.StateWaiting); !strings.Contains(status.Err, test.says) {
+					t.Errorf("Status().Err = %q, want %q in it", status.Err, test.says)
+				}
+				x.mustCall(t, "good__echo", `{}`, "{}")
+			})
+		}
+	}
+	if n := strayed.Load(); n > 0 {
+		t.Errorf("%d requests followed a redirect to another origin", n)
+	}
+}
+
+func TestFailureExitsAtOnce(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := mustFailing(t, upstream.Config{Command: []string{program}, Env: map[string]string{"JUNCTION_ROLE": "no such role"}}, proxy.Limits{}, "bad")
+	if status := x.mustReach(t, "bad", upstream.StateWaiting); !strings.Contains(status.Err, "there is no role") {
+		t.Errorf("Status().Err = %q, want what the program said", status.Err)
+	}
+	x.mustCall(t, "good__echo", `{}`, "{}")
+}
+
+// TestFailureSlowClients has clients that take nothing and that give little at a time.
+func TestFailureSlowClients(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	s := mustStand(t, proxy.Limits{WriteTimeout: 300 * time.Millisecond, Queue: 4}, map[string]upstream.Config{"up": {URL: url}})
+	c := mustCaller(t, s.URL, legacyEra)
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/mcp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	request := func(body string) string {
+		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream, application/json\r\nContent-Type: application/json\r\n"+
+			"Mcp-Session-Id: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", c.session, len(body), body)
+	}
+	deaf := dial()
+	deaf.(*net.TCPConn).SetReadBuffer(1 << 10)
+	big := strings.Repeat("x", 1<<20)
+	io.WriteString(deaf, request(`{"jsonrpc":"2.0","id":"deaf","method":"tools/call","params":{"name":"up__progress","_meta":{"progressToken":1},"arguments":{"n":20,"params":{"x":"`+big+`"}}}}`))
+	bytewise := dial()
+	text := request(`{"jsonrpc":"2.0","id":"bytewise","method":"tools/call","params":{"name":"up__echo","arguments":{"a":3}}}`)
+	for i := range len(text) {
+		if _, err := io.WriteString(bytewise, text[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bytewise.SetReadDeadline(time.Now().Add(soon))
+	if answer, err := io.ReadAll(bytewise); err != nil || !strings.Contains(string(answer), `{\"a\":3}`) {
+		t.Errorf("the client that sends bytes gets %q, %v", answer, err)
+	}
+	c.mustCall(t, "up__echo", `{"a":4}`, `{\"a\":4}`)
+	deaf.SetReadDeadline(time.Now().Add(2 * time.Second)) // that it was cut off shows in what is left to read
+	if answer, err := io.ReadAll(deaf); err == nil && strings.Contains(string(answer), `"id":"deaf"`) {
+		t.Errorf("the client that does not read got a whole answer of %d bytes", len(answer))
+	}
+}

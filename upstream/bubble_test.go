@@ -1,0 +1,277 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// cable is a network of one server inside a synctest bubble, where time is the test's own: a connection is a net.Pipe.
+type cable struct {
+	conns chan net.Conn
+	down  chan struct{} // closed at the end
+	end   sync.Once
+
+	mu  sync.Mutex
+	all []net.Conn
+	off bool
+}
+
+func (c *cable) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.mu.Lock()
+	off := c.off
+	c.mu.Unlock()
+	if off {
+		return nil, errors.New("the cable is unplugged")
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case c.conns <- theirs:
+	case <-c.down:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, ours)
+	return ours, nil
+}
+
+// plug connects the network; unplugging breaks all connections.
+func (c *cable) plug(in bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.off = !in; c.off {
+		for _, conn := range c.all {
+			conn.Close()
+		}
+		c.all = nil
+	}
+}
+
+func (c *cable) Accept() (net.Conn, error) {
+	select {
+	case conn := <-c.conns:
+		return conn, nil
+	case <-c.down:
+		return nil, net.ErrClosed
+	}
+}
+
+func (c *cable) Close() error {
+	c.end.Do(func() { close(c.down) })
+	return nil
+}
+
+func (c *cable) Addr() net.Addr { return &net.UnixAddr{} }
+
+// newCable serves h until the end of the bubble.
+func newCable(t *testing.T, h http.Handler) (*cable, http.RoundTripper) {
+	c := &cable{conns: make(chan net.Conn), down: make(chan struct{})}
+	srv := &http.Server{Handler: h}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.Serve(c)
+	}()
+	rt := &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 100}
+	t.Cleanup(func() {
+		rt.CloseIdleConnections()
+		srv.Close()
+		<-done
+	})
+	return c, rt
+}
+
+// rig is an upstream in a bubble, and its server.
+type rig struct {
+	*Upstream
+	*cable
+	server *upstreamtest.Server
+	t      *testing.T
+
+	hear     sync.Mutex
+	states   []string
+	catalogs int // changes
+}
+
+// newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the bubble, which fails when a goroutine is left.
+func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
+	r := &rig{server: upstreamtest.New(script), t: t}
+	t.Cleanup(r.server.Close)
+	var rt http.RoundTripper
+	r.cable, rt = newCable(t, r.server.Handler())
+	c.URL = "http://server/mcp"
+	o := Options{Version: "0", Hooks: Hooks{
+		StateChanged: func(_ string, s State, _ error) {
+			r.hear.Lock()
+			defer r.hear.Unlock()
+			r.states = append(r.states, s.String())
+		},
+		CatalogChanged: func(string) {
+			r.hear.Lock()
+			defer r.hear.Unlock()
+			r.catalogs++
+		},
+	}}
+	for _, f := range change {
+		f(&o)
+	}
+	r.Upstream = startOver(rt, c, o)
+	t.Cleanup(r.Upstream.Close)
+	return r
+}
+
+// startOver is Start over another transport.
+func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
+	o = o.withDefaults()
+	hard := c.withDefaults(o.Defaults).hard()
+	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}}
+	p.catalog.Store(&Catalog{})
+	p.status = Status{Name: p.name, Since: time.Now()}
+	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), transport: rt}
+	p.mu.Lock()
+	p.links[linkKey{}] = startLink(p, linkKey{}, true)
+	p.mu.Unlock()
+	return newUpstream(c, o.Defaults, p)
+}
+
+// heard returns the states since it was last called, once everything has come to rest.
+func (r *rig) heard() string {
+	r.t.Helper()
+	synctest.Wait()
+	r.hear.Lock()
+	defer r.hear.Unlock()
+	s := strings.Join(r.states, " ")
+	r.states = nil
+	return s
+}
+
+func (r *rig) mustHear(want string) {
+	r.t.Helper()
+	if got := r.heard(); got != want {
+		r.t.Errorf("the listener heard %q, want %q", got, want)
+	}
+}
+
+// settle lets time pass.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// count returns how many messages of a method the server received.
+func (r *rig) count(method string) int {
+	n := 0
+	for _, m := range r.server.Methods() {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+// toolCall is a call of a behaviour of the test server's; args are a JSON object.
+func toolCall(name, args string, change ...func(*Call)) *Call {
+	params, err := raw.Parse(fmt.Appendf(nil, `{"name":"x","arguments":%s}`, args))
+	if err != nil {
+		panic(err)
+	}
+	c := &Call{Method: "tools/call", Name: name, Params: params}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func session(id string) func(*Call) { return func(c *Call) { c.Session = id } }
+
+// result is what a call came to.
+type result struct {
+	text string
+	err  error
+	took time.Duration
+}
+
+// begun makes a call on a goroutine of its own.
+func begun(u *Upstream, c *Call) <-chan result {
+	done := make(chan result, 1)
+	start := time.Now()
+	go func() {
+		text, err := u.Call(context.Background(), c)
+		done <- result{string(text), err, time.Since(start)}
+	}()
+	return done
+}
+
+func mustCall(t *testing.T, u *Upstream, c *Call) string {
+	t.Helper()
+	r := <-begun(u, c)
+	if r.err != nil {
+		t.Fatalf("Call(%s) = %v", c.Name, r.err)
+	}
+	return r.text
+}
+
+// mustFail checks which kind of failure a call ended with, and returns its text.
+func mustFail(t *testing.T, r result, want Kind) string {
+	t.Helper()
+	var e *Error
+	if !errors.As(r.err, &e) {
+		t.Fatalf("Call = %s, %v; want an *Error", r.text, r.err)
+	}
+	if e.Kind != want {
+		t.Errorf("Call = %v of kind %q, want %q", r.err, e.Kind, want)
+	}
+	return e.Error()
+}
+
+// mustRefuse checks that the server's own error came through.
+func mustRefuse(t *testing.T, r result, want int) {
+	t.Helper()
+	var e *jsonrpc.Error
+	if !errors.As(r.err, &e) || int(e.Code) != want {
+		t.Errorf("Call = %s, %v; want the server's error %d", r.text, r.err, want)
+	}
+}
+
+// sessionOf is the connection that a result of the tool whoami came over.
+func sessionOf(t *testing.T, u *Upstream, change ...func(*Call)) string {
+	t.Helper()
+	var who struct{ StructuredContent struct{ Session string } }
+	if err := json.Unmarshal([]byte(mustCall(t, u, toolCall("whoami", `{}`, change...))), &who); err != nil {
+		t.Fatal(err)
+	}
+	return who.StructuredContent.Session
+}
+
+func toolNames(c *Catalog) []string {
+	var names []string
+	for _, tool := range c.Tools {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func tools(names ...string) []json.RawMessage {
+	var list []json.RawMessage
+	for _, name := range names {
+		list = append(list, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, name))
+	}
+	return list
+}

@@ -1,0 +1,487 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/upstreamtest"
+)
+
+var legacyScript = upstreamtest.Script{Era: "legacy"}
+
+func status(method string, code, times int) upstreamtest.Rule {
+	return upstreamtest.Rule{Method: method, Status: code, Times: times, Body: http.StatusText(code)}
+}
+
+func TestLinkStates(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		script upstreamtest.Script
+		config Config
+		do     func(r *rig)
+		want   string
+	}{
+		{"ready", legacyScript, Config{}, func(r *rig) {}, "ready"},
+		{"ready, modern", upstreamtest.Script{Era: "modern"}, Config{}, func(r *rig) {}, "ready"},
+		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{}, func(r *rig) {}, "waiting connecting ready"},
+		{"listing failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("tools/list", 500, 1)}}, Config{}, func(r *rig) {},
+			"waiting connecting ready"},
+		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{}, func(r *rig) {}, "blocked connecting ready"},
+		{"blocked by 403, then waiting, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 1), status("*", 502, 1)}}, Config{},
+			func(r *rig) {}, "blocked connecting waiting connecting ready"},
+		{"lost and found", legacyScript, Config{}, func(r *rig) { r.server.EndSessions() }, "ready waiting connecting ready"},
+		{"a call finds it lost", upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{status("tools/call", 404, 1)}}, Config{},
+			func(r *rig) { mustCall(r.t, r.Upstream, toolCall("echo", `{}`)) }, "ready connecting waiting connecting ready"},
+		{"idle", legacyScript, Config{IdleStop: time.Minute}, func(r *rig) {}, "ready idle"},
+		{"idle, then used", legacyScript, Config{IdleStop: time.Minute}, func(r *rig) {
+			settle(2 * time.Minute)
+			mustCall(r.t, r.Upstream, toolCall("echo", `{}`))
+		}, "ready idle connecting ready idle"},
+		{"closed while ready", legacyScript, Config{}, func(r *rig) { r.Upstream.Close() }, "ready"}, // nobody is told of what he did himself
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, tt.script, tt.config)
+				settle(time.Second)
+				tt.do(r)
+				settle(5 * time.Minute)
+				r.mustHear(tt.want)
+			})
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a", "b"), Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{})
+		synctest.Wait()
+		s := r.Status()
+		if s.Name != "up" || s.State != StateBlocked || !strings.Contains(s.Err, "401 Unauthorized") || s.Tools != 0 || s.Links != 1 {
+			t.Errorf("Status = %+v, want blocked by 401, no tools, 1 link", s)
+		}
+		settle(2 * time.Minute)
+		s = r.Status()
+		if s.State != StateReady || s.Err != "" || s.Era != EraLegacy || s.Version != "2025-11-25" || s.Tools != 2 {
+			t.Errorf("Status = %+v, want ready with 2 tools in 2025-11-25", s)
+		}
+		if since := time.Since(s.Since); since <= time.Minute || since >= 2*time.Minute {
+			t.Errorf("ready since %v, want between 1m and 2m", since)
+		}
+	})
+}
+
+// A server that is away for long is asked once a minute or so; a call does not wait for that.
+func TestCallWakesLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Era: EraLegacy})
+		settle(time.Second)
+		r.plug(false)
+		settle(20 * time.Minute)
+		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable); !strings.Contains(got, "unplugged") {
+			t.Errorf("Call = %q, want the reason of the attempt that it waited for", got)
+		}
+		settle(time.Hour)
+		r.heard()
+		r.plug(true)
+		res := <-begun(r.Upstream, toolCall("echo", `{"result":{"content":[],"n":1}}`))
+		if res.err != nil || res.text != `{"content":[],"n":1}` {
+			t.Errorf("Call = %s, %v", res.text, res.err)
+		}
+		if res.took > time.Second {
+			t.Errorf("the call took %v, want it to wake the link", res.took)
+		}
+		r.mustHear("connecting ready")
+	})
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 0)}}, Config{})
+		settle(time.Hour)
+		if n := strings.Count(r.heard(), "waiting"); n < 60 || n > 100 {
+			t.Errorf("%d attempts in an hour, want about one a minute", n)
+		}
+		// Calls one after the other hurry it, but make no storm of it.
+		start := time.Now()
+		for range 100 {
+			mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable)
+		}
+		if took := time.Since(start); took < 99*wokenPause {
+			t.Errorf("100 attempts within %v, want at least %v between two", took, wokenPause)
+		}
+	})
+}
+
+func TestCallWaitsForAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := upstreamtest.Rule{Method: "initialize", Hang: true, Times: 2}
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: EraLegacy, ConnectTimeout: 3 * time.Second})
+		early := <-begun(r.Upstream, toolCall("echo", `{}`))
+		if got := mustFail(t, early, KindUnavailable); !strings.Contains(got, "connect_timeout") || early.took != 3*time.Second {
+			t.Errorf("Call = %q after %v, want the reason of the attempt after 3s", got, early.took)
+		}
+		settle(time.Second) // the second attempt is under way
+		late := make(chan result, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() {
+			_, err := r.Call(ctx, toolCall("echo", `{}`))
+			late <- result{err: err}
+		}()
+		if got := mustFail(t, <-late, KindUnavailable); !strings.Contains(got, "still connecting; before that: no connection within 3s") {
+			t.Errorf("Call = %q, want that it is still connecting, and the last reason", got)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := r.Call(cancelled, toolCall("echo", `{}`))
+		mustFail(t, result{err: err}, KindCancelled)
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
+func TestBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 0)}}, Config{})
+		synctest.Wait()
+		res := <-begun(r.Upstream, toolCall("echo", `{}`))
+		if got := mustFail(t, res, KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
+			t.Errorf("Call = %q after %v, want 401 within a second", got, res.took)
+		}
+		r.mustHear("blocked connecting blocked")
+		settle(10 * time.Minute)
+		if n := strings.Count(r.heard(), "blocked"); n < 8 || n > 15 {
+			t.Errorf("%d attempts in 10 minutes, want about one a minute", n)
+		}
+		r.server.ClearRules() // the person has logged in
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		r.mustHear("connecting ready")
+	})
+}
+
+func TestIdleStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy"}, Config{IdleStop: time.Minute, Timeout: time.Hour, MaxTimeout: time.Hour})
+		synctest.Wait()
+		listed := r.Catalog()
+		slow := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`))
+		settle(5 * time.Minute)
+		r.mustHear("ready")
+		if n := r.count("initialize"); n != 1 {
+			t.Errorf("%d connections, want 1: a call in flight keeps the link", n)
+		}
+		r.server.Release("g")
+		if res := <-slow; res.err != nil {
+			t.Errorf("Call = %v", res.err)
+		}
+		settle(59 * time.Second)
+		if s := r.Status(); s.State != StateReady {
+			t.Errorf("after 59s the state is %v, want ready", s.State)
+		}
+		settle(2 * time.Second)
+		if s := r.Status(); s.State != StateClosed || s.Links != 0 || s.Tools != len(listed.Tools) || s.Err != "" {
+			t.Errorf("Status = %+v, want idle, no link, %d tools", s, len(listed.Tools))
+		}
+		settle(time.Hour)
+		if r.Catalog() != listed || len(listed.Tools) == 0 {
+			t.Error("the catalog has changed, want it to stay")
+		}
+		if rec, err := r.server.Await(t.Context(), upstreamtest.Verb("DELETE")); err != nil || rec.Header.Get("Mcp-Session-Id") == "" {
+			t.Errorf("the session was not ended: %v", err)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+		if n := r.count("initialize"); n != 2 {
+			t.Errorf("%d connections, want 2", n)
+		}
+	})
+}
+
+func TestIsolation(t *testing.T) {
+	who := func(session, principal, capabilities string) func(*Call) {
+		return func(c *Call) { c.Session, c.Principal, c.Profile = session, principal, Profile{capabilities} }
+	}
+	calls := []func(*Call){who("s1", "p1", ""), who("s1", "p1", ""), who("s2", "p1", ""), who("s3", "p2", ""), who("s1", "p1", `{"roots":{}}`), who("", "p2", "")}
+	for _, tt := range []struct {
+		isolation Isolation
+		want      string // a letter for each call; equal ones mean the same connection
+		links     int    // with the one that reads the catalog
+	}{
+		{IsolationShared, "aaaaba", 2},
+		{IsolationSession, "aabcde", 6},
+		{IsolationPrincipal, "aaabcb", 4},
+	} {
+		t.Run(fmt.Sprintf("%q", tt.isolation), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, Config{Isolation: tt.isolation})
+				synctest.Wait()
+				letters, got := map[string]byte{}, ""
+				for _, c := range calls {
+					s := sessionOf(t, r.Upstream, c)
+					if s == "" {
+						t.Fatal("whoami names no session")
+					}
+					if letters[s] == 0 {
+						letters[s] = 'a' + byte(len(letters))
+					}
+					got += string(letters[s])
+				}
+				if got != tt.want {
+					t.Errorf("connections are %s, want %s", got, tt.want)
+				}
+				if n := r.Status().Links; n != tt.links {
+					t.Errorf("%d links, want %d", n, tt.links)
+				}
+				settle(10 * time.Minute) // spares are not kept for ever
+				if n := r.Status().Links; n != 1 {
+					t.Errorf("%d links after a while, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// In the modern era a connection knows nothing of its client.
+func TestModernSharesLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "modern"}, Config{})
+		synctest.Wait()
+		for _, p := range []string{"", `{"roots":{}}`, `{"sampling":{}}`} {
+			mustCall(t, r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Profile = Profile{p} }))
+		}
+		if n := r.Status().Links; n != 1 {
+			t.Errorf("%d links, want 1", n)
+		}
+	})
+}
+
+func TestMaxLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 3, Timeout: time.Minute})
+		synctest.Wait()
+		one := sessionOf(t, r.Upstream, session("1"))
+		settle(time.Second)
+		two := sessionOf(t, r.Upstream, session("2"))
+		settle(time.Second)
+		if again := sessionOf(t, r.Upstream, session("1")); again != one {
+			t.Errorf("session 1 has the connection %s, want %s", again, one)
+		}
+		settle(time.Second)
+		three := sessionOf(t, r.Upstream, session("3")) // in place of 2, which was unused for longest
+		if again := sessionOf(t, r.Upstream, session("1")); again != one {
+			t.Errorf("session 1 has the connection %s, want %s: it was used after 2", again, one)
+		}
+		if n := r.Status().Links; n != 3 {
+			t.Errorf("%d links, want 3 (max_links)", n)
+		}
+		if two == one || two == three || one == three {
+			t.Errorf("the sessions have the connections %s, %s, %s; want their own", one, two, three)
+		}
+
+		first := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, session("1")))
+		third := begun(r.Upstream, toolCall("gate", `{"gate":"h"}`, session("3")))
+		settle(10 * time.Second)
+		waits := begun(r.Upstream, toolCall("echo", `{}`, session("4")))
+		settle(10 * time.Second)
+		r.server.Release("g")
+		if res := <-first; res.err != nil {
+			t.Errorf("Call = %v", res.err)
+		}
+		if res := <-waits; res.err != nil || res.took < 10*time.Second {
+			t.Errorf("Call = %v after %v, want an answer once a link is free", res.err, res.took)
+		}
+		r.server.Release("h")
+		<-third
+	})
+}
+
+func TestMaxLinksBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 2, Timeout: time.Minute})
+		synctest.Wait()
+		hang := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, session("1")))
+		settle(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := r.Call(ctx, toolCall("echo", `{}`, session("2")))
+		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 2 connections (max_links)") {
+			t.Errorf("Call = %q, want max_links named", got)
+		}
+		r.server.Release("g")
+		<-hang
+	})
+}
+
+// Calls that want more links than there may be take turns; a link that is still connecting for somebody is not taken away.
+func TestMaxLinksTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := upstreamtest.New(legacyScript)
+		t.Cleanup(s.Close)
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(50 * time.Millisecond)
+			s.Handler().ServeHTTP(w, r)
+		})
+		_, rt := newCable(t, slow)
+		u := startOver(rt, Config{URL: "http://server/mcp", Era: EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{})
+		t.Cleanup(u.Close)
+		settle(time.Second)
+		var all []<-chan result
+		for i := range 5 {
+			all = append(all, begun(u, toolCall("echo", `{}`, session(fmt.Sprint(i)))))
+		}
+		for i, c := range all {
+			if res := <-c; res.err != nil || res.took > 5*time.Second {
+				t.Errorf("call %d: %v after %v", i, res.err, res.took)
+			}
+		}
+		n := 0
+		for _, m := range s.Methods() {
+			if m == "initialize" {
+				n++
+			}
+		}
+		if n > 6 {
+			t.Errorf("%d connections for 5 sessions and the catalog, want 6", n)
+		}
+	})
+}
+
+func TestConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Concurrency: 1, Timeout: 10 * time.Second})
+		synctest.Wait()
+		hang := begun(r.Upstream, toolCall("gate", `{"gate":"g"}`))
+		settle(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := r.Call(ctx, toolCall("echo", `{}`))
+		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 1 calls that it takes at once (concurrency)") {
+			t.Errorf("Call = %q, want concurrency named", got)
+		}
+		r.server.Release("g")
+		if res := <-hang; res.err != nil {
+			t.Errorf("Call = %v", res.err)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
+// What is sent again, and how often.
+func TestAgain(t *testing.T) {
+	hint := func(times int) []upstreamtest.Rule {
+		rule := upstreamtest.HeaderMismatch("tools/call")
+		rule.Times = times
+		return []upstreamtest.Rule{rule}
+	}
+	version := func(times int) []upstreamtest.Rule {
+		rule := upstreamtest.UnsupportedVersion("tools/call", "2026-07-28")
+		rule.Times = times
+		return []upstreamtest.Rule{rule}
+	}
+	session := func(times int) []upstreamtest.Rule { return []upstreamtest.Rule{status("tools/call", 404, times)} }
+	for _, tt := range []struct {
+		name        string
+		era         string
+		rules       []upstreamtest.Rule
+		tool        string
+		calls       int // that the server sees
+		connections int // handshakes
+		lists       int
+		kind        Kind // of the failure; "" is none, or code
+		code        int
+	}{
+		{"nothing wrong", "legacy", nil, "echo", 1, 1, 1, "", 0},
+		{"session gone", "legacy", session(1), "echo", 2, 2, 2, "", 0},
+		{"session gone for good", "legacy", session(0), "echo", 2, 3, 3, KindUnavailable, 0},
+		{"unsupported version", "modern", version(1), "echo", 2, 2, 2, "", 0},
+		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
+		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
+		{"header mismatch for good", "modern", hint(0), "echo", 2, 1, 2, "", -32020},
+		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, KindLost, 0},
+		{"cut off, modern", "modern", nil, "die", 1, 1, 1, KindLost, 0},
+		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, KindInvalid, 0},
+		{"503, modern", "modern", []upstreamtest.Rule{status("tools/call", 503, 1)}, "echo", 1, 1, 1, KindInvalid, 0},
+		{"the server's own error", "legacy", nil, "fail", 1, 1, 1, "", -32603},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: tt.era, Rules: tt.rules, NoListChanged: true}, Config{Era: Era(tt.era)})
+				settle(time.Second)
+				res := <-begun(r.Upstream, toolCall(tt.tool, `{}`))
+				switch {
+				case tt.kind != "":
+					mustFail(t, res, tt.kind)
+				case tt.code != 0:
+					mustRefuse(t, res, tt.code)
+				case res.err != nil:
+					t.Errorf("Call = %v", res.err)
+				}
+				settle(time.Minute)
+				handshake := map[string]string{"legacy": "initialize", "modern": "server/discover"}[tt.era]
+				if got, want := [3]int{r.count("tools/call"), r.count(handshake), r.count("tools/list")}, [3]int{tt.calls, tt.connections, tt.lists}; got != want {
+					t.Errorf("calls, handshakes, lists: %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestLostItemsStayForGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a")}, Config{}, func(o *Options) { o.Grace = time.Minute })
+		settle(time.Second)
+		r.plug(false)
+		mustFail(t, <-begun(r.Upstream, toolCall("a", `{}`)), KindUnavailable)
+		settle(45 * time.Second)
+		if n := len(r.Catalog().Tools); n != 1 {
+			t.Errorf("%d tools before the grace is over, want 1", n)
+		}
+		settle(time.Minute)
+		if n := len(r.Catalog().Tools); n != 0 || r.Catalog().Era != EraLegacy {
+			t.Errorf("%d tools after the grace, want none, and the era still known", n)
+		}
+		r.plug(true)
+		settle(2 * time.Minute)
+		if n := len(r.Catalog().Tools); n != 1 || r.catalogs != 3 {
+			t.Errorf("%d tools, %d changes; want 1 and 3", n, r.catalogs)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	for _, script := range []upstreamtest.Script{{Era: "legacy"}, {Era: "modern"}, {Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, script, Config{})
+			synctest.Wait()
+			hang := begun(r.Upstream, toolCall("hang", `{}`))
+			synctest.Wait()
+			r.Upstream.Close()
+			res := <-hang
+			if res.err == nil || res.took > 2*time.Second {
+				t.Errorf("a call over the end: %v after %v, want an error at once", res.err, res.took)
+			}
+			if _, err := r.Call(t.Context(), toolCall("echo", `{}`)); err == nil {
+				t.Error("a call after Close succeeded")
+			}
+			if n := r.Status().Links; n != 0 {
+				t.Errorf("%d links are left", n)
+			}
+		})
+	}
+}
+
+func TestNeedsPerson(t *testing.T) {
+	for code, want := range map[int]bool{401: true, 403: true, 400: false, 404: false, 407: false, 429: false, 500: false} {
+		if got := needsPerson(fmt.Errorf("wrapped: %w", &statusError{Status: code})); got != want {
+			t.Errorf("needsPerson(%d) = %v, want %v", code, got, want)
+		}
+	}
+	if needsPerson(errors.New("401")) || needsPerson(nil) {
+		t.Error("needsPerson goes by the text of an error")
+	}
+}
