@@ -78,7 +78,7 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	case errors.As(err, &own):
 		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
 	case errors.As(err, &ours): // which may have what the upstream said to us, in the handshake, in its chain
-		return failure(ours.Upstream, string(ours.Kind), ours.Error()), http.StatusOK
+		return failure(ours.Upstream, string(ours.Kind), ours.Public()), http.StatusOK
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
 			return peer, http.StatusOK

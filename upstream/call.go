@@ -75,6 +75,15 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
+
+// Public is Error for the client: without what a child process wrote to stderr before it ended, which is for the log and the table of upstreams.
+func (e *Error) Public() string {
+	if exit, ok := errors.AsType[*exitError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.how)
+	}
+	return e.Error()
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
 // kindOf says which kind of failure err is for a call that got as far as a connection.

@@ -14,7 +14,6 @@ import (
 // legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its client once.
 type legacyConn struct {
 	base
-	shut bool // the GET stream was asked for
 }
 
 // newestLegacy is what we offer; the server may answer with an older version.
@@ -48,9 +47,12 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 // watch opens the GET stream of an HTTP server; on the other wires a server tells of changes unasked.
 func (l *legacyConn) watch() {
 	l.info.tells = isTrue(l.info.capabilities, "tools", "listChanged")
-	if w, ok := l.wire.(*httpWire); ok && !l.shut {
-		l.shut = true
-		w.listen(l.hooks.changed)
+	if w, ok := l.wire.(*httpWire); ok {
+		gap := func() {}
+		if l.info.tells {
+			gap = l.hooks.changed
+		}
+		w.listen(gap)
 	}
 }
 
