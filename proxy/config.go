@@ -24,7 +24,7 @@ type Limits struct {
 	Sessions int           `yaml:"sessions"` // legacy sessions held in memory; the longest idle one is let go. Default 10000.
 	Streams  int           `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
 	Requests int           `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
-	Queue    int           `yaml:"queue"`    // messages waiting for one slow stream before it is cut off. Default 64.
+	Queue    int           `yaml:"queue"`    // notifications waiting for one slow client; it misses those beyond. Default 64.
 	Page     int           `yaml:"page"`     // items on one page of a list. Default 1000.
 	Items    int           `yaml:"items"`    // items that one upstream may list. Default 10000.
 

@@ -67,7 +67,7 @@ func invalidParams(format string, args ...any) *refusal {
 func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.200s", name) }
 
 // answer returns what a client reads of err, and the status if nothing has been sent yet. An upstream's own words are passed on, unless they are about the
-// connection between us and it (protocol.md 3.E).
+// connection between us and it.
 func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	var (
 		own  *refusal

@@ -88,12 +88,12 @@ func (w *world) checkOrigin(next http.Handler) http.Handler {
 				http.Error(rw, "This origin may not use the endpoint (allowed_origins).", http.StatusForbidden)
 				return
 			}
-			if cors(rw, r, origin[0]) {
-				return
-			}
 		}
 		if !w.hostAllowed(r.Host) {
 			http.Error(rw, "This host name is not ours (allowed_hosts).", http.StatusForbidden)
+			return
+		}
+		if origin := header(r.Header, "Origin"); origin != "" && cors(rw, r, origin) {
 			return
 		}
 		next.ServeHTTP(rw, r)

@@ -35,7 +35,7 @@ type Call struct {
 type HeaderField struct{ Name, Value string }
 
 // Profile is what an upstream may learn about the client of a call. Calls of equal profiles may share a legacy connection, which hears of its client
-// once, in initialize (protocol.md 3.0 F1). The zero value is a client that can do nothing but call.
+// once, in initialize. The zero value is a client that can do nothing but call.
 type Profile struct {
 	// Capabilities are the client's, a JSON object in one spelling for equal ones; "" is {}.
 	Capabilities string

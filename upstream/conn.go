@@ -187,7 +187,7 @@ func (b *base) progress(m *jsonrpc.Message) {
 	}
 }
 
-// reserved are the members of _meta that speak about one hop: they are never passed on (protocol.md 3.E).
+// reserved are the members of _meta that speak about one hop: they are never passed on.
 func reserved(name string) bool {
 	switch name {
 	case "progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,

@@ -20,7 +20,7 @@ type modernConn struct {
 
 const modernVersion = mcp.ProtocolVersion20260728
 
-// errNotModern means that the server answered, and does not speak the modern era.
+// notModernError means that the server answered, and does not speak the modern era.
 type notModernError struct{ cause error }
 
 func (e *notModernError) Error() string { return "the server does not speak " + modernVersion }

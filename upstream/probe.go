@@ -18,6 +18,11 @@ import (
 	"junction/upstream/raw"
 )
 
+// bothAnswers is how long the modern answer may come after the legacy one, where both questions waited for the server to start.
+const bothAnswers = 200 * time.Millisecond
+
+var errSilent = errors.New("no answer to server/discover")
+
 // dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28, basic/versioning). It remembers what it found
 // out: the era is a property of the server, so one odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
@@ -159,11 +164,29 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	case <-probe.C:
 	}
 
+	asModern := func() (conn, error) {
+		speaker.Store(&m.base)
+		l.abandon()
+		d.known.learn(EraModern, false)
+		return m, nil
+	}
 	speaker.Store(&l.base)
 	handshakes.Go(func() { legacy <- l.handshake(ctx, implementation(d.options.Version), p) })
 	for pending := 2; ; {
 		select {
 		case err = <-legacy:
+			if err == nil && denied == nil && pending == 2 {
+				// A server that was only slow to start answers both, and the question that came first may be answered second.
+				select {
+				case late := <-modern:
+					denied = late
+				case <-time.After(bothAnswers):
+					denied = errSilent
+				}
+				if denied == nil {
+					return asModern()
+				}
+			}
 			if err == nil {
 				m.abandon()
 				d.known.learn(EraLegacy, false)
@@ -171,10 +194,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 			}
 		case late := <-modern:
 			if late == nil {
-				speaker.Store(&m.base)
-				l.abandon()
-				d.known.learn(EraModern, false)
-				return m, nil
+				return asModern()
 			}
 		}
 		if pending--; pending == 0 || denied != nil {

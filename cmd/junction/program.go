@@ -162,10 +162,13 @@ func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &http.Server{
-		Handler: p.server, ReadTimeout: limits.ReadTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: int(limits.Header),
+		Handler: p.server, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	admin := &http.Server{Handler: p.adminHandler(ctx), ReadHeaderTimeout: limits.ReadTimeout, ErrorLog: public.ErrorLog}
+	admin := &http.Server{
+		Handler: p.adminHandler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: int(limits.Header), ErrorLog: public.ErrorLog,
+	}
 	grace := p.config.ShutdownGrace // no reload changes it
 	group, ctx := errgroup.WithContext(ctx)
 	serve := func(s *http.Server, l net.Listener) {
@@ -251,6 +254,9 @@ func (p *program) statuses() []upstream.Status {
 	}
 	return list
 }
+
+// idleTimeout is for a connection without a request: longer than clients pause between two calls of one task, so that they need not connect again.
+const idleTimeout = 2 * time.Minute
 
 // patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms nobody.
 const patient = 20 * time.Second

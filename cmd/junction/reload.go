@@ -108,7 +108,7 @@ func fixed(old, next *Config) error {
 		key      string
 		old, new any
 	}{
-		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits, next.Limits},
+		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
