@@ -69,7 +69,6 @@ type answering struct {
 	begun    chan struct{}      // closed when status and header are known, or there will be none
 	status   int
 	header   http.Header
-	comments atomic.Int64
 	err      error // why messages was closed, when that was no end
 }
 

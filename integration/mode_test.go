@@ -368,17 +368,3 @@ func (c *client) mustOpen(t testing.TB, changes ...change) *eventStream {
 	}
 	return &eventStream{r.Header, jsonrpc.NewEventReader(r.Body, 64<<20)}
 }
-
-// mustNext returns the data of the next event that has some.
-func (s *eventStream) mustNext(t testing.TB) string {
-	t.Helper()
-	for {
-		e, err := s.reader.Next()
-		if err != nil {
-			t.Fatalf("read the next event: %v", err)
-		}
-		if len(e.Data) > 0 {
-			return string(e.Data)
-		}
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -257,15 +256,6 @@ func sessionOf(t *testing.T, u *Upstream, change ...func(*Call)) string {
 		t.Fatal(err)
 	}
 	return who.StructuredContent.Session
-}
-
-func toolNames(c *Catalog) []string {
-	var names []string
-	for _, tool := range c.Tools {
-		names = append(names, tool.Name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func tools(names ...string) []json.RawMessage {
