@@ -37,7 +37,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	var calls atomic.Int64
 	var clients sync.WaitGroup
 	for _, era := range bothEras() {
-		for _, tool := range []string{"child__echo", "same__echo", "rules__echo"} {
+		for _, tool := range []string{"child__echo", "same__echo", "rules__echo", "changed__echo"} {
 			c := mustCaller(t, s.URL, era)
 			clients.Go(func() {
 				for !over.Load() && !t.Failed() {
