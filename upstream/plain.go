@@ -15,7 +15,7 @@ import (
 )
 
 // plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its cost: http.Transport hands every request to one goroutine that
-// writes and every answer to another that reads, which is a third of the CPU of a small call; here the caller's own goroutine writes the request
+// writes and every answer to another that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine writes the request
 // in one system call and reads the answer. Parsing stays with net/http. https, HTTP/2 and proxies stay with http.Transport.
 //
 // It is an http.RoundTripper for requests whose body has a known length. Close of a response's body before its end closes the connection.
