@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 const (
@@ -86,7 +87,9 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, take func(*jsonrpc.Me
 
 // keep returns a message that does not alias the event that it came in. It is no response.
 func keep(m *jsonrpc.Message) *jsonrpc.Message {
-	return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: bytes.Clone(m.Params)}
+	kept := &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: bytes.Clone(m.Params)}
+	kept.Body, _ = raw.Parse(kept.Params) // an error is that there are none, or that they are an array
+	return kept
 }
 
 // answer reads a request's own stream until its response, and hands everything else on it to on. It closes the trip.

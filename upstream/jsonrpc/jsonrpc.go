@@ -25,6 +25,10 @@ type Message struct {
 	Params []byte // an object or an array; nil when there are none
 	Result []byte
 	Error  *Error
+
+	// Body is the members of Params or Result where that is an object, and not present otherwise. It comes from Parse, which has kept the objects _meta in it, and
+	// the elements of content, too; (raw.Object).Object and Elements return them without reading them again. What is sent is Params and Result.
+	Body raw.Object
 }
 
 // IsRequest, IsNotification and IsResponse tell the three kinds apart.
@@ -46,7 +50,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e
 // ErrInvalid means that a text is JSON and no JSON-RPC message.
 var ErrInvalid = errors.New("not a JSON-RPC message")
 
-// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, and m aliases it.
+// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, for Body, too, and m aliases it.
 //
 // The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
 // a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id and method,
@@ -58,8 +62,11 @@ func Parse(text []byte, depth int) (m Message, err error) {
 	return m, err
 }
 
+// kept is what Body needs.
+var kept = []string{"params", "result", "_meta", "content"}
+
 func parse(text []byte, depth int) (m Message, err error) {
-	o, err := raw.ParseDepth(text, depth)
+	o, err := raw.ParseDepth(text, depth, kept...)
 	if err != nil {
 		if err == raw.ErrAbsent {
 			err = fmt.Errorf("%w: no object", ErrInvalid)
@@ -109,7 +116,16 @@ func parse(text []byte, depth int) (m Message, err error) {
 			return m, err
 		}
 	}
-	return m, m.check(id)
+	if err := m.check(id); err != nil {
+		return m, err
+	}
+	switch {
+	case m.Result != nil:
+		m.Body, _ = o.Object("result") // of another type, then; it is JSON
+	case m.Params != nil:
+		m.Body, _ = o.Object("params")
+	}
+	return m, nil
 }
 
 // check refuses what is of no kind, or of two.

@@ -172,6 +172,33 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestParseBody(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params": {"a":1} }`, `{"a":1}`},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","par\u0061ms":{"a":1}}`, `{"a":1}`},
+		{`{"jsonrpc":"2.0","id":1,"result":{"a":1}}`, `{"a":1}`},
+		{`{"jsonrpc":"2.0","id":1,"result":{"a":1},"params":{"b":1}}`, `{"a":1}`},
+		{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{}`},
+		{`{"jsonrpc":"2.0","id":1,"result":[{"a":1}]}`, ``},
+		{`{"jsonrpc":"2.0","id":1,"result":null}`, ``},
+		{`{"jsonrpc":"2.0","id":1,"method":"x","params":[{}]}`, ``},
+		{`{"jsonrpc":"2.0","id":1,"method":"x"}`, ``},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"a"}}`, ``},
+	} {
+		m, err := jsonrpc.Parse([]byte(test.text), 10)
+		if err != nil || string(m.Body.Text()) != test.want || m.Body.Present() != (test.want != "") {
+			t.Errorf("the body of %s is %q, present %v, %v; want %q", test.text, m.Body.Text(), m.Body.Present(), err, test.want)
+		}
+	}
+	m, _ := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"a":1},"content":[{"type":"text"},2]}}`), 10)
+	if allocs := testing.AllocsPerRun(10, func() {
+		m.Body.Object("_meta")
+		m.Body.Elements("content")
+	}); allocs > 0 {
+		t.Errorf("to find _meta and content takes %v allocations: they were read again", allocs)
+	}
+}
+
 func TestParseDepth(t *testing.T) {
 	for depth, want := range []error{raw.ErrDepth, raw.ErrDepth, raw.ErrDepth, nil, nil} {
 		if _, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"x","params":{"a":[1]}}`), depth); err != want {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -259,5 +260,21 @@ func FuzzString(f *testing.F) {
 		if got, err := raw.String(quoted); err != nil || got != want {
 			t.Errorf("String(Quote(%q)) = %q, %v; want %q", text, got, err, want)
 		}
+	})
+}
+
+// FuzzKeep holds what is kept from a scan against what further scans read.
+func FuzzKeep(f *testing.F) {
+	for _, text := range hostile {
+		f.Add([]byte(text))
+		f.Add([]byte(`{"x":{"list":[` + text + `,` + text + `],"deep":{"a":` + text + `},"x":` + text + `}}`))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		kept, err := raw.ParseDepth(text, raw.DefaultDepth, "x", "list", "deep")
+		plain, want := raw.Parse(text)
+		if fmt.Sprint(err) != fmt.Sprint(want) {
+			t.Fatalf("%q: %v, and %v when nothing is kept", text, err, want)
+		}
+		compareKept(t, string(text), kept, plain)
 	})
 }

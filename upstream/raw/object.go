@@ -14,7 +14,8 @@ type Member struct {
 	Key   []byte // with its quotes and escapes
 	Value []byte
 
-	start, value, end int // of the key, of the value, after the value
+	start, value, end int     // of the key, of the value, after the value
+	inside            *inside // nil when it was not kept
 }
 
 // Name returns the unescaped key.
@@ -24,8 +25,10 @@ func (m Member) Name() (string, error) { return String(m.Key) }
 // ErrDepth when it is nested deeper than DefaultDepth.
 func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) }
 
-// ParseDepth is Parse with another limit, for a text that nobody scanned before.
-func ParseDepth(text []byte, depth int) (Object, error) {
+// ParseDepth is Parse with another limit, for a text that nobody scanned before. The members of objects, and the elements of arrays, that are called as keep says, in
+// the object itself or in one that is kept, are kept from the same scan: Object and Elements find them there, and read nothing again. It changes nothing else: they
+// read again what was not kept because its name was written with escapes, or because there are too many.
+func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	start := space(text, 0)
 	if start >= len(text) {
 		return Object{}, &SyntaxError{len(text)}
@@ -36,15 +39,15 @@ func ParseDepth(text []byte, depth int) (Object, error) {
 		}
 		return Object{}, ErrAbsent
 	}
-	members := make([]Member, 0, 6)
-	end, err := skipObject(text, start, depth, &members)
+	in := inside{members: make([]Member, 0, 6), keep: keep}
+	end, err := skipObject(text, start, depth, &in)
 	if err != nil {
 		return Object{}, err
 	}
 	if rest := space(text, end); rest != len(text) {
 		return Object{}, &SyntaxError{rest}
 	}
-	return Object{text, members}, nil
+	return Object{text, in.members}, nil
 }
 
 // Present reports whether there is an object.
@@ -77,11 +80,28 @@ func (o Object) String(name string) (string, error) {
 
 // Object returns the object member called name. A member of another type is ErrAbsent.
 func (o Object) Object(name string) (Object, error) {
-	v, err := o.Get(name)
+	i, err := o.index(name)
 	if err != nil {
 		return Object{}, err
 	}
-	return Parse(v)
+	m := &o.members[i]
+	if m.inside != nil && !m.inside.over && m.Value[0] == '{' {
+		return Object{m.Value, m.inside.members}, nil
+	}
+	return Parse(m.Value)
+}
+
+// Elements returns the elements of the array member called name; the slice may be the object's own. A member of another type is ErrAbsent.
+func (o Object) Elements(name string) ([][]byte, error) {
+	i, err := o.index(name)
+	if err != nil {
+		return nil, err
+	}
+	m := &o.members[i]
+	if m.inside != nil && !m.inside.over && m.Value[0] == '[' {
+		return m.inside.elements, nil
+	}
+	return Elements(m.Value)
 }
 
 func (o Object) index(name string) (int, error) {

@@ -259,3 +259,69 @@ func TestSpliceAllocates(t *testing.T) {
 		t.Errorf("Get allocates %v times, want never", n)
 	}
 }
+
+// TestParseKeep holds what was kept from the scan against what a second scan reads.
+func TestParseKeep(t *testing.T) {
+	many := "[" + strings.Repeat("0,", 1500) + "1]"
+	for _, text := range []string{
+		` { "x" : { "deep" : { "x" : [ 1 , {"x":2} ] , "y" : null } } , "list" : [ "a" , [ ] , {} ] } `,
+		`{"x":{},"list":[]}`, `{"x":[1],"list":{"x":{"a":1}}}`, `{"x":null,"list":"[]"}`, `{"\u0078":{"a":1},"l\u0069st":[1]}`,
+		`{"x":{"x":{"x":{"list":[1,2]}}}}`, `{"x":{"a":1},"x":{"a":2},"list":[],"LIST":[]}`, `{}`, `{"list":` + many + `}`,
+		`{"x":{` + strings.Repeat(`"a":1,`, 1500) + `"b":2}}`,
+	} {
+		kept, err := raw.ParseDepth([]byte(text), 100, "x", "list")
+		if err != nil {
+			t.Fatalf("%.80s: %v", text, err)
+		}
+		plain, _ := raw.Parse([]byte(text))
+		compareKept(t, text, kept, plain)
+	}
+	for _, text := range []string{`{"x":{"a":[}}`, `{"x":[1,]}`, `{"list":[{"x":01}]}`, `{"x"`, `{"x":`, `{"x":{`, `{"x":[`, `{"x":{}`} {
+		_, err := raw.ParseDepth([]byte(text), 100, "x", "list")
+		_, want := raw.Parse([]byte(text))
+		if bad, ok := errors.AsType[*raw.SyntaxError](err); !ok || *bad != *want.(*raw.SyntaxError) {
+			t.Errorf("%s: %v, and %v when nothing is kept", text, err, want)
+		}
+	}
+	if _, err := raw.ParseDepth([]byte(`{"x":{"x":[0]}}`), 2, "x"); err != raw.ErrDepth {
+		t.Errorf("what is kept is too deep: %v, want %v", err, raw.ErrDepth)
+	}
+	text := []byte(`{"x":{"x":{"a":1,"b":2}}}`)
+	o, _ := raw.ParseDepth(text, 100, "x")
+	if allocs := testing.AllocsPerRun(10, func() {
+		inner, _ := o.Object("x")
+		inner.Object("x")
+	}); allocs > 0 {
+		t.Errorf("to find what was kept takes %v allocations: it was read again", allocs)
+	}
+}
+
+func compareKept(t *testing.T, text string, kept, plain raw.Object) {
+	t.Helper()
+	for _, name := range []string{"x", "list", "deep", "a"} {
+		got, gotErr := kept.Object(name)
+		want, wantErr := plain.Object(name)
+		if gotErr != wantErr || string(got.Text()) != string(want.Text()) || len(got.Members()) != len(want.Members()) || got.Present() != want.Present() {
+			t.Fatalf("%.80s: the object %s is %q, %v; want %q, %v", text, name, got.Text(), gotErr, want.Text(), wantErr)
+		}
+		elements, gotErr := kept.Elements(name)
+		wanted := [][]byte(nil)
+		v, wantErr := plain.Get(name)
+		if wantErr == nil {
+			wanted, wantErr = raw.Elements(v)
+		}
+		if gotErr != wantErr || !slices.EqualFunc(elements, wanted, bytes.Equal) {
+			t.Fatalf("%.80s: the elements of %s are %q, %v; want %q, %v", text, name, elements, gotErr, wanted, wantErr)
+		}
+		if !got.Present() {
+			continue
+		}
+		edits := []raw.Edit{{Name: "deep", Value: []byte(`"new"`)}, {Name: "x"}, {Name: "a", Value: []byte("7")}}
+		spliced, gotErr := got.Splice(edits...)
+		again, wantErr := want.Splice(edits...)
+		if gotErr != wantErr || string(spliced) != string(again) {
+			t.Fatalf("%.80s: edits of %s make %q, %v; want %q, %v", text, name, spliced, gotErr, again, wantErr)
+		}
+		compareKept(t, text, got, want)
+	}
+}

@@ -64,15 +64,15 @@ func Elements(arr []byte) ([][]byte, error) {
 		}
 		return nil, ErrAbsent
 	}
-	var elements [][]byte
-	end, err := skipArray(arr, start, DefaultDepth, &elements)
+	var in inside
+	end, err := skipArray(arr, start, DefaultDepth, &in)
 	if err != nil {
 		return nil, err
 	}
 	if rest := space(arr, end); rest != len(arr) {
 		return nil, &SyntaxError{rest}
 	}
-	return elements, nil
+	return in.elements, nil
 }
 
 // String returns the text of v, a JSON string without white space around it. The error is ErrAbsent when v is another kind of value, a *SyntaxError when

@@ -73,8 +73,8 @@ func skip(b []byte, i, depth int) (int, error) {
 	return 0, &SyntaxError{i}
 }
 
-// skipObject skips an object; members, when it is not nil, gets each of them.
-func skipObject(b []byte, i, depth int, members *[]Member) (int, error) {
+// skipObject skips an object; in, when it is not nil, gets its members.
+func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
 	}
@@ -95,11 +95,13 @@ func skipObject(b []byte, i, depth int, members *[]Member) (int, error) {
 			return 0, &SyntaxError{i}
 		}
 		value := space(b, i+1)
-		if i, err = skip(b, value, depth); err != nil {
-			return 0, err
+		if in == nil {
+			i, err = skip(b, value, depth)
+		} else {
+			i, err = in.member(b, key, keyEnd, value, depth)
 		}
-		if members != nil {
-			*members = append(*members, Member{Key: b[key:keyEnd:keyEnd], Value: b[value:i:i], start: key, value: value, end: i})
+		if err != nil {
+			return 0, err
 		}
 		if i = space(b, i); i >= len(b) {
 			return 0, &SyntaxError{i}
@@ -115,8 +117,8 @@ func skipObject(b []byte, i, depth int, members *[]Member) (int, error) {
 	}
 }
 
-// skipArray skips an array; elements, when it is not nil, gets each of them.
-func skipArray(b []byte, i, depth int, elements *[][]byte) (int, error) {
+// skipArray skips an array; in, when it is not nil, gets its elements.
+func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
 	}
@@ -129,8 +131,8 @@ func skipArray(b []byte, i, depth int, elements *[][]byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if elements != nil {
-			*elements = append(*elements, b[i:end:end])
+		if in != nil {
+			in.element(b[i:end:end])
 		}
 		if i = space(b, end); i >= len(b) {
 			return 0, &SyntaxError{i}
@@ -143,6 +145,73 @@ func skipArray(b []byte, i, depth int, elements *[][]byte) (int, error) {
 		default:
 			return 0, &SyntaxError{i}
 		}
+	}
+}
+
+// inside is what a scan keeps of an object or an array.
+type inside struct {
+	members  []Member
+	elements [][]byte
+	keep     []string // the names of members of which the inside is kept, too
+	most     int      // members or elements; 0 means that there is no limit
+	over     bool     // there were more, and nothing is kept
+}
+
+// mostInside bounds what is kept unasked, because a list can be many times as large as its text. No message that makes sense has as many.
+const mostInside = 1000
+
+// member skips a value, which belongs to the key before it, and keeps the two.
+func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err error) {
+	m := Member{Key: b[key:keyEnd:keyEnd], start: key, value: value}
+	if in.keeps(m.Key[1:len(m.Key)-1]) && value < len(b) && (b[value] == '{' || b[value] == '[') {
+		m.inside = &inside{keep: in.keep, most: mostInside}
+		end, err = m.inside.skip(b, value, depth)
+	} else {
+		end, err = skip(b, value, depth)
+	}
+	if err != nil {
+		return 0, err
+	}
+	m.Value, m.end = b[value:end:end], end
+	if in.most > 0 && len(in.members) == in.most {
+		in.members, in.over = nil, true
+	}
+	if !in.over {
+		in.members = append(in.members, m)
+	}
+	return end, nil
+}
+
+// keeps reports whether the inside of the member called name, as it was written, is kept.
+func (in *inside) keeps(name []byte) bool {
+	for _, k := range in.keep {
+		if string(name) == k {
+			return true
+		}
+	}
+	return false
+}
+
+// skip skips the object or array at b[i] and keeps what is in it. An object's members count from its own beginning.
+func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
+	if b[i] == '[' {
+		return skipArray(b, i, depth, in)
+	}
+	in.members = make([]Member, 0, 4)
+	end, err = skipObject(b, i, depth, in)
+	for k := range in.members {
+		m := &in.members[k]
+		m.start, m.value, m.end = m.start-i, m.value-i, m.end-i
+	}
+	return end, err
+}
+
+func (in *inside) element(e []byte) {
+	if in.most > 0 && len(in.elements) == in.most {
+		in.elements, in.over = nil, true
+	}
+	if !in.over {
+		in.elements = append(in.elements, e)
 	}
 }
 
