@@ -28,8 +28,8 @@ func (c *canned) Name() string               { return c.name }
 func (c *canned) Config() upstream.Config    { return upstream.Config{} }
 func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
-func (c *canned) Call(context.Context, *upstream.Call) ([]byte, error) {
-	return c.answer, nil
+func (c *canned) Call(context.Context, *upstream.Call) (raw.Object, error) {
+	return raw.Parse(c.answer)
 }
 
 // nowhere is a ResponseWriter that counts.

@@ -17,22 +17,19 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 	x.reply.begin()
 	c := x.call(t, header)
 	c.Buffer = x.buffer
-	body, err := t.backend.Call(ctx, c)
+	answer, err := t.backend.Call(ctx, c)
 	if err != nil {
 		return result{}, err
 	}
 	if x.era == upstream.EraModern {
-		return s.modernResult(body, t)
+		return s.modernResult(answer, t)
 	}
-	return result{body: body}, nil
+	return result{body: answer.Text()}, nil
 }
 
 // modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, and who produced it.
-func (s *Server) modernResult(body []byte, t *target) (result, error) {
-	o, err := raw.Parse(body)
-	if err != nil {
-		return result{}, &upstream.Error{Upstream: t.backend.Name(), Kind: upstream.KindInvalid, Err: err}
-	}
+func (s *Server) modernResult(o raw.Object, t *target) (result, error) {
+	body := o.Text()
 	var tail []byte
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
 		tail = append(tail, `,"resultType":"complete"`...)

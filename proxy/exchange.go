@@ -35,12 +35,10 @@ func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*ex
 	if m.Params == nil {
 		return x, nil
 	}
-	var err error
-	if x.params, err = raw.Parse(m.Params); err == raw.ErrAbsent {
+	if x.params = m.Body; !x.params.Present() {
 		return x, refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
-	} else if err != nil {
-		return x, malformed(err)
 	}
+	var err error
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}

@@ -19,7 +19,7 @@ type backend interface {
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
 	Tried() bool
-	Call(context.Context, *upstream.Call) ([]byte, error)
+	Call(context.Context, *upstream.Call) (raw.Object, error)
 }
 
 // view is what one endpoint offers: the catalogs of its upstreams, merged and renamed, with the way back. It is immutable.

@@ -211,8 +211,8 @@ func begun(u *Upstream, c *Call) <-chan result {
 	done := make(chan result, 1)
 	start := time.Now()
 	go func() {
-		text, err := u.Call(context.Background(), c)
-		done <- result{string(text), err, time.Since(start)}
+		o, err := u.Call(context.Background(), c)
+		done <- result{string(o.Text()), err, time.Since(start)}
 	}()
 	return done
 }

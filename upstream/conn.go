@@ -17,8 +17,8 @@ import (
 
 // conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
 type conn interface {
-	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server said so.
-	call(ctx context.Context, c *Call, clock *clock) ([]byte, error)
+	// call makes a client's call and returns the result; clock may be nil. The error is a *jsonrpc.Error if the server said so.
+	call(ctx context.Context, c *Call, clock *clock) (raw.Object, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
 	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
@@ -165,10 +165,7 @@ func (b *base) answer(m *jsonrpc.Message) {
 
 // progress passes a progress notification on to the call that it is about, under the client's own token. A token that is not in flight is dropped.
 func (b *base) progress(m *jsonrpc.Message) {
-	params, err := raw.Parse(m.Params)
-	if err != nil {
-		return
-	}
+	params := m.Body
 	token, err := params.Get("progressToken")
 	if err != nil {
 		return
@@ -301,6 +298,17 @@ func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCance
 	return m, nil
 }
 
+// resultOf returns the result in an answer.
+func resultOf(m *jsonrpc.Message) (raw.Object, error) {
+	switch {
+	case m.Error != nil:
+		return raw.Object{}, m.Error
+	case !m.Body.Present():
+		return raw.Object{}, fmt.Errorf("%w: the result is no object", errInvalid)
+	}
+	return m.Body, nil
+}
+
 // ask makes a request of our own and returns its result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
 	m, err := b.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header}, b.receive)
@@ -310,11 +318,10 @@ func (b *base) ask(ctx context.Context, method string, params []byte, header []H
 	if m.Error != nil {
 		return raw.Object{}, m.Error
 	}
-	o, err := raw.Parse(m.Result)
-	if err != nil {
+	if !m.Body.Present() {
 		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", errInvalid, method)
 	}
-	return o, nil
+	return m.Body, nil
 }
 
 // has reports whether the object has a member that is an object, such as a capability.

@@ -56,20 +56,17 @@ func (l *legacyConn) watch() {
 	}
 }
 
-func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) ([]byte, error) {
+func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (raw.Object, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {
-		return nil, err
+		return raw.Object{}, err
 	}
 	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
 	if err != nil {
-		return nil, err
+		return raw.Object{}, err
 	}
-	if m.Error != nil {
-		return nil, m.Error
-	}
-	return m.Result, nil
+	return resultOf(m)
 }
 
 func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {

@@ -88,30 +88,27 @@ const (
 	headerName    = "Mcp-Name"
 )
 
-func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) ([]byte, error) {
+func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (raw.Object, error) {
 	id := m.nextID()
 	params, f, err := m.prepare(id, c, clock, m.meta(c.Profile))
 	if err != nil {
-		return nil, err
+		return raw.Object{}, err
 	}
 	header := append(m.header(c.Method, c.Name), c.Header...)
 	_, http := m.wire.(*httpWire)
 	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header, Buffer: c.Buffer}, f, !http)
 	if err != nil {
-		return nil, asPeerError(err)
+		return raw.Object{}, asPeerError(err)
 	}
-	if answer.Error != nil {
-		return nil, answer.Error
-	}
-	result, err := raw.Parse(answer.Result)
+	result, err := resultOf(answer)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the result is no object", errInvalid)
+		return result, err
 	}
 	switch kind, err := result.String("resultType"); {
 	case err == raw.ErrAbsent || err == nil && kind == "complete":
-		return answer.Result, nil
+		return result, nil
 	default:
-		return nil, fmt.Errorf("%w: a result of type %q, which this version of Junction does not bridge", errInvalid, kind)
+		return raw.Object{}, fmt.Errorf("%w: a result of type %q, which this version of Junction does not bridge", errInvalid, kind)
 	}
 }
 

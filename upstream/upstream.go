@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 // Options is what all upstreams of a Set share.
@@ -71,9 +72,9 @@ func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 // Config returns what the upstream was configured with.
 func (u *Upstream) Config() Config { return u.given }
 
-// Call makes a client's call and returns the result as the server wrote it. The error is a *jsonrpc.Error if the server said so, and an *Error otherwise. The
+// Call makes a client's call and returns the result, whose text is as the server wrote it. The error is a *jsonrpc.Error if the server said so, and an *Error otherwise. The
 // call is sent once; it is sent again only where it provably was not received.
-func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
+func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
@@ -87,7 +88,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		case u.slots <- struct{}{}:
 			defer func() { <-u.slots }()
 		case <-ctx.Done():
-			return nil, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
+			return raw.Object{}, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
 		}
 	}
 	own := *c
@@ -99,7 +100,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		}
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
-			return nil, u.unavailable(ctx, err)
+			return raw.Object{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.call(ctx, &own, clock)
 		var peer *jsonrpc.Error
@@ -118,7 +119,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 			l.release()
 		case errors.As(err, &peer):
 			l.release()
-			return nil, peer
+			return raw.Object{}, peer
 		case errors.Is(err, errNotSent) && !again && ctx.Err() == nil:
 			l.fail(cn, err)
 			l.release()
@@ -127,7 +128,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 				l.fail(cn, err)
 			}
 			l.release()
-			return nil, &Error{u.name, kindOf(err), err}
+			return raw.Object{}, &Error{u.name, kindOf(err), err}
 		}
 	}
 }
