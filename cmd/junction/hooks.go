@@ -17,24 +17,16 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// newLog returns the log of the program.
-func newLog(w io.Writer, c LogConfig) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level}
-	if c.Format == LogJSON {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
-}
-
 // proxyHooks write one line per call, and one per item that is not offered.
 func proxyHooks(log *slog.Logger) proxy.Hooks {
+	calls := callLog(log)
 	return proxy.Hooks{
 		CallDone: func(c proxy.CallInfo) {
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
 				level = slog.LevelDebug // anybody can cause these, as many as they like
 			}
-			if !log.Enabled(context.Background(), level) {
+			if !calls.Enabled(context.Background(), level) {
 				return
 			}
 			attrs := []slog.Attr{
@@ -50,7 +42,7 @@ func proxyHooks(log *slog.Logger) proxy.Hooks {
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", c.Err.Error()))
 			}
-			log.LogAttrs(context.Background(), level, "call", attrs...)
+			calls.LogAttrs(context.Background(), level, "call", attrs...)
 		},
 		Problems: func(list []proxy.Problem) {
 			for _, p := range list {

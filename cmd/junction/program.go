@@ -227,6 +227,7 @@ func (p *program) close() {
 	if p.public != nil {
 		p.public.Close()
 	}
+	flushLog(p.log)
 }
 
 // welcome prints the banner when all upstreams have been tried, or soon.

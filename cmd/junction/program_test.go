@@ -241,18 +241,22 @@ func TestTakenAddress(t *testing.T) {
 // TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
-	hooks := proxyHooks(newLog(&log, LogConfig{Format: LogText}))
+	logger := newLog(&log, LogConfig{Format: LogText})
+	hooks := proxyHooks(logger)
 	hooks.CallDone(proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
+	flushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
 		t.Errorf("the log is %q, want the code and not the words", got)
 	}
 	log.Reset()
 	hooks.CallDone(proxy.CallInfo{Outcome: "unavailable", Err: errors.New("no connection")})
+	flushLog(logger)
 	if got, want := log.String(), `error="no connection"`; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %s", got, want)
 	}
 	log.Reset()
 	hooks.CallDone(proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
+	flushLog(logger)
 	if got := log.String(); got != "" {
 		t.Errorf("what anybody can cause is logged at info: %q", got)
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// newLog returns the log of the program. A record is written at once, and those of callLog before it; flushLog writes the latter at the end.
+func newLog(w io.Writer, c LogConfig) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.Level}
+	lines := &lines{w: w}
+	if c.Format == LogJSON {
+		return slog.New(prompt{slog.NewJSONHandler(lines, o), lines})
+	}
+	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})
+}
+
+// callLog returns a log to the same place whose records may wait for logDelay, because one system call for each call's line costs more than the line. The order
+// stays. A program that is killed loses them.
+func callLog(log *slog.Logger) *slog.Logger {
+	if h, ok := log.Handler().(prompt); ok {
+		return slog.New(h.Handler)
+	}
+	return log
+}
+
+// flushLog writes what callLog holds back.
+func flushLog(log *slog.Logger) {
+	if h, ok := log.Handler().(prompt); ok {
+		h.lines.flush()
+	}
+}
+
+const (
+	logDelay = 100 * time.Millisecond
+	logSize  = 32 << 10 // as many bytes are written without a delay
+)
+
+// prompt is a handler whose records are written at once.
+type prompt struct {
+	slog.Handler
+	lines *lines
+}
+
+func (h prompt) Handle(ctx context.Context, r slog.Record) error {
+	err := h.Handler.Handle(ctx, r)
+	h.lines.flush()
+	return err
+}
+
+func (h prompt) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return prompt{h.Handler.WithAttrs(attrs), h.lines}
+}
+func (h prompt) WithGroup(name string) slog.Handler {
+	return prompt{h.Handler.WithGroup(name), h.lines}
+}
+
+// lines collects lines of the log and writes them together, whole lines only, logDelay after the first or when there are enough.
+type lines struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	text    []byte
+	timer   *time.Timer // nil before the first line
+	waiting bool        // for the timer
+}
+
+// Write takes one line. Like every log it is written at the speed of who reads it: it blocks while that one is behind.
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, line...)
+	switch {
+	case len(l.text) >= logSize:
+		l.write()
+	case l.timer == nil:
+		l.timer = time.AfterFunc(logDelay, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.waiting = false
+			l.write()
+		})
+		l.waiting = true
+	case !l.waiting:
+		l.timer.Reset(logDelay)
+		l.waiting = true
+	}
+	return len(line), nil
+}
+
+func (l *lines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.write()
+}
+
+// write writes everything; l.mu is held. There is nobody to tell when that fails.
+func (l *lines) write() {
+	if len(l.text) > 0 {
+		l.w.Write(l.text)
+		l.text = l.text[:0]
+	}
+}

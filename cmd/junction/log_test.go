@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/upstreamtest"
+)
+
+// writes are what was written, one for each system call.
+type writes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, string(b))
+	return len(b), nil
+}
+
+// take returns the writes since the last take.
+func (w *writes) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
+	return list
+}
+
+// TestLogOfCallsWaits: lines of calls are written together and not late, and before any other line that comes after them.
+func TestLogOfCallsWaits(t *testing.T) {
+	for name, log := range map[string]func(w *writes) *slog.Logger{
+		"alone":           func(w *writes) *slog.Logger { return newLog(w, LogConfig{Format: LogText}) },
+		"of JSON objects": func(w *writes) *slog.Logger { return newLog(w, LogConfig{Format: LogJSON}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var w writes
+				log := log(&w)
+				calls := callLog(log)
+				for range 3 { // the timer is used again
+					calls.Info("one")
+					calls.Info("two")
+					time.Sleep(logDelay - 1)
+					if got := w.take(); len(got) > 0 {
+						t.Fatalf("%q was written at once", got)
+					}
+					time.Sleep(1)
+					synctest.Wait()
+					if got := w.take(); len(got) != 1 || strings.Count(got[0], "\n") != 2 || strings.Index(got[0], "one") > strings.Index(got[0], "two") {
+						t.Fatalf("after the delay %q was written, want one and two at once", got)
+					}
+				}
+				calls.Info("one")
+				log.With("a", "b").WithGroup("g").Info("other")
+				if got := strings.Join(w.take(), ""); strings.Count(got, "\n") != 2 || strings.Index(got, "one") > strings.Index(got, "other") {
+					t.Errorf("another line brought %q, want it at once and after the call's", got)
+				}
+				calls.Info("last")
+				flushLog(log)
+				flushLog(log)
+				if got := w.take(); len(got) != 1 || strings.Count(got[0], "last") != 1 {
+					t.Errorf("at the end %q was written, want last", got)
+				}
+				const n = 2000
+				for range n {
+					calls.Info("many")
+				}
+				early := w.take()
+				if len(early) == 0 {
+					t.Errorf("none of %d lines was written before the delay", n)
+				}
+				time.Sleep(logDelay)
+				synctest.Wait()
+				all := append(early, w.take()...)
+				for _, text := range all {
+					if len(text) > 2*logSize || !strings.HasSuffix(text, "\n") {
+						t.Errorf("%d bytes were written at once, the last of them %q", len(text), text[len(text)-1])
+					}
+				}
+				if got := strings.Count(strings.Join(all, ""), "many"); got != n {
+					t.Errorf("%d of %d lines were written", got, n)
+				}
+			})
+		})
+	}
+}
+
+// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has ended.
+func TestLogOfCallsIsWhole(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	const n = 20
+	for i := range n {
+		if got := runClient(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.err != nil {
+			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		}
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	callLog(r.log).Info("call") // of a handler that was cut off
+	r.close()
+	if got := strings.Count(r.stderr.String(), "msg=call"); got != n+1 {
+		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
+	}
+}
