@@ -186,6 +186,7 @@ type trip struct {
 	conn   *plainConn // nil when it was given back
 	broken bool
 
+	body  plainBody // of a plainTransport: the latest response's
 	out   payload
 	first reader
 }
@@ -313,7 +314,8 @@ func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *h
 	if err != nil {
 		return nil, err
 	}
-	b := &plainBody{pool: p, conn: c, trip: t, of: o}
+	b := &t.body
+	*b = plainBody{pool: p, conn: c, trip: t, of: o}
 	o.mu.Lock()
 	o.conns[c] = struct{}{}
 	closed := o.closed
@@ -322,14 +324,14 @@ func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *h
 		b.finish(false)
 		return nil, context.Canceled
 	}
-	resp, err := c.roundTrip(r)
-	if err != nil {
+	resp := &b.response
+	if err := c.roundTrip(r, resp); err != nil {
 		b.finish(false)
 		return nil, err
 	}
-	b.ReadCloser, b.reusable = resp.Body, !resp.Close
+	b.content, b.reusable = contentOf(resp, c.r), !resp.Close
 	resp.Body = b
-	if b.ReadCloser == http.NoBody {
+	if b.left == 0 {
 		b.finish(true)
 	}
 	return resp, nil

@@ -16,7 +16,7 @@ import (
 
 // plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its cost: http.Transport hands every request to one goroutine that
 // writes and every answer to another that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine writes the request
-// in one system call and reads the answer. Parsing stays with net/http. https, HTTP/2 and proxies stay with http.Transport.
+// in one system call and reads the answer, and parses no more of it than is needed (plain_response.go). https, HTTP/2 and proxies stay with http.Transport.
 //
 // It is an http.RoundTripper for requests whose body has a known length. Close of a response's body before its end closes the connection.
 type plainTransport struct {
@@ -27,14 +27,12 @@ type plainTransport struct {
 
 const (
 	plainIdle      = 60 * time.Second
-	plainHeader    = 64 << 10 // of a response
+	plainHeader    = 64 << 10 // of a response, and of the trailer of one
 	plainBuffer    = 16 << 10 // so that a common answer is read with its header
 	plainOneWrite  = 64 << 10 // a request up to this size is written at once
 	plainInterim   = 8        // 1xx responses before the real one
 	plainLastWords = time.Second
 )
-
-var errHeaderTooLarge = errors.New("the header of the answer is too large")
 
 // transportFor returns the pool of connections to the origin of a URL.
 func transportFor(rawURL string) http.RoundTripper {
@@ -52,24 +50,10 @@ type plainConn struct {
 	net.Conn
 	address string
 	r       *bufio.Reader
-	left    int    // bytes that may still be read of a header; negative means no limit
 	w       []byte // for the head of a request
+	head    []byte // for the head of a response
 	alive   func() bool
 	since   time.Time // it is idle
-}
-
-func (c *plainConn) Read(b []byte) (int, error) {
-	if c.left >= 0 {
-		if c.left == 0 {
-			return 0, errHeaderTooLarge
-		}
-		b = b[:min(len(b), c.left)]
-	}
-	n, err := c.Conn.Read(b)
-	if c.left >= 0 {
-		c.left -= n
-	}
-	return n, err
 }
 
 // abort breaks off whatever is being read or written.
@@ -85,31 +69,32 @@ func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := o.plainTrip(r.Context(), t, trip, r)
 	if err != nil {
 		trip.stop()
+		return nil, err
 	}
-	return resp, err
+	resp.Request = r
+	return resp, nil
 }
 
-// roundTrip writes the request and reads the header of the answer.
-func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
-	w, err := c.head(r)
+// roundTrip writes the request and reads the header of the answer into resp.
+func (c *plainConn) roundTrip(r *http.Request, resp *http.Response) error {
+	w, err := c.header(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.send(w, r); err != nil {
 		// A server that refuses a large body says so before it has read it.
 		c.SetReadDeadline(time.Now().Add(plainLastWords))
-		resp, readErr := c.receive(r)
-		if readErr != nil {
-			return nil, err
+		if c.receive(resp) != nil {
+			return err
 		}
 		resp.Close = true
-		return resp, nil
+		return nil
 	}
-	return c.receive(r)
+	return c.receive(resp)
 }
 
-// head makes the head of a request.
-func (c *plainConn) head(r *http.Request) ([]byte, error) {
+// header makes the head of a request.
+func (c *plainConn) header(r *http.Request) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
 	w = append(append(w, r.Host...), "\r\n"...)
@@ -161,26 +146,27 @@ func (c *plainConn) send(w []byte, r *http.Request) error {
 	return err
 }
 
-func (c *plainConn) receive(r *http.Request) (*http.Response, error) {
-	c.left = plainHeader
+// receive reads the head of the answer.
+func (c *plainConn) receive(resp *http.Response) error {
 	for range plainInterim {
-		resp, err := http.ReadResponse(c.r, r)
-		if err != nil && c.left == 0 {
-			return nil, errHeaderTooLarge
-		} else if err != nil {
-			return nil, err
+		*resp = http.Response{}
+		if err := readHead(c.r, &c.head, resp); err != nil {
+			return err
 		}
-		if resp.StatusCode >= 200 {
-			c.left = -1
-			return resp, nil
+		switch {
+		case resp.StatusCode >= 200:
+			return nil
+		case resp.StatusCode == http.StatusSwitchingProtocols: // what follows is no HTTP, and nobody asked for it
+			return notHTTP("it switches protocols")
 		}
 	}
-	return nil, errors.New("too many interim answers")
+	return errors.New("too many interim answers")
 }
 
 // plainBody is the body of an answer; at its end the connection goes back to the pool.
 type plainBody struct {
-	io.ReadCloser
+	content
+	response http.Response
 	pool     *plainTransport
 	conn     *plainConn // nil when it was given back
 	trip     *trip
@@ -192,7 +178,7 @@ func (b *plainBody) Read(p []byte) (int, error) {
 	if b.conn == nil {
 		return 0, io.EOF
 	}
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.content.Read(p)
 	if err != nil {
 		b.finish(err == io.EOF)
 	}
@@ -260,9 +246,7 @@ func dialPlain(ctx, closing context.Context, address string) (*plainConn, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &plainConn{Conn: n, address: address, left: -1, alive: livenessOf(n)}
-	c.r = bufio.NewReaderSize(c, plainBuffer)
-	return c, nil
+	return &plainConn{Conn: n, address: address, r: bufio.NewReaderSize(n, plainBuffer), alive: livenessOf(n)}, nil
 }
 
 func (t *plainTransport) put(c *plainConn) {

@@ -1,0 +1,248 @@
+package upstream
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"strconv"
+	"strings"
+)
+
+// This file reads HTTP/1 responses (RFC 9112). It is here because of its cost, like the transport: net/http reads a header through three layers, of which each
+// copies. It takes less than net/http does and nothing that net/http would not (FuzzResponse): what two readers could understand in two ways is refused,
+// because a proxy before the server may be the other one.
+
+var (
+	errHeaderTooLarge = errors.New("the header of the answer is too large")
+	errNotHTTP        = errors.New("the answer is not HTTP")
+)
+
+func notHTTP(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
+}
+
+// readHead reads the status line and the header of a response. scratch is memory for it, which grows. resp gets everything but a body: ContentLength is
+// -1 where the body is in chunks or ends with the connection, and Close says that there is no other response after this one.
+func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response) error {
+	text, err := readBlock(r, scratch)
+	if err != nil {
+		return err
+	}
+	status, rest, _ := cutLine(text)
+	if err := parseStatus(status, resp); err != nil {
+		return err
+	}
+	n := strings.Count(rest, "\n") - 1
+	values, header := make([]string, n), make(http.Header, n)
+	for i := range n {
+		var field string
+		field, rest, _ = cutLine(rest)
+		name, value, err := parseField(field)
+		if err != nil {
+			return err
+		}
+		if before := header[name]; before != nil {
+			header[name] = append(before, value)
+			continue
+		}
+		values[i] = value
+		header[name] = values[i : i+1 : i+1]
+	}
+	resp.Header = header
+	return frame(resp)
+}
+
+// readBlock returns lines up to the first empty one, with it. Their ends are CR LF or LF.
+func readBlock(r *bufio.Reader, scratch *[]byte) (string, error) {
+	b := (*scratch)[:0]
+	defer func() { *scratch = b }()
+	for start := 0; ; {
+		part, err := r.ReadSlice('\n')
+		b = append(b, part...)
+		switch {
+		case len(b) > plainHeader:
+			return "", errHeaderTooLarge
+		case err == bufio.ErrBufferFull:
+			continue
+		case err == io.EOF:
+			return "", io.ErrUnexpectedEOF
+		case err != nil:
+			return "", err
+		}
+		if n := len(b) - start; n == 1 || n == 2 && b[start] == '\r' {
+			return string(b), nil
+		}
+		start = len(b)
+	}
+}
+
+// cutLine takes one line off the text; end is how it ended.
+func cutLine(text string) (line, rest, end string) {
+	i := strings.IndexByte(text, '\n')
+	line, rest = text[:i], text[i+1:]
+	if strings.HasSuffix(line, "\r") {
+		return line[:i-1], rest, "\r\n"
+	}
+	return line, rest, "\n"
+}
+
+func parseStatus(line string, resp *http.Response) error {
+	const proto = "HTTP/1.x "
+	if len(line) < len(proto)+3 || line[:7] != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
+		return notHTTP("it begins with %.60q", line)
+	}
+	resp.Proto, resp.ProtoMajor, resp.ProtoMinor, resp.Status = line[:8], 1, int(line[7]-'0'), line[9:]
+	code := resp.Status[:3]
+	if c, err := strconv.ParseUint(code, 10, 16); err == nil && c >= 100 && (len(resp.Status) == 3 || resp.Status[3] == ' ') {
+		resp.StatusCode = int(c)
+		return nil
+	}
+	return notHTTP("its status is %.60q", resp.Status)
+}
+
+// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
+var tokenBytes = func() (in [256]bool) {
+	for c := range in {
+		in[c] = token(string(rune(c)))
+	}
+	return in
+}()
+
+// parseField reads one line of a header. A line that goes on with the one before is none, and there is no white space in or after a name.
+func parseField(line string) (name, value string, err error) {
+	colon := 0
+	canonical, upper := true, true
+	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
+		c := line[colon]
+		canonical = canonical && !(upper && 'a' <= c && c <= 'z' || !upper && 'A' <= c && c <= 'Z')
+		upper = c == '-'
+	}
+	if colon == 0 || colon == len(line) || line[colon] != ':' {
+		return "", "", notHTTP("a line of its header is %.60q", line)
+	}
+	name, value = line[:colon], strings.Trim(line[colon+1:], " \t")
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return "", "", notHTTP("its field %.60s has control characters", name)
+		}
+	}
+	if !canonical {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	return name, value, nil
+}
+
+// frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on after it (section 9.3).
+func frame(resp *http.Response) error {
+	coding, lengths := resp.Header["Transfer-Encoding"], resp.Header["Content-Length"]
+	length := int64(-1)
+	for i, text := range lengths {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || i > 0 && text != lengths[0] {
+			return notHTTP("its Content-Length is %.60q", lengths)
+		}
+		length = int64(n)
+	}
+	switch {
+	case len(coding) == 0:
+	case len(coding) > 1 || !strings.EqualFold(coding[0], "chunked") || resp.ProtoMinor == 0:
+		return notHTTP("its Transfer-Encoding is %.60q", coding)
+	case len(lengths) > 0:
+		return notHTTP("it has both Transfer-Encoding and Content-Length")
+	default:
+		resp.TransferEncoding = coding
+	}
+	resp.ContentLength = length
+	resp.Close = resp.ProtoMinor == 0 && !mentions(resp.Header["Connection"], "keep-alive") || mentions(resp.Header["Connection"], "close")
+	switch {
+	case resp.StatusCode < 200 && (length >= 0 || len(coding) > 0):
+		return notHTTP("it is interim and has a body")
+	case resp.StatusCode < 200:
+		resp.ContentLength = 0
+	case resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified:
+		resp.Close = resp.Close || length > 0 || len(coding) > 0 // a body all the same is nothing that anybody should read
+		resp.ContentLength, resp.TransferEncoding = 0, nil
+	case length < 0 && len(coding) == 0:
+		resp.Close = true
+	}
+	return nil
+}
+
+// mentions reports whether one of the comma-separated words is the one.
+func mentions(values []string, word string) bool {
+	for _, v := range values {
+		for w := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.Trim(w, " \t"), word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// content reads the body of a response.
+type content struct {
+	r      *bufio.Reader
+	chunks io.Reader // nil unless the body is in chunks
+	left   int64     // of a body whose length is known; negative otherwise
+}
+
+func contentOf(resp *http.Response, r *bufio.Reader) content {
+	c := content{r: r, left: resp.ContentLength}
+	if len(resp.TransferEncoding) > 0 {
+		c.chunks = httputil.NewChunkedReader(r)
+	}
+	return c
+}
+
+// Read returns io.EOF with the last of the bytes, as far as that is known.
+func (c *content) Read(p []byte) (n int, err error) {
+	switch {
+	case c.chunks != nil:
+		if n, err = c.chunks.Read(p); err == io.EOF {
+			err = skipTrailer(c.r)
+		}
+		return n, err
+	case c.left == 0:
+		return 0, io.EOF
+	case c.left > 0 && int64(len(p)) > c.left:
+		p = p[:c.left]
+	}
+	n, err = c.r.Read(p)
+	if c.left < 0 {
+		return n, err
+	}
+	switch c.left -= int64(n); {
+	case c.left == 0:
+		return n, io.EOF
+	case err == io.EOF:
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// skipTrailer reads what follows the last chunk; nobody needs it. It returns io.EOF.
+func skipTrailer(r *bufio.Reader) error {
+	var scratch []byte
+	text, err := readBlock(r, &scratch)
+	if err != nil {
+		return err
+	}
+	for text != "" {
+		line, rest, end := cutLine(text)
+		if end != "\r\n" {
+			return notHTTP("a line of its trailer is %.60q", line)
+		}
+		if text = rest; text == "" {
+			break
+		}
+		if _, _, err := parseField(line); err != nil {
+			return err
+		}
+	}
+	return io.EOF
+}
