@@ -70,8 +70,25 @@ type stdio struct {
 // answer is what becomes of a call: a response, or the reason why none will come. Channels of it have room for one, and it is sent under stdio.mu by
 // whoever takes the call out of stdio.calls.
 type answer struct {
-	m   *jsonrpc.Message
-	err error
+	m      *jsonrpc.Message
+	buffer []byte // what m alone is in, if that is a large buffer; nil otherwise
+	err    error
+}
+
+// take returns the answer to req. A large buffer is exchanged for that of the request; a request without one gets its result out of it, to keep for as long as
+// it likes.
+func (a answer) take(req *request) (*jsonrpc.Message, error) {
+	switch {
+	case a.buffer == nil || a.m.Error != nil:
+	case req.Buffer != nil:
+		giveLarge(*req.Buffer)
+		*req.Buffer = a.buffer[:0]
+	default:
+		a.m.Result = bytes.Clone(a.m.Result)
+		a.m.Body, _ = raw.Parse(a.m.Result) // an error is that it is no object
+		giveLarge(a.buffer)
+	}
+	return a.m, a.err
 }
 
 var (
@@ -119,17 +136,17 @@ func (w *stdio) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)
 	}
 	if sent, err := w.write(ctx, &req.Message); err != nil {
 		if a, ok := w.forget(req.ID, c); ok && a.err == nil {
-			return a.m, nil
+			return a.take(req)
 		}
 		return nil, sendError(sent, err)
 	}
 	select {
 	case a := <-c:
 		w.waiters.Put(c)
-		return a.m, a.err
+		return a.take(req)
 	case <-ctx.Done():
 		if a, ok := w.forget(req.ID, c); ok {
-			return a.m, a.err
+			return a.take(req)
 		}
 		return nil, context.Cause(ctx)
 	}

@@ -20,3 +20,6 @@ type pipeWriter struct{}
 
 func (pipeWriter) open(*os.File)           {}
 func (pipeWriter) try([]byte) (int, error) { return 0, nil }
+
+// widen does nothing: here the size of a pipe is the system's.
+func widen(*os.File) {}

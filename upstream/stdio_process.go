@@ -71,6 +71,7 @@ func startProcess(o stdioOptions) (*process, error) {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	widen(p.stdout)
 	started := make(chan error)
 	go p.own(started)
 	err = <-started

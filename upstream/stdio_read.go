@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"junction/upstream/jsonrpc"
@@ -29,7 +30,7 @@ func (w *stdio) read() {
 		}
 		switch {
 		case err == nil && m.IsResponse():
-			if !w.settle(m.ID, answer{m: &m}) {
+			if !w.settle(m.ID, answer{m: &m, buffer: lines.gone}) {
 				w.o.Log.Debug("dropped a response that nobody waits for", "id", m.ID)
 			}
 		case err == nil:
@@ -56,7 +57,26 @@ func (w *stdio) read() {
 const (
 	lineBuffer = 32 << 10 // of a wire at rest
 	lineShown  = 200      // bytes of a strange line in the log
+	lineKept   = 4 << 20  // the largest buffer that is kept for another large line
 )
+
+// largeLines are buffers for large lines that nobody uses: to make one costs more than to read what goes into it.
+var largeLines sync.Pool
+
+// takeLarge returns a buffer of size bytes.
+func takeLarge(size int) []byte {
+	if b, ok := largeLines.Get().(*[]byte); ok && cap(*b) >= size {
+		return (*b)[:size]
+	}
+	return make([]byte, size)
+}
+
+// giveLarge takes a buffer that nobody uses any more.
+func giveLarge(b []byte) {
+	if cap(b) > lineBuffer && cap(b) <= lineKept {
+		largeLines.Put(&b)
+	}
+}
 
 // lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the buffer. A large one gets a buffer of its own, which leaves with
 // it, so that it is copied no more than in part.
@@ -68,12 +88,14 @@ type lineReader struct {
 	from, to int    // buf[from:to] was read and not returned
 	rest     []byte // the small buffer, while buf is a large one
 	large    int    // the size of the last large line: a good guess for the next
+	gone     []byte // the buffer that left with the last line; nil when that was copied
 	err      error
 }
 
 // next returns the next line that is not empty, without its end; it belongs to the caller. Of a line above the limit it returns the outline instead.
 // A last line without an end is one, too.
 func (l *lineReader) next() ([]byte, *outline, error) {
+	l.gone = nil
 	seen := 0 // bytes of the line that were searched for its end
 	for {
 		if i := bytes.IndexByte(l.buf[l.from+seen:l.to], '\n'); i >= 0 {
@@ -116,21 +138,31 @@ func (l *lineReader) take(n, end int) ([]byte, *outline) {
 	if n < len(l.buf)/2 {
 		return slices.Clone(line), nil
 	}
+	l.gone = l.buf
 	return line, nil // and shrink leaves the buffer to it
 }
 
-// shrink goes back to the small buffer after a large line.
+// shrink goes back to the small buffer after a large line, or to another large one if what was read beyond the line does not fit.
 func (l *lineReader) shrink() {
 	if l.rest == nil {
 		return
 	}
 	left := l.buf[l.from:l.to]
-	if len(left) > len(l.rest) {
-		l.rest = make([]byte, 2*len(left))
+	large := l.buf
+	if len(left) <= len(l.rest) {
+		l.buf, l.rest = l.rest, nil
+	} else {
+		l.buf = takeLarge(l.size(2 * len(left)))
 	}
-	l.buf, l.rest = l.rest, nil
 	l.from, l.to = 0, copy(l.buf, left)
+	if l.gone == nil {
+		giveLarge(large)
+	}
 }
+
+// size is that of a large buffer for at least so many bytes, if there may be so many. One byte above the limit tells a line that is too long, another one ends
+// a line that is not.
+func (l *lineReader) size(least int) int { return min(max(least, l.large+l.large/8), l.limit+2) }
 
 // fill reads on. The buffer is full only if one line fills it.
 func (l *lineReader) fill() {
@@ -141,13 +173,16 @@ func (l *lineReader) fill() {
 	case l.buf == nil:
 		l.buf = make([]byte, lineBuffer)
 	case l.to == len(l.buf):
-		// One byte above the limit tells a line that is too long, another one ends a line that is not.
-		large := make([]byte, min(max(4*len(l.buf), l.large+l.large/8), l.limit+2))
-		copy(large, l.buf)
 		if l.rest == nil {
 			l.rest = l.buf
+			l.buf = takeLarge(l.size(4 * len(l.buf)))
+			copy(l.buf, l.rest)
+		} else {
+			large := takeLarge(l.size(2 * len(l.buf)))
+			copy(large, l.buf)
+			giveLarge(l.buf)
+			l.buf = large
 		}
-		l.buf = large
 	}
 	n, err := l.r.Read(l.buf[l.to:])
 	l.to += n

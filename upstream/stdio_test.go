@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"junction/upstream/jsonrpc"
 )
@@ -125,7 +126,7 @@ func (w *opened) start(ctx context.Context, id, method, params string) <-chan an
 	c := make(chan answer, 1)
 	go func() {
 		m, err := w.Call(ctx, newRequest(id, method, params), nil)
-		c <- answer{m, err}
+		c <- answer{m: m, err: err}
 	}()
 	return c
 }
@@ -203,6 +204,45 @@ func TestStdioConcurrentCalls(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestStdioBuffersAreExchanged: a large result is in the caller's buffer from then on, and stays as it is until the caller gives that away with another call.
+func TestStdioBuffersAreExchanged(t *testing.T) {
+	w := mustOpen(t, "server")
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			var kept [3][]byte // the buffers of a caller, used in turn
+			var results, want [3]string
+			for n := range 30 {
+				id, k := fmt.Sprint(g*1000+n), n%len(kept)
+				req := newRequest(id, "echo", `{"fill":"`+strings.Repeat(string(rune('a'+n)), []int{300_000, 250_000, 10, 290_000}[n%4]+g)+`"}`)
+				req.Buffer = &kept[k]
+				m, err := w.Call(t.Context(), req, nil)
+				if err != nil {
+					t.Errorf("Call: %v", err)
+					return
+				}
+				results[k], want[k] = unsafe.String(&m.Result[0], len(m.Result)), string(req.Params)
+				if len(m.Result) > 2*lineBuffer && !within(m.Result, kept[k]) {
+					t.Errorf("a result of %d bytes is not in the buffer of %d", len(m.Result), cap(kept[k]))
+				}
+				for i := range results {
+					if results[i] != want[i] {
+						t.Errorf("after call %s the result of %d bytes is another", id, len(want[i]))
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// within reports whether a is a part of b's memory.
+func within(a, b []byte) bool {
+	start, all := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return all <= start && start+uintptr(len(a)) <= all+uintptr(cap(b))
 }
 
 func TestStdioResultsOfAllSizesStayAsTheyAre(t *testing.T) {
