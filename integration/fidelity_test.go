@@ -82,7 +82,7 @@ func fidelityTools(t *testing.T) []string {
 	corpus := mustCorpus(t, "tool")
 	for name, value := range mustCorpus(t, "value") {
 		corpus[name] = bearing(`{"x-before":%s,"name":"@","description":"","inputSchema":{"type":"object","properties":{"p":{"default":%s,"x-v":%s}},"$defs":{"v":%s},`+
-			`"x-v":%s,"examples":[%s]},"outputSchema":{"x-v":%s},"annotations":{"x-v":%s},"icons":[%s],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
+			`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},"icons":[%s],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
 	}
 	var tools []string
 	for _, name := range slices.Sorted(maps.Keys(corpus)) {
@@ -120,6 +120,9 @@ func TestFidelity(t *testing.T) {
 					c := mustCaller(t, s.URL, era)
 					t.Run("tools", func(t *testing.T) { up.testTools(t, c, tools) })
 					for _, name := range slices.Sorted(maps.Keys(results)) {
+						if up.era == modernEra && era == legacyEra && strings.Contains(results[name], `"structuredContent":`) && !strings.Contains(results[name], `"structuredContent":{`) {
+							continue // what such a client does not know is TestProtocolT88's
+						}
 						t.Run(name, func(t *testing.T) { up.testCall(t, c, journal, results[name]) })
 						t.Run("progress and "+name, func(t *testing.T) { up.testProgress(t, c, results[name], values) })
 					}
@@ -127,6 +130,9 @@ func TestFidelity(t *testing.T) {
 						up.testCall(t, c, journal, bearing(`{"content":[{"type":"text","text":%s}]}`, long()))
 					})
 					for _, name := range slices.Sorted(maps.Keys(failures)) {
+						if era == modernEra && strings.Contains(failures[name], "-32042") {
+							continue // that era has another word for it: TestProtocolT73
+						}
 						t.Run("failure "+name, func(t *testing.T) { up.testFailure(t, c, failures[name]) })
 					}
 				})

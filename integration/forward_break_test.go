@@ -244,7 +244,7 @@ func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
 				t.Errorf("com.example/kept = %q, want 1", got)
 			}
 			for _, r := range s.Received() {
-				if strings.Contains(string(r.Body), "io.modelcontextprotocol/") || r.Message.Method == "server/discover" {
+				if strings.Contains(string(r.Body), `"_meta"`) && strings.Contains(string(r.Body), "io.modelcontextprotocol/") || r.Message.Method == "server/discover" {
 					t.Errorf("the upstream got %s", r.Body)
 				}
 			}

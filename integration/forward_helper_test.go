@@ -50,7 +50,7 @@ func talk(t *testing.T, url string, era upstream.Era) *talker {
 	if era == upstream.EraModern {
 		return c
 	}
-	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"talker","version":"1"}`})
+	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"2025-11-25","capabilities":` + allCapabilities + `,"clientInfo":{"name":"talker","version":"1"}`})
 	if m := p.answer(t); m.Error != nil {
 		t.Fatalf("initialize: %v", m.Error)
 	}
@@ -101,7 +101,7 @@ func (c *talker) request(t *testing.T, ctx context.Context, q query) *http.Reque
 			meta += ","
 		}
 		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"talker","version":"1"},` +
-			`"io.modelcontextprotocol/clientCapabilities":{}`
+			`"io.modelcontextprotocol/clientCapabilities":` + allCapabilities
 	}
 	params := q.params
 	if meta != "" {

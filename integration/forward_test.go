@@ -45,6 +45,9 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 		_, j := over(t, p, upstreamtest.Script{}, nil)
 		c := j.talk(t)
 		for _, structured := range []string{`null`, `[1,{"a":1.0}]`, `9007199254740993`, `{}`, `"s"`} {
+			if p.client == upstream.EraLegacy && p.upstream == upstream.EraModern && structured != `{}` {
+				continue // such a client does not know it: TestProtocolT88
+			}
 			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028","annotations":{"audience":["user"],"z":1.10},"_meta":{"k":null}}],` +
 				`"structuredContent":` + structured + `,"isError":false,"unknown":{"kept":[1E2]}`
 			own := `"_meta":{"com.example/x":{"a":1},"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"}},"resultType":"complete"`

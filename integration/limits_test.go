@@ -80,7 +80,7 @@ func TestLimitSessions(t *testing.T) {
 	open := func(n int) {
 		for range n {
 			req := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(
-				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"again","version":"1"}}}`))
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+allCapabilities+`,"clientInfo":{"name":"again","version":"1"}}}`))
 			req.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			if s.Server.ServeHTTP(w, req); w.Code != http.StatusOK || w.Header().Get("Mcp-Session-Id") == "" {

@@ -71,6 +71,9 @@ func (m mode) start(t testing.TB, script upstreamtest.Script) (upstream.Config, 
 	return upstream.Config{Command: c.Command, Env: c.Env}, &c.Journal
 }
 
+// allCapabilities is what clients of the tests declare: all that is bridged, so that their calls go over the connection that reads the catalog.
+const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+
 // endpoint is a proxy in this process.
 type endpoint struct {
 	URL    string // of the merged endpoint
@@ -157,7 +160,7 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 // metaText is the _meta of a modern client called name.
 func metaText(version, name string) string {
 	return `{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientInfo":{"name":"` + name +
-		`","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		`","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + allCapabilities + `}`
 }
 
 // client is a client that writes and reads JSON and headers itself. It is of one goroutine.
@@ -208,7 +211,7 @@ func (c *client) mustInitialize(t testing.TB, version string) {
 }
 
 func initializeParams(version, name string) string {
-	return `{"protocolVersion":"` + version + `","capabilities":{},"clientInfo":{"name":"` + name + `","version":"1"}}`
+	return `{"protocolVersion":"` + version + `","capabilities":` + allCapabilities + `,"clientInfo":{"name":"` + name + `","version":"1"}}`
 }
 
 // answered is the answer to one request.

@@ -77,7 +77,7 @@ func TestProtocolT41WhatIsNotOfferedIsNoMethod(t *testing.T) {
 		for _, q := range []struct{ method, params string }{
 			{"prompts/list", "{}"}, {"prompts/get", `{"name":"x"}`}, {"resources/list", "{}"}, {"resources/templates/list", "{}"},
 			{"resources/read", `{"uri":"file:///x"}`}, {"resources/subscribe", `{"uri":"file:///x"}`}, {"resources/unsubscribe", `{"uri":"file:///x"}`},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}`}, {"logging/setLevel", `{"level":"info"}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":""}}`},
 			{"tasks/list", "{}"},
 		} {
 			t.Run(q.method, func(t *testing.T) {

@@ -221,7 +221,7 @@ func mustCaller(t testing.TB, url, era string) *caller {
 		return c
 	}
 	resp, err := c.post(t.Context(), "initialize", "",
-		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+legacyVersion+`","capabilities":{},"clientInfo":{"name":"caller","version":"1"}}}`)
+		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+legacyVersion+`","capabilities":`+allCapabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
 	if err != nil {
 		t.Fatalf("initialize: %v", err)
 	}
@@ -268,7 +268,8 @@ func (c *caller) do(ctx context.Context, method, name, members, meta string) (ex
 		if meta != "" {
 			meta = "," + meta
 		}
-		meta = strings.TrimSuffix(strings.TrimPrefix(modernMeta, `"_meta":{`), "}") + meta
+		own := strings.Replace(modernMeta, `clientCapabilities":{}`, `clientCapabilities":`+allCapabilities, 1)
+		meta = strings.TrimSuffix(strings.TrimPrefix(own, `"_meta":{`), "}") + meta
 	}
 	if meta != "" {
 		if members != "" {

@@ -28,9 +28,11 @@ func (c *canned) Name() string               { return c.name }
 func (c *canned) Config() upstream.Config    { return upstream.Config{} }
 func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
-func (c *canned) Call(context.Context, *upstream.Call) (raw.Object, error) {
-	return raw.Parse(c.answer)
+func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+	o, err := raw.Parse(c.answer)
+	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
 }
+func (c *canned) RootsChanged(upstream.Profile, string, string) {}
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {
@@ -108,7 +110,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		s := mustServer(b, cannedBackend(b, 10, size))
 		b.Run(fmt.Sprintf("legacy/%d", size), func(b *testing.B) {
-			id, _ := s.sessions.open("2025-11-25", "bench")
+			id, _ := s.sessions.open("2025-11-25", "bench", upstream.Profile{})
 			repeat(b, s, http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}},
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool3","arguments":{"text":"hello"}}}`)
 		})
@@ -121,7 +123,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkList(b *testing.B) {
 	s := mustServer(b, cannedBackend(b, 1000, 100))
-	id, _ := s.sessions.open("2025-11-25", "bench")
+	id, _ := s.sessions.open("2025-11-25", "bench", upstream.Profile{})
 	b.Run("legacy", func(b *testing.B) {
 		repeat(b, s, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	})
@@ -136,6 +138,6 @@ func BenchmarkSession(b *testing.B) {
 	s.sessions.max = 1 << 30
 	b.ReportAllocs()
 	for b.Loop() {
-		s.sessions.open("2025-11-25", "a client with a name")
+		s.sessions.open("2025-11-25", "a client with a name", upstream.Profile{})
 	}
 }

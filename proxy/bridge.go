@@ -2,29 +2,281 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
-// call makes one call, whichever eras meet, and returns the result as the client's era wants it.
+// This file is where the eras meet. An upstream may ask the client's person something before it answers:
 //
-// Questions of an upstream to the person are not bridged yet: upstreams hear of no client capability, so that they ask none, and one that asks all the same is
-// refused by the conn.
+//	client   upstream
+//	legacy   legacy    the question is put on the client's stream, and the answer goes back (asking.go)
+//	legacy   modern    the upstream answers input_required: its questions are put on the client's stream, and the call is made again with the answers
+//	modern   modern    input_required is passed on; the state that the client brings back is sealed by us (state.go)
+//	modern   legacy    the call is parked while the client is told input_required and comes back with the answer (parked.go)
+
+// maxRounds bounds how often an upstream may ask for one call of a legacy client's.
+const maxRounds = 10
+
+// call makes one call, whichever eras meet, and returns the result as the client's era wants it.
 func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upstream.HeaderField) (result, error) {
 	x.reply.begin()
+	x.target = t
 	c := x.call(t, header)
-	c.Buffer = x.buffer
-	answer, err := t.backend.Call(ctx, c)
+	if x.era == upstream.EraLegacy {
+		return s.callForLegacy(ctx, x, c)
+	}
+	legacy := t.backend.Catalog().Era == upstream.EraLegacy
+	st, err := s.takeState(x, c, legacy)
 	if err != nil {
 		return result{}, err
 	}
-	if x.era == upstream.EraModern {
-		return s.modernResult(answer, t)
+	switch {
+	case st.Kind == stateParked:
+		return s.parked.resume(ctx, s, x, st)
+	case legacy && x.profile.Asks():
+		return s.parked.begin(ctx, s, x, c)
 	}
-	return result{body: answer.Text()}, nil
+	c.Buffer = x.buffer
+	r, err := t.backend.Call(ctx, c)
+	if err != nil {
+		return s.modernError(x, err)
+	}
+	return s.finishModern(x, r)
+}
+
+// callForLegacy makes the call of a legacy client, and asks it what a modern upstream wants to know.
+func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Call) (result, error) {
+	if _, err := c.Params.Get("task"); err == nil { // we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
+		if err := spliceParams(c, raw.Edit{Name: "task"}); err != nil {
+			return result{}, err
+		}
+	}
+	c.Buffer = x.buffer
+	waits := 0 // rounds after which nothing but time may make a difference
+	for round := 0; ; round++ {
+		r, err := x.target.backend.Call(ctx, c)
+		if err != nil {
+			return s.legacyError(x, err)
+		}
+		switch r.Type {
+		case upstream.TypeComplete:
+			x.closeElicitations()
+			return s.legacyResult(x, r)
+		case upstream.TypeInputRequired:
+		default:
+			return result{}, x.invalid("a result of type " + r.Type)
+		}
+		if round == maxRounds {
+			return result{}, x.invalid("it asks again and again")
+		}
+		requests, err := r.Object.Object("inputRequests")
+		if err != nil && err != raw.ErrAbsent {
+			return result{}, x.invalid("inputRequests: " + err.Error())
+		}
+		state, err := r.Get("requestState")
+		if err != nil && err != raw.ErrAbsent {
+			return result{}, x.invalid("requestState: " + err.Error())
+		}
+		opened := len(x.opened)
+		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}} // r is overwritten by the next call
+		if len(requests.Members()) > 0 {
+			if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
+				return result{}, err
+			}
+		} else if state == nil {
+			return result{}, x.invalid("input_required without a request and without a state")
+		}
+		if len(requests.Members()) == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
+			if err := pause(ctx, waits); err != nil {
+				return result{}, err
+			}
+			waits++
+		}
+		if err := spliceParams(c, edits...); err != nil {
+			return result{}, err
+		}
+	}
+}
+
+// finishModern makes what a modern client reads of a result.
+func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
+	switch r.Type {
+	case upstream.TypeInputRequired:
+		return s.relayQuestions(x, r.Object)
+	case upstream.TypeTask:
+		return s.wrapTask(x, r.Object)
+	}
+	return s.modernResult(r.Object, x.target)
+}
+
+// relayQuestions passes the questions of a modern upstream on to a modern client. A question that the client cannot be asked is the upstream's mistake: it was told
+// what the client can do.
+func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
+	requests, err := o.Object("inputRequests")
+	if err != nil && err != raw.ErrAbsent {
+		return result{}, x.invalid("inputRequests: " + err.Error())
+	}
+	var edits []raw.Edit
+	if err == nil {
+		var changed []raw.Edit
+		for _, m := range requests.Members() {
+			name, err := m.Name()
+			if err != nil {
+				return result{}, x.invalid("inputRequests: " + err.Error())
+			}
+			text, err := x.inputRequest(m.Value)
+			if err != nil {
+				return result{}, err
+			}
+			changed = append(changed, raw.Edit{Name: name, Value: text})
+		}
+		text, err := requests.Splice(changed...)
+		if err != nil {
+			return result{}, x.invalid("inputRequests: " + err.Error())
+		}
+		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
+	}
+	upstreamState, err := o.Get("requestState")
+	switch {
+	case err == nil:
+		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState})
+		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
+	case err != raw.ErrAbsent:
+		return result{}, x.invalid("requestState: " + err.Error())
+	case len(requests.Members()) == 0:
+		return result{}, x.invalid("input_required without a request and without a state")
+	}
+	text, err := o.Splice(edits...)
+	if err != nil {
+		return result{}, x.invalid(err.Error())
+	}
+	return result{body: text}, nil
+}
+
+// inputRequest returns one entry of inputRequests as the client may see it.
+func (x *exchange) inputRequest(v []byte) ([]byte, error) {
+	method, params, err := inputRequest(v)
+	if err != nil {
+		return nil, x.invalid(err.Error())
+	}
+	text, err := x.question(x.target.backend.Name(), method, params, false)
+	if err != nil {
+		return nil, x.invalid("it asked what this client cannot be asked: " + err.Error())
+	}
+	if params == nil && string(text) == "{}" {
+		return v, nil
+	}
+	return raw.Set(v, text, "params")
+}
+
+// invalid is the error for an upstream's answer that is none.
+func (x *exchange) invalid(text string) error {
+	return &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
+}
+
+// spliceParams changes the params of a call.
+func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
+	params := c.Params
+	if !params.Present() {
+		params, _ = raw.Parse([]byte("{}"))
+	}
+	text, err := params.Splice(edits...)
+	if err == nil {
+		c.Params, err = raw.Parse(text)
+	}
+	return err
+}
+
+// modernError translates an upstream's error for a modern client.
+func (s *Server) modernError(x *exchange, err error) (result, error) {
+	peer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return result{}, err
+	}
+	switch peer.Code {
+	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
+		return result{}, peer.WithCode(mcp.INVALID_PARAMS)
+	case mcp.URL_ELICITATION_REQUIRED:
+		return s.elicitURLs(x, peer)
+	case codeMissingCapability:
+		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data}
+	}
+	return result{}, err
+}
+
+// legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of no use to a client that cannot open a URL.
+func (s *Server) legacyError(x *exchange, err error) (result, error) {
+	peer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || peer.Code != mcp.URL_ELICITATION_REQUIRED || x.profile.URL {
+		return result{}, err
+	}
+	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnanswered, Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
+	}
+	text := "The server " + x.target.backend.Name() + " wants a page to be opened in a browser before it goes on, which this client does not offer."
+	for _, u := range urls(peer) {
+		text += "\n" + u.message + " " + u.url
+	}
+	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
+	return result{body: append(b, `}],"isError":true}`...)}, nil
+}
+
+// elicitation is an entry of the data of -32042.
+type elicitation struct{ message, url string }
+
+// urls reads what must be opened before the call can be made again.
+func urls(e *jsonrpc.Error) []elicitation {
+	var list []elicitation
+	if e.Data == nil {
+		return nil
+	}
+	data, _ := raw.Get(e.Data, "elicitations")
+	items, _ := raw.Elements(data)
+	for _, item := range items {
+		o, err := raw.Parse(item)
+		if err != nil {
+			continue
+		}
+		var u elicitation
+		u.message, _ = o.String("message")
+		if u.url, err = o.String("url"); err == nil {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// elicitURLs makes of -32042 what the modern era has for it. The call was refused and not carried out, so that it is made again when the client comes back.
+func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
+	list := urls(e)
+	switch {
+	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
+		return result{}, x.invalid("it wants a page to be opened, and does not say which")
+	case !x.profile.URL:
+		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
+			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
+	}
+	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	for i, u := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = raw.AppendQuote(b, "url-"+string(rune('a'+i%26)))
+		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...), "["+x.target.backend.Name()+"] "+u.message)
+		b = append(raw.AppendQuote(append(b, `,"url":`...), u.url), "}}"...)
+		if i == 25 {
+			break
+		}
+	}
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateAgain}))
+	b = append(append(b, `,"_meta":`...), s.modernMeta...)
+	return result{body: append(b, '}')}, nil
 }
 
 // modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, and who produced it.

@@ -28,6 +28,9 @@ type Limits struct {
 	Page     int           `yaml:"page"`     // items on one page of a list. Default 1000.
 	Items    int           `yaml:"items"`    // items that one upstream may list. Default 10000.
 
+	Parked int `yaml:"parked"` // calls of one user that wait for its answer to a question. Default 32.
+
+	Patience     time.Duration `yaml:"patience"`      // for a person to answer a question. Default 10m.
 	ReadTimeout  time.Duration `yaml:"read_timeout"`  // for a client to send its request. Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"` // for a client to take what we write. Default 30s.
 }

@@ -32,8 +32,11 @@ func methods(era upstream.Era, method string) handler {
 		}
 		return nil
 	}
-	if mcp.MCPMethod(method) == mcp.MethodPing {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodPing:
 		return ping
+	case mcp.MethodSetLogLevel:
+		return setLevel
 	}
 	return nil
 }

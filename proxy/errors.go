@@ -29,6 +29,7 @@ func (e *refusal) Error() string { return e.text }
 // Codes of 2026-07-28 (basic/index#error-codes).
 const (
 	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
 	// codeSessionNotFound is what clients of the legacy era know for an unknown session; the status is what counts.
 	codeSessionNotFound = -32001

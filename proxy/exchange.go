@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -26,12 +28,17 @@ type exchange struct {
 
 	client    string   // the name that the client gave itself
 	session   *session // legacy only
-	principal string
+	principal string   // "" while there is one user only
+	profile   upstream.Profile
+	logLevel  string   // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
+	target    *target  // of a call
+	opened    []string // elicitations of ours: see newElicitationID
+	outlived  bool     // a call goes on with the params after the request was answered
 }
 
 // newExchange reads what every request has. The error is a *refusal.
 func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*exchange, error) {
-	x := &exchange{world: w, endpoint: e, msg: m, header: r.Header, principal: "local"}
+	x := &exchange{world: w, endpoint: e, msg: m, header: r.Header}
 	if m.Params == nil {
 		return x, nil
 	}
@@ -50,11 +57,30 @@ func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*ex
 }
 
 // Notify implements upstream.Peer.
-func (x *exchange) Notify(method string, params []byte) { x.reply.notify(method, params) }
+func (x *exchange) Notify(method string, params []byte) {
+	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
+		return
+	}
+	x.reply.notify(method, params)
+}
+
+// wantsLog reports whether the client wants a log message. One without a level that we know goes to nobody who has chosen one.
+func (x *exchange) wantsLog(params []byte) bool {
+	if x.logLevel == "" {
+		return x.era == upstream.EraLegacy
+	}
+	v, err := raw.Get(params, "level")
+	if err != nil {
+		return false
+	}
+	level, err := raw.String(v)
+	return err == nil && upstream.Level(level) > 0 && upstream.Level(level) <= upstream.Level(x.logLevel)
+}
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.tool.Name, Params: x.params, Header: header, Principal: x.principal, Peer: x}
+	c := &upstream.Call{Method: x.msg.Method, Name: target.tool.Name, Params: x.params, Header: header, Principal: x.principal, Peer: x,
+		Profile: x.profile, LogLevel: x.logLevel}
 	if x.session != nil {
 		c.Session = x.session.key
 	}

@@ -59,7 +59,7 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if err != nil {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
-	x.session, x.client = s, s.client
+	x.session, x.client, x.profile = s, s.client, s.profile
 	return nil
 }
 
@@ -75,16 +75,27 @@ func (f legacyFront) run(x *exchange) {
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
+	x.logLevel = x.session.logLevel()
 	f.serve(ctx, x)
 }
 
-// accept takes a notification, or an answer to a question.
+// accept takes a notification, or an answer to a question. A notification that has no meaning here is no error: initialized is consumed.
 func (f legacyFront) accept(x *exchange) {
-	if x.msg.Method != string(mcp.MethodNotificationCancelled) {
-		return // the others have no meaning here: initialized is consumed, and we ask nothing
+	if x.msg.IsResponse() {
+		x.session.answered(&x.msg)
+		return
 	}
-	if id, err := x.params.Get("requestId"); err == nil {
-		x.session.cancel(jsonrpc.ID(id))
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodNotificationCancelled:
+		if id, err := x.params.Get("requestId"); err == nil {
+			x.session.cancel(jsonrpc.ID(id))
+		}
+	case mcp.MethodNotificationProgress:
+		x.session.progressed(x.params)
+	case mcp.MethodNotificationRootsListChanged:
+		for _, b := range x.world.backends {
+			b.RootsChanged(x.profile, x.session.key, x.principal)
+		}
 	}
 }
 
@@ -103,7 +114,10 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 		x.client, _ = info.String("name")
 		x.client = x.client[:min(len(x.client), maxClient)]
 	}
-	id, _ := f.sessions.open(version, x.client)
+	if declared, err := x.params.Object("capabilities"); err == nil {
+		x.profile = profileOf(declared, version)
+	}
+	id, _ := f.sessions.open(version, x.client, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
 	b = append(append(b, `,"capabilities":`...), capabilities...)

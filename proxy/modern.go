@@ -66,8 +66,8 @@ func (f modernFront) check(x *exchange) error {
 			return err
 		}
 	}
-	capabilities, err := x.meta.Get(mcp.MetaKeyClientCapabilities)
-	if err == raw.ErrAbsent || err == nil && capabilities[0] != '{' {
+	declared, err := x.meta.Object(mcp.MetaKeyClientCapabilities)
+	if err == raw.ErrAbsent {
 		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s", mcp.MetaKeyClientCapabilities)
 	} else if err != nil {
 		return malformed(err)
@@ -77,6 +77,12 @@ func (f modernFront) check(x *exchange) error {
 		e.data = append(append(append([]byte(`{"supported":`), f.supported...), `,"requested":`...), raw.Quote(version)...)
 		e.data = append(e.data, '}')
 		return e
+	}
+	x.profile = profileOf(declared, version)
+	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
+	case err == raw.ErrAbsent:
+	case err != nil || upstream.Level(x.logLevel) == 0:
+		return invalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel) // 2026-07-28, server/utilities/logging
 	}
 	if info, err := x.meta.Object(mcp.MetaKeyClientInfo); err == nil {
 		x.client, _ = info.String("name")

@@ -46,20 +46,26 @@ func (p *reply) begin() {
 
 // notify queues a notification that belongs to the request. It does not block: what a slow client does not take in time, it misses.
 func (p *reply) notify(method string, params []byte) {
+	p.send(jsonrpc.AppendRequest(nil, "", method, params))
+}
+
+// send queues a message that belongs to the request; false means that nobody will get it.
+func (p *reply) send(message []byte) bool {
 	if !p.stream {
-		return
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done || len(p.queue) >= p.limits.Queue {
-		return
+		return false
 	}
-	p.queue = append(p.queue, jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", method, params)))
+	p.queue = append(p.queue, jsonrpc.AppendEvent(nil, "", message))
 	p.start()
 	select {
 	case p.more <- struct{}{}:
 	default:
 	}
+	return true
 }
 
 // start begins the stream and its writer; p.mu is held.

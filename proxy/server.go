@@ -39,6 +39,8 @@ type Server struct {
 	log       *slog.Logger
 	sessions  *sessions
 	cursors   *seal.Box
+	states    *seal.Box // requestState
+	parked    *lot
 	listeners listeners
 	bodies    buffers      // of requests
 	results   buffers      // of upstreams' answers
@@ -71,6 +73,10 @@ func New(o Options) (*Server, error) {
 	if s.cursors, err = o.Key.Box("cursor"); err != nil {
 		return nil, err
 	}
+	if s.states, err = o.Key.Box("state"); err != nil {
+		return nil, err
+	}
+	s.parked = &lot{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{}, of: map[string]int{}}
 	s.listeners.open = map[*listener]struct{}{}
 	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`), cmp.Or(o.Version, "devel")), '}')
 	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
@@ -173,11 +179,18 @@ func equal(a, b []Problem) bool {
 	return true
 }
 
-// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on; the http.Server that the handler is in waits for them.
-func (s *Server) Shutdown() { s.end() }
+// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on, but for those that wait for a client that is away; the http.Server
+// that the handler is in waits for them.
+func (s *Server) Shutdown() {
+	s.end()
+	s.parked.close()
+}
 
-// Kill ends the calls that are still in progress, after Shutdown and a grace.
-func (s *Server) Kill() { s.kill() }
+// Kill ends the calls that are still in progress, after Shutdown and a grace, and returns when none of those is left that had no request any more.
+func (s *Server) Kill() {
+	s.kill()
+	s.parked.running.Wait()
+}
 
 // WithDefaults fills in what the section leaves out.
 func (l Limits) WithDefaults() Limits {
@@ -191,6 +204,8 @@ func (l Limits) WithDefaults() Limits {
 	l.Queue = cmp.Or(l.Queue, 64)
 	l.Page = cmp.Or(l.Page, 1000)
 	l.Items = cmp.Or(l.Items, 10000)
+	l.Parked = cmp.Or(l.Parked, 32)
+	l.Patience = cmp.Or(l.Patience, 10*time.Minute)
 	l.ReadTimeout = cmp.Or(l.ReadTimeout, 30*time.Second)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
 	return l

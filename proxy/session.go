@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"junction/auth/seal"
+	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
 
@@ -20,19 +22,24 @@ type session struct {
 	key     string // for upstreams: what tells this session from others
 	version string // of the protocol
 	client  string // the name that the client gave itself
+	profile upstream.Profile
+	numbers atomic.Uint64 // of questions
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil before the first
 	streams map[*listener]context.CancelFunc  // open; nil when there are none
+	asked   map[jsonrpc.ID]*asked             // questions to the client; nil before the first
+	level   string                            // of log messages, as the client has set it; "" when it has not
 	gone    bool                              // the client has deleted the session
 }
 
 // sealedSession is what a session id says.
 type sealedSession struct {
-	Version string `json:"v"`
-	Client  string `json:"c,omitempty"`
-	Born    int64  `json:"t"`
-	Key     string `json:"k"`
+	Version string           `json:"v"`
+	Client  string           `json:"c,omitempty"`
+	Profile upstream.Profile `json:"p,omitzero"`
+	Born    int64            `json:"t"`
+	Key     string           `json:"k"`
 }
 
 // sessions are the sessions in memory, bounded in number and idle time, and the ids that were deleted.
@@ -66,9 +73,9 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 }
 
 // open begins a session and returns its id.
-func (ss *sessions) open(version, client string) (string, *session) {
+func (ss *sessions) open(version, client string, p upstream.Profile) (string, *session) {
 	now := time.Now()
-	said, _ := json.Marshal(sealedSession{version, client, now.Unix(), rand.Text()}) // strings and a number: this cannot fail
+	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text()}) // strings and a number: this cannot fail
 	id := ss.box.Seal(said)
 	s, _ := ss.find(id)
 	return id, s
@@ -102,7 +109,7 @@ func (ss *sessions) find(id string) (*session, error) {
 	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
 		return nil, errUnknownSession
 	}
-	s := &session{key: said.Key, version: said.Version, client: said.Client}
+	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile}
 	ss.byID[id] = ss.order.PushFront(&entry{id, s, born, now})
 	ss.trim(now)
 	return s, nil

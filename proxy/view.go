@@ -19,7 +19,8 @@ type backend interface {
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
 	Tried() bool
-	Call(context.Context, *upstream.Call) (raw.Object, error)
+	Call(context.Context, *upstream.Call) (upstream.Result, error)
+	RootsChanged(p upstream.Profile, session, principal string)
 }
 
 // view is what one endpoint offers: the catalogs of its upstreams, merged and renamed, with the way back. It is immutable.

@@ -165,19 +165,23 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, w *world, e *endp
 		fail(rw, r, s, err)
 		return
 	}
-	defer s.bodies.put(body)
+	var x *exchange
+	defer func() {
+		if x == nil || !x.outlived {
+			s.bodies.put(body)
+		}
+	}()
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && isArray(*body) {
 			s.batch(rw, r, w, e, *body)
 			return
 		}
-		x := &exchange{reply: newReply(rw, r, &s.limits)}
 		problem, status := answer(malformed(err), "")
-		x.reply.fail(m.ID, problem, status)
+		newReply(rw, r, &s.limits).fail(m.ID, problem, status)
 		return
 	}
-	x, err := newExchange(w, e, r, m)
+	x, err = newExchange(w, e, r, m)
 	x.reply = newReply(rw, r, &s.limits)
 	x.size, x.request = len(*body), r
 	if err != nil {

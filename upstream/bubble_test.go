@@ -144,7 +144,7 @@ func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
 	p.status = Status{Name: p.name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), transport: rt}
 	p.mu.Lock()
-	p.links[linkKey{}] = startLink(p, linkKey{}, true)
+	p.links[p.reading()] = startLink(p, p.reading(), true)
 	p.mu.Unlock()
 	return newUpstream(c, o.Defaults, p)
 }
@@ -190,7 +190,7 @@ func toolCall(name, args string, change ...func(*Call)) *Call {
 	if err != nil {
 		panic(err)
 	}
-	c := &Call{Method: "tools/call", Name: name, Params: params}
+	c := &Call{Method: "tools/call", Name: name, Params: params, Profile: everything()} // so that it shares the link that reads the catalog
 	for _, f := range change {
 		f(c)
 	}
@@ -211,8 +211,8 @@ func begun(u *Upstream, c *Call) <-chan result {
 	done := make(chan result, 1)
 	start := time.Now()
 	go func() {
-		o, err := u.Call(context.Background(), c)
-		done <- result{string(o.Text()), err, time.Since(start)}
+		answer, err := u.Call(context.Background(), c)
+		done <- result{string(answer.Text()), err, time.Since(start)}
 	}()
 	return done
 }

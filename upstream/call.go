@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
@@ -20,40 +20,34 @@ type Call struct {
 	Params raw.Object
 	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers as they are.
 	Header []HeaderField
+	// LogLevel is from which level on the client wants the log messages of this request; "" wants none that it would have to ask for.
+	LogLevel string
 	// Profile, Session and Principal decide which connection the call may use.
 	Profile   Profile
 	Session   string
-	Principal string
+	Principal string // "" where there is one user only
 	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid until the caller uses it for something else. The
 	// upstream leaves a larger one here if it needed that.
 	Buffer *[]byte
-	// Peer takes what the upstream says during the call; nil takes nothing.
+	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers nothing.
 	Peer Peer
 }
 
+// Result is what a server answered to a call.
+type Result struct {
+	raw.Object        // as the server wrote it
+	Type       string // resultType of the modern era; TypeComplete where the server says none, and for every result of a legacy server
+}
+
+// The types of result that we know (2026-07-28, basic/index#resulttype). Others are invalid, and never returned.
+const (
+	TypeComplete      = "complete"
+	TypeInputRequired = "input_required" // only of tools/call, prompts/get and resources/read
+	TypeTask          = "task"           // only if the profile has Tasks, of tools/call
+)
+
 // HeaderField is one field of an HTTP header.
 type HeaderField struct{ Name, Value string }
-
-// Profile is what an upstream may learn about the client of a call. Calls of equal profiles may share a legacy connection, which hears of its client
-// once, in initialize. The zero value is a client that can do nothing but call.
-type Profile struct {
-	// Capabilities are the client's, a JSON object in one spelling for equal ones; "" is {}.
-	Capabilities string
-}
-
-func (p Profile) capabilities() []byte {
-	if p.Capabilities == "" {
-		return []byte("{}")
-	}
-	return []byte(p.Capabilities)
-}
-
-// Peer is whom an upstream talks back to during a call: the client that made it.
-type Peer interface {
-	// Notify takes a notification that belongs to the call, with the client's own progress token. It does not block. It is not called after
-	// (*Upstream).Call has returned.
-	Notify(method string, params []byte)
-}
 
 // Kind says in one word what went wrong between us and an upstream.
 type Kind string
@@ -65,6 +59,7 @@ const (
 	KindInvalid     Kind = "invalid"     // the upstream answered something that is no answer
 	KindBusy        Kind = "busy"        // too many calls or connections are in use
 	KindCancelled   Kind = "cancelled"   // the client gave up
+	KindUnanswered  Kind = "unanswered"  // the client did not answer what the upstream asked
 )
 
 // Error is a failure of ours or of the connection, as distinct from a *jsonrpc.Error, which is what the upstream said.
@@ -123,7 +118,12 @@ func (e *timeoutError) Error() string {
 type clock struct {
 	timer   *time.Timer
 	timeout time.Duration
-	end     time.Time
+
+	mu    sync.Mutex
+	end   time.Time
+	held  int       // questions that a person is thinking about
+	since time.Time // held is not 0
+	over  bool      // the call has ended: the timer stays stopped
 }
 
 // newClock returns a context that ends when the call's time is over, with a *timeoutError as cause. stop frees it.
@@ -132,26 +132,52 @@ func newClock(parent context.Context, timeout, max time.Duration) (context.Conte
 	timeout = min(timeout, max)
 	c := &clock{timeout: timeout, end: time.Now().Add(max)}
 	c.timer = time.AfterFunc(timeout, func() {
-		if left := time.Until(c.end); left <= 0 {
+		c.mu.Lock()
+		left, held := time.Until(c.end), c.held > 0
+		c.mu.Unlock()
+		if held {
+			return // a question was just put
+		}
+		if left <= 0 {
 			cancel(&timeoutError{after: max})
 		} else {
 			cancel(&timeoutError{after: timeout, silent: true})
 		}
 	})
-	return ctx, c, func() { c.timer.Stop(); cancel(nil) }
+	return ctx, c, func() { c.stop(); cancel(nil) }
 }
 
 // touch says that the upstream has shown a sign of life.
 func (c *clock) touch() {
-	if c.timer.Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == 0 && !c.over && c.timer.Stop() {
 		c.timer.Reset(min(c.timeout, time.Until(c.end)))
 	}
 }
 
-// flight is a call that an upstream is working on.
-type flight struct {
-	id    jsonrpc.ID
-	peer  Peer
-	token []byte // the client's own progress token; nil when it wants no progress
-	clock *clock
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.timer.Stop()
+}
+
+// hold stops the silence from counting while a person is asked, and the hard cap as well; release follows. Both may be called for several questions at once.
+func (c *clock) hold() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held++; c.held == 1 {
+		c.timer.Stop()
+		c.since = time.Now()
+	}
+}
+
+func (c *clock) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held--; c.held == 0 && !c.over {
+		c.end = c.end.Add(time.Since(c.since))
+		c.timer.Reset(min(c.timeout, time.Until(c.end)))
+	}
 }

@@ -40,6 +40,10 @@ type Config struct {
 
 	// Isolation says which callers may share one connection (for a command: one process): shared (the default), session or principal.
 	Isolation Isolation `yaml:"isolation"`
+	// Questions says whether the server may ask the person at the client (elicitation, sampling, roots). A legacy server hears what its client can do once in
+	// a connection, so that clients of different abilities need connections (processes) of their own; with false they share one, and nobody is asked.
+	// Default true.
+	Questions *bool `yaml:"questions"`
 	// IdleStop closes the connection (stops the process) after this long without a call; the catalog stays served and the next call starts it again.
 	// 0, the default, never does.
 	IdleStop time.Duration `yaml:"idle_stop"`

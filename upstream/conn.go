@@ -17,12 +17,14 @@ import (
 
 // conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
 type conn interface {
-	// call makes a client's call and returns the result; clock may be nil. The error is a *jsonrpc.Error if the server said so.
-	call(ctx context.Context, c *Call, clock *clock) (raw.Object, error)
+	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server said so.
+	call(ctx context.Context, c *Call, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
 	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
 	watch()
+	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
+	tell(method string)
 	// about says who the server is and what it can do.
 	about() *serverInfo
 	wait() error
@@ -55,7 +57,8 @@ type base struct {
 	listed atomic.Bool // a list was asked for
 
 	mu      sync.Mutex
-	flights map[string]*flight // by the progress token that we gave out, which is the id of the request
+	flights map[jsonrpc.ID]*flight            // calls of clients in progress; the id is also the progress token that we gave out
+	asked   map[jsonrpc.ID]context.CancelFunc // questions of the server's that are being answered
 
 	outbox chan *request // answers to the server's requests, sent by run; 16-buffered, never closed
 	ctx    context.Context
@@ -65,7 +68,7 @@ type base struct {
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
-	b.flights = map[string]*flight{}
+	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]context.CancelFunc{}
 	b.outbox = make(chan *request, 16)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
@@ -117,28 +120,29 @@ func (b *base) abandon() {
 
 func (b *base) nextID() jsonrpc.ID { return jsonrpc.NumberID(b.ids.Add(1)) }
 
-// takeoff registers a call that may hear from the server, and land ends that.
-func (b *base) takeoff(f *flight) {
-	b.mu.Lock()
-	b.flights[string(f.id)] = f
-	b.mu.Unlock()
-}
+// receive takes a message that is no response and came on no request's own stream.
+func (b *base) receive(m *jsonrpc.Message) { b.deliver(nil, m) }
 
-func (b *base) land(f *flight) {
-	b.mu.Lock()
-	delete(b.flights, string(f.id))
-	b.mu.Unlock()
-}
+// nobody stands for a request of our own, about which no client can be asked.
+var nobody = &flight{}
 
-// receive takes a message that is no response.
-func (b *base) receive(m *jsonrpc.Message) {
+// deliver takes a message that is no response. own is the call on whose stream it came, nobody for a request of ours, nil when it came on no such stream.
+func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
 	case m.IsRequest():
-		b.answer(m)
+		b.answer(own, m)
 	case m.Method == string(mcp.MethodNotificationProgress):
 		b.progress(m)
+	case m.Method == string(mcp.MethodNotificationMessage):
+		if f, reason := b.owner(own, m); f != nil && f.peer != nil {
+			f.peer.Notify(m.Method, m.Params)
+		} else {
+			b.log.Debug("log message of the upstream dropped", "reason", reason)
+		}
 	case m.Method == string(mcp.MethodNotificationToolsListChanged):
 		b.hooks.changed()
+	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
+		b.takeBack(m)
 	case m.Method == notificationAcknowledged && b.listed.Load():
 		b.hooks.changed() // between the list and now we could not hear of changes
 	default:
@@ -146,21 +150,18 @@ func (b *base) receive(m *jsonrpc.Message) {
 	}
 }
 
-// answer answers a request of the server's. A ping is answered here; questions to a person have no caller that could be asked and are refused.
-func (b *base) answer(m *jsonrpc.Message) {
-	reply := &request{Message: jsonrpc.Message{ID: m.ID}}
+// answer answers a request of the server's: a ping here, a question by the client whose call it belongs to.
+func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
 		b.log.Warn("request ignored: a server of this era sends none", "method", m.Method)
-		return
 	case m.Method == string(mcp.MethodPing):
-		reply.Result = []byte("{}")
-	case m.Method == string(mcp.MethodElicitationCreate) || m.Method == string(mcp.MethodSamplingCreateMessage) || m.Method == string(mcp.MethodListRoots):
-		reply.Error = &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "the client of this connection has not declared the capability for " + m.Method}
+		b.post(&request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
+	case IsQuestion(m.Method):
+		b.question(own, m)
 	default:
-		reply.Error = &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "Method not found: " + m.Method}
+		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
 	}
-	b.post(reply)
 }
 
 // progress passes a progress notification on to the call that it is about, under the client's own token. A token that is not in flight is dropped.
@@ -171,9 +172,9 @@ func (b *base) progress(m *jsonrpc.Message) {
 		return
 	}
 	b.mu.Lock()
-	f := b.flights[string(token)]
+	f := b.flights[jsonrpc.ID(token)]
 	b.mu.Unlock()
-	if f == nil {
+	if f == nil || f.token == nil {
 		return
 	}
 	if f.clock != nil {
@@ -194,8 +195,8 @@ func reserved(name string) bool {
 	return false
 }
 
-// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta that speaks of this hop. The flight is nil unless
-// the client wants progress.
+// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta that speaks of this hop. The flight is nil when the call
+// has no peer.
 func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
@@ -204,11 +205,14 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 		n++
 	}
 	var f *flight
+	if c.Peer != nil {
+		f = &flight{id: id, peer: c.Peer, clock: clock}
+	}
 	meta, err := c.Params.Object("_meta")
 	switch {
 	case err == nil:
-		if token, err := meta.Get("progressToken"); err == nil && c.Peer != nil {
-			f = &flight{id: id, peer: c.Peer, token: bytes.Clone(token), clock: clock} // a late notification may outlive the params
+		if token, err := meta.Get("progressToken"); err == nil && f != nil {
+			f.token = bytes.Clone(token) // a late notification may outlive the params
 		}
 		value, err := rewriteMeta(meta, f, own)
 		if err != nil {
@@ -256,7 +260,7 @@ func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	if len(edits) == 0 && len(own) == 0 {
 		return meta.Text(), nil
 	}
-	if f != nil {
+	if f != nil && f.token != nil {
 		own = append(own[:len(own):len(own)], raw.Edit{Name: "progressToken", Value: []byte(f.id)})
 	}
 	for _, o := range own {
@@ -278,11 +282,14 @@ func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
+	on := b.receive
 	if f != nil {
+		f.ctx = ctx
 		b.takeoff(f)
 		defer b.land(f)
+		on = func(m *jsonrpc.Message) { b.deliver(f, m) }
 	}
-	m, err := b.wire.Call(ctx, req, b.receive)
+	m, err := b.wire.Call(ctx, req, on)
 	if err != nil {
 		if ctx.Err() != nil && tellCancel {
 			reason := "the request was cancelled"
@@ -311,7 +318,8 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 
 // ask makes a request of our own and returns its result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
-	m, err := b.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header}, b.receive)
+	m, err := b.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
+		func(m *jsonrpc.Message) { b.deliver(nobody, m) })
 	if err != nil {
 		return raw.Object{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -14,6 +15,8 @@ import (
 // legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its client once.
 type legacyConn struct {
 	base
+	leveling sync.Mutex // held while level is changed
+	level    int        // of log messages, as the server was told; an index of levels
 }
 
 // newestLegacy is what we offer; the server may answer with an older version.
@@ -22,7 +25,7 @@ const newestLegacy = mcp.ProtocolVersion20251125
 // handshake initializes the session. A server that asks for a version that we do not know is refused (2025-11-25, basic/lifecycle).
 func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) error {
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
-	params = append(append(params, `,"capabilities":`...), p.capabilities()...)
+	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')
 	result, err := l.ask(ctx, string(mcp.MethodInitialize), params, nil)
 	if err != nil {
@@ -56,18 +59,49 @@ func (l *legacyConn) watch() {
 	}
 }
 
-func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (raw.Object, error) {
+func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
+	if c.LogLevel != "" {
+		l.setLevel(ctx, c.LogLevel)
+	}
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {
-		return raw.Object{}, err
+		return Result{}, err
 	}
 	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
 	if err != nil {
-		return raw.Object{}, err
+		return Result{}, err
 	}
-	return resultOf(m)
+	o, err := resultOf(m)
+	return Result{o, TypeComplete}, err
 }
+
+// levels are those of log messages, the most verbose last (RFC 5424).
+var levels = []string{"", "emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
+
+// Level returns how verbose a level of log messages is; 0 is no level.
+func Level(name string) int { return max(0, slices.Index(levels, name)) }
+
+// setLevel has the server send log messages from the level on. The level is one for the whole connection, so it is never taken back; the clients' own ones
+// are kept by who relays.
+func (l *legacyConn) setLevel(ctx context.Context, name string) {
+	wanted := Level(name)
+	l.leveling.Lock()
+	defer l.leveling.Unlock()
+	if wanted <= l.level || !has(l.info.capabilities, "logging") {
+		return
+	}
+	if _, err := l.ask(ctx, string(mcp.MethodSetLogLevel), append(raw.AppendQuote([]byte(`{"level":`), name), '}'), nil); err != nil {
+		l.log.Debug("the upstream does not take the level of log messages", "level", name, "error", err)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	l.level = wanted // a server that refuses is not asked again
+}
+
+// tell is that of conn.
+func (l *legacyConn) tell(method string) { l.post(&request{Message: jsonrpc.Message{Method: method}}) }
 
 func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
 	var params []byte

@@ -203,16 +203,16 @@ func TestIdleStop(t *testing.T) {
 }
 
 func TestIsolation(t *testing.T) {
-	who := func(session, principal, capabilities string) func(*Call) {
-		return func(c *Call) { c.Session, c.Principal, c.Profile = session, principal, Profile{capabilities} }
+	who := func(session, principal, ui string) func(*Call) {
+		return func(c *Call) { c.Session, c.Principal, c.Profile = session, principal, Profile{Form: true, UI: ui} }
 	}
-	calls := []func(*Call){who("s1", "p1", ""), who("s1", "p1", ""), who("s2", "p1", ""), who("s3", "p2", ""), who("s1", "p1", `{"roots":{}}`), who("", "p2", "")}
+	calls := []func(*Call){who("s1", "p1", ""), who("s1", "p1", ""), who("s2", "p1", ""), who("s3", "p2", ""), who("s1", "p1", `{"x":1}`), who("", "p2", "")}
 	for _, tt := range []struct {
 		isolation Isolation
 		want      string // a letter for each call; equal ones mean the same connection
 		links     int    // with the one that reads the catalog
 	}{
-		{IsolationShared, "aaaaba", 2},
+		{IsolationShared, "aaaaba", 3},
 		{IsolationSession, "aabcde", 6},
 		{IsolationPrincipal, "aaabcb", 4},
 	} {
@@ -252,7 +252,7 @@ func TestModernSharesLink(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "modern"}, Config{})
 		synctest.Wait()
 		for _, p := range []string{"", `{"roots":{}}`, `{"sampling":{}}`} {
-			mustCall(t, r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Profile = Profile{p} }))
+			mustCall(t, r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Profile = Profile{UI: p} }))
 		}
 		if n := r.Status().Links; n != 1 {
 			t.Errorf("%d links, want 1", n)

@@ -28,7 +28,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 
 // handshake asks the server who it is. The error is a *notModernError when the answer is evidence of the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(Profile{}, nil), m.header(string(mcp.MethodServerDiscover), ""))
+	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil), m.header(string(mcp.MethodServerDiscover), ""))
 	if err != nil {
 		return probed(err)
 	}
@@ -58,16 +58,20 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 	}
 	b = append(b, `"_meta":{"`+mcp.MetaKeyProtocolVersion+`":"`+modernVersion+`","`+mcp.MetaKeyClientInfo+`":`...)
 	b = append(append(b, m.self...), `,"`+mcp.MetaKeyClientCapabilities+`":`...)
-	return append(append(b, p.capabilities()...), '}', '}')
+	return append(p.append(b, EraModern), '}', '}')
 }
 
 // meta is what speaks of our hop in the _meta of a client's call.
-func (m *modernConn) meta(p Profile) []raw.Edit {
-	return []raw.Edit{
+func (m *modernConn) meta(c *Call) []raw.Edit {
+	own := []raw.Edit{
 		{Name: mcp.MetaKeyProtocolVersion, Value: []byte(`"` + modernVersion + `"`)},
 		{Name: mcp.MetaKeyClientInfo, Value: m.self},
-		{Name: mcp.MetaKeyClientCapabilities, Value: p.capabilities()},
+		{Name: mcp.MetaKeyClientCapabilities, Value: c.Profile.append(nil, EraModern)},
 	}
+	if c.LogLevel != "" {
+		own = append(own, raw.Edit{Name: mcp.MetaKeyLogLevel, Value: raw.Quote(c.LogLevel)})
+	}
+	return own
 }
 
 // header is what Streamable HTTP puts beside the body (2026-07-28, basic/transports/streamable-http).
@@ -88,29 +92,48 @@ const (
 	headerName    = "Mcp-Name"
 )
 
-func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (raw.Object, error) {
+func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	id := m.nextID()
-	params, f, err := m.prepare(id, c, clock, m.meta(c.Profile))
+	params, f, err := m.prepare(id, c, clock, m.meta(c))
 	if err != nil {
-		return raw.Object{}, err
+		return Result{}, err
 	}
 	header := append(m.header(c.Method, c.Name), c.Header...)
 	_, http := m.wire.(*httpWire)
 	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header, Buffer: c.Buffer}, f, !http)
 	if err != nil {
-		return raw.Object{}, asPeerError(err)
+		return Result{}, asPeerError(err)
 	}
 	result, err := resultOf(answer)
 	if err != nil {
-		return result, err
+		return Result{}, err
 	}
-	switch kind, err := result.String("resultType"); {
-	case err == raw.ErrAbsent || err == nil && kind == "complete":
-		return result, nil
-	default:
-		return raw.Object{}, fmt.Errorf("%w: a result of type %q, which this version of Junction does not bridge", errInvalid, kind)
+	kind, err := result.String("resultType")
+	switch {
+	case err == raw.ErrAbsent:
+		kind = TypeComplete
+	case err != nil:
+		return Result{}, fmt.Errorf("%w: resultType: %w", errInvalid, err)
+	case kind == TypeComplete:
+	case kind == TypeInputRequired && mayRequireInput(c.Method):
+	case kind == TypeTask && c.Method == string(mcp.MethodToolsCall) && c.Profile.Tasks:
+	default: // an unknown type must be taken for invalid (2026-07-28, basic/index#resulttype)
+		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", errInvalid, kind, c.Method)
 	}
+	return Result{result, kind}, nil
 }
+
+// mayRequireInput reports whether a request of that method may be answered by questions (2026-07-28, basic/patterns/mrtr#supported-requests).
+func mayRequireInput(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
+}
+
+// tell is that of conn: no notification of a client's is left in this era.
+func (m *modernConn) tell(string) {}
 
 func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
 	var more []byte
@@ -118,7 +141,7 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 		more = append([]byte(`"cursor":`), cursor...)
 	}
 	m.listed.Store(true)
-	o, err := m.ask(ctx, method, m.params(Profile{}, more), m.header(method, ""))
+	o, err := m.ask(ctx, method, m.params(everything(), more), m.header(method, ""))
 	if err != nil {
 		return o, asPeerError(err)
 	}
@@ -137,7 +160,7 @@ const notificationAcknowledged = "notifications/subscriptions/acknowledged"
 
 // subscribe is the goroutine of watch. Until a stream is acknowledged something may be missed; receive sees to that.
 func (m *modernConn) subscribe() {
-	params := m.params(Profile{}, []byte(`"notifications":{"toolsListChanged":true}`))
+	params := m.params(everything(), []byte(`"notifications":{"toolsListChanged":true}`))
 	var pause backoff
 	for m.ctx.Err() == nil {
 		opened := time.Now()

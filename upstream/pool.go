@@ -53,9 +53,17 @@ func startPool(name string, hard Config, o Options, before *Catalog) *pool {
 		p.dialer.transport = transportFor(hard.URL)
 	}
 	p.mu.Lock()
-	p.links[linkKey{}] = startLink(p, linkKey{}, true)
+	p.links[p.reading()] = startLink(p, p.reading(), true)
 	p.mu.Unlock()
 	return p
+}
+
+// reading is the key of the link that reads the catalog. Calls use it too where they may.
+func (p *pool) reading() linkKey {
+	if p.hard.Questions != nil && !*p.hard.Questions {
+		return linkKey{}
+	}
+	return linkKey{profile: everything().forLegacy()}
 }
 
 // Name returns the name in the configuration.
@@ -95,8 +103,8 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			l.hold()
 			p.mu.Unlock()
 			return l, nil
-		case len(p.links) < p.hard.MaxLinks || key == linkKey{}:
-			l = startLink(p, key, key == linkKey{})
+		case len(p.links) < p.hard.MaxLinks || key == p.reading():
+			l = startLink(p, key, key == p.reading())
 			l.hold()
 			p.links[key] = l
 			p.mu.Unlock()
@@ -112,6 +120,22 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 		case <-ctx.Done():
 			return nil, &Error{p.name, KindBusy, fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)}
 		}
+	}
+}
+
+// tell sends a notification over the link of that key, if it is ready.
+func (p *pool) tell(key linkKey, method string) {
+	p.mu.Lock()
+	l := p.links[key]
+	p.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	c := l.conn
+	l.mu.Unlock()
+	if c != nil {
+		c.tell(method)
 	}
 }
 

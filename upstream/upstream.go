@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
 )
 
 // Options is what all upstreams of a Set share.
@@ -72,9 +71,9 @@ func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 // Config returns what the upstream was configured with.
 func (u *Upstream) Config() Config { return u.given }
 
-// Call makes a client's call and returns the result, whose text is as the server wrote it. The error is a *jsonrpc.Error if the server said so, and an *Error otherwise. The
-// call is sent once; it is sent again only where it provably was not received.
-func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
+// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server said so, and an *Error otherwise. The call
+// is sent once; it is sent again only where it provably was not received.
+func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
@@ -88,10 +87,13 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
 		case u.slots <- struct{}{}:
 			defer func() { <-u.slots }()
 		case <-ctx.Done():
-			return raw.Object{}, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
+			return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
 		}
 	}
 	own := *c
+	if u.reading() == (linkKey{}) {
+		own.Profile = Profile{}
+	}
 	for again := false; ; again = true {
 		own.Header = c.Header
 		if tool != nil && len(tool.Params) > 0 {
@@ -100,7 +102,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
 		}
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
-			return raw.Object{}, u.unavailable(ctx, err)
+			return Result{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.call(ctx, &own, clock)
 		var peer *jsonrpc.Error
@@ -119,7 +121,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
 			l.release()
 		case errors.As(err, &peer):
 			l.release()
-			return raw.Object{}, peer
+			return Result{}, peer
 		case errors.Is(err, errNotSent) && !again && ctx.Err() == nil:
 			l.fail(cn, err)
 			l.release()
@@ -128,7 +130,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (raw.Object, error) {
 				l.fail(cn, err)
 			}
 			l.release()
-			return raw.Object{}, &Error{u.name, kindOf(err), err}
+			return Result{}, &Error{u.name, kindOf(err), err}
 		}
 	}
 }
@@ -157,21 +159,40 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	return &Error{u.name, KindUnavailable, err}
 }
 
+// key says which link the calls of a client share. Roots are asked for once in a connection, so that clients of different users do not share one that has them.
+func (u *Upstream) key(p Profile, principal string) linkKey {
+	if u.Catalog().Era == EraModern || u.reading() == (linkKey{}) {
+		return u.reading() // every request says it itself, or none may
+	}
+	key := linkKey{profile: p.forLegacy()}
+	if p.Roots && principal != "" {
+		key.owner = "principal " + principal
+	}
+	return key
+}
+
+// owned makes the key one of a session or principal where isolation says so.
+func (u *Upstream) owned(key linkKey, session, principal string) linkKey {
+	switch {
+	case u.config.Isolation == IsolationSession && session != "":
+		key.owner = "session " + session
+	case u.config.Isolation == IsolationSession, u.config.Isolation == IsolationPrincipal:
+		key.owner = "principal " + principal
+	}
+	return key
+}
+
+// RootsChanged tells the servers that know the roots of a client that they are others now.
+func (u *Upstream) RootsChanged(p Profile, session, principal string) {
+	if !p.RootsChange || u.Catalog().Era == EraModern {
+		return // roots are asked for when they are needed there
+	}
+	u.tell(u.owned(u.key(p, principal), session, principal), string(mcp.MethodNotificationRootsListChanged))
+}
+
 // acquire returns a ready conn of the link for the call. The link must be released.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
-	key := linkKey{profile: c.Profile}
-	if u.Catalog().Era == EraModern {
-		key.profile = Profile{} // every request says it itself
-	}
-	switch u.config.Isolation {
-	case IsolationSession:
-		key.owner = "session " + c.Session
-		if c.Session == "" {
-			key.owner = "principal " + c.Principal
-		}
-	case IsolationPrincipal:
-		key.owner = "principal " + c.Principal
-	}
+	key := u.owned(u.key(c.Profile, c.Principal), c.Session, c.Principal)
 	for {
 		l, err := u.link(ctx, key)
 		if err != nil {

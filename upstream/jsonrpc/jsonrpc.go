@@ -4,6 +4,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,6 +44,38 @@ type Error struct {
 	Data    []byte // JSON; nil when there is none
 
 	text []byte // the whole object as the peer wrote it
+}
+
+// WithCode returns the error with another code, in the peer's words otherwise.
+func (e *Error) WithCode(code int64) *Error {
+	other := *e
+	other.Code = code
+	if e.text != nil {
+		if text, err := raw.Set(e.text, strconv.AppendInt(nil, code, 10), "code"); err == nil {
+			other.text = text
+		}
+	}
+	return &other
+}
+
+// WithData returns the error with other data, in the peer's words otherwise.
+func (e *Error) WithData(data []byte) *Error {
+	other := *e
+	other.Data = data
+	if e.text != nil {
+		if text, err := raw.Set(e.text, data, "data"); err == nil {
+			other.text = text
+		}
+	}
+	return &other
+}
+
+// Clone returns a copy that does not alias the text that the error was parsed from; nil of nil.
+func (e *Error) Clone() *Error {
+	if e == nil {
+		return nil
+	}
+	return &Error{Code: e.Code, Message: e.Message, Data: bytes.Clone(e.Data), text: bytes.Clone(e.text)}
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }

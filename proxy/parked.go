@@ -1,0 +1,326 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file joins a client that is asked by an answer, and comes back with another request, to an upstream that asks in the middle of a call and waits. The call is
+// parked: it is made once, goes on in the upstream while the client is away, and gets what the client brings back. Making it again instead would carry it out
+// twice.
+
+// lot is the parked calls.
+type lot struct {
+	max      int           // for one user
+	patience time.Duration // with a client that is away
+
+	mu      sync.Mutex
+	calls   map[string]*parked
+	of      map[string]int // how many of them are a user's
+	closed  bool
+	running sync.WaitGroup // the calls of begin
+}
+
+// parked is a call of a modern client's to a legacy upstream that may ask. It is in the lot from its first question on.
+type parked struct {
+	lot    *lot
+	id     string
+	origin *exchange // of the first request: who asked for what
+	cancel context.CancelFunc
+	inLot  bool // guarded by lot.mu
+
+	mu      sync.Mutex
+	present *exchange       // the request that waits for the call; nil while the client is away
+	open    []*openQuestion // not answered yet, in the order in which they came
+	numbers int
+	done    bool // with result and err
+	result  upstream.Result
+	err     error
+	changed chan struct{} // 1-buffered: a question came, or the call is done
+	away    *time.Timer   // ends the call of a client that does not come back; nil before it first went
+}
+
+// openQuestion is a question that waits for its answer.
+type openQuestion struct {
+	key    string // in inputRequests
+	method string
+	params []byte // nil for none
+	answer chan []byte
+}
+
+// begin makes a call that may be parked, and answers the request as far as it gets.
+func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
+	p := &parked{lot: l, id: rand.Text(), origin: x, changed: make(chan struct{}, 1)}
+	x.outlived = true
+	own := *c
+	own.Peer, own.Buffer = p, nil
+	var calling context.Context
+	calling, p.cancel = context.WithCancel(s.killing)
+	if !l.start(func() {
+		defer p.cancel()
+		p.finish(x.target.backend.Call(calling, &own))
+	}) {
+		p.cancel()
+		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
+	}
+	return p.wait(ctx, s, x)
+}
+
+// resume gives the call that a state names the client's answers, and answers the request as far as the call gets.
+func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
+	l.mu.Lock()
+	p := l.calls[st.Parked]
+	l.mu.Unlock()
+	if p == nil {
+		return result{}, errState()
+	}
+	answers, err := x.params.Object("inputResponses")
+	if err != nil && err != raw.ErrAbsent {
+		return result{}, err
+	}
+	p.mu.Lock()
+	if p.present != nil {
+		p.mu.Unlock()
+		return result{}, errState() // another request waits for it
+	}
+	if err := p.take(answers); err != nil {
+		p.mu.Unlock()
+		return result{}, err
+	}
+	p.mu.Unlock()
+	return p.wait(ctx, s, x)
+}
+
+// take hands the answers to the questions that wait for them; p.mu is held. Answers that nobody asked for are ignored (2026-07-28, basic/patterns/mrtr).
+func (p *parked) take(answers raw.Object) error {
+	type given struct {
+		q    *openQuestion
+		text []byte
+	}
+	var all []given
+	for _, q := range p.open {
+		switch v, err := answers.Get(q.key); {
+		case err == raw.ErrAbsent:
+		case err != nil:
+			return err
+		case !answersQuestion(q.method, v):
+			return invalidParams("Invalid params: inputResponses.%s is no answer to %s", q.key, q.method)
+		default:
+			all = append(all, given{q, bytes.Clone(v)})
+		}
+	}
+	for _, g := range all {
+		g.q.answer <- g.text
+		p.open = slices.DeleteFunc(p.open, func(q *openQuestion) bool { return q == g.q })
+	}
+	return nil
+}
+
+// answersQuestion reports whether v can be an answer to a question of that method; what is in it is for the upstream to judge.
+func answersQuestion(method string, v []byte) bool {
+	o, err := raw.Parse(v)
+	if err != nil {
+		return false
+	}
+	member := map[mcp.MCPMethod]string{mcp.MethodElicitationCreate: "action", mcp.MethodSamplingCreateMessage: "content", mcp.MethodListRoots: "roots"}
+	_, err = o.Get(member[mcp.MCPMethod(method)])
+	return err == nil
+}
+
+// wait answers a request about the call: with its result, or with what it asks now. A client that breaks the request off cancels the call.
+func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
+	p.mu.Lock()
+	p.present = x
+	if p.away != nil {
+		p.away.Stop()
+	}
+	p.mu.Unlock()
+	for {
+		p.mu.Lock()
+		switch {
+		case p.done:
+			p.present = nil
+			p.mu.Unlock()
+			p.lot.remove(p)
+			if p.err != nil {
+				return s.modernError(x, p.err)
+			}
+			return s.finishModern(x, p.result)
+		case len(p.open) > 0:
+			text := p.requests(s, x)
+			p.present = nil
+			p.away = time.AfterFunc(p.lot.patience, p.giveUp)
+			p.mu.Unlock()
+			return result{body: text}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.changed:
+		case <-ctx.Done():
+			p.giveUp()
+			return result{}, context.Cause(ctx)
+		}
+	}
+}
+
+// requests is the result that asks the open questions; p.mu is held.
+func (p *parked) requests(s *Server, x *exchange) []byte {
+	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	for i, q := range p.open {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = raw.AppendQuote(append(raw.AppendQuote(b, q.key), `:{"method":`...), q.method)
+		if q.params != nil {
+			b = append(append(b, `,"params":`...), q.params...)
+		}
+		b = append(b, '}')
+	}
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id}))
+	b = append(append(b, `,"_meta":`...), s.modernMeta...)
+	return append(b, '}')
+}
+
+// giveUp ends the call of a client that does not come back. The upstream hears that its questions are not answered, and that the call is cancelled.
+func (p *parked) giveUp() {
+	p.cancel()
+	p.lot.remove(p)
+}
+
+// finish keeps the outcome of the call until the client asks for it, or does not come back.
+func (p *parked) finish(r upstream.Result, err error) {
+	p.mu.Lock()
+	p.done, p.result, p.err = true, r, err
+	p.open = nil
+	p.mu.Unlock()
+	p.tell()
+}
+
+func (p *parked) tell() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Notify implements upstream.Peer: for the request that waits now, with its own progress token. While the client is away nobody hears it.
+func (p *parked) Notify(method string, params []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.present
+	if x == nil {
+		return
+	}
+	if method == string(mcp.MethodNotificationProgress) && x != p.origin {
+		token, err := x.meta.Get("progressToken")
+		if err != nil {
+			return
+		}
+		if params, err = raw.Set(params, token, "progressToken"); err != nil {
+			return
+		}
+	}
+	x.Notify(method, params)
+}
+
+// Ask implements upstream.Peer.
+func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
+	params, err := p.origin.question(p.origin.target.backend.Name(), q.Method, q.Params, false)
+	if err != nil {
+		return nil, err
+	}
+	if q.Params == nil {
+		params = nil
+	}
+	if !p.lot.admit(p) {
+		return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "too many calls of this user wait for an answer (limits.parked)"}
+	}
+	o := &openQuestion{method: q.Method, params: params, answer: make(chan []byte, 1)}
+	p.mu.Lock()
+	p.numbers++
+	o.key = "q" + strconv.Itoa(p.numbers)
+	p.open = append(p.open, o)
+	p.mu.Unlock()
+	p.tell()
+	select {
+	case answer := <-o.answer:
+		return answer, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		p.open = slices.DeleteFunc(p.open, func(other *openQuestion) bool { return other == o })
+		p.mu.Unlock()
+		return nil, errNoAnswer
+	}
+}
+
+// start runs a call, unless the lot is closed.
+func (l *lot) start(call func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.running.Go(call)
+	return true
+}
+
+// admit puts a call into the lot, if it is not there yet; false means that its user has too many there.
+func (l *lot) admit(p *parked) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch who := p.origin.principal; {
+	case l.closed:
+		return false
+	case p.inLot:
+		return true
+	case l.of[who] >= l.max:
+		return false
+	default:
+		l.of[who]++
+	}
+	l.calls[p.id], p.inLot = p, true
+	return true
+}
+
+func (l *lot) remove(p *parked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.inLot {
+		return
+	}
+	p.inLot = false
+	delete(l.calls, p.id)
+	if l.of[p.origin.principal]--; l.of[p.origin.principal] == 0 {
+		delete(l.of, p.origin.principal)
+	}
+}
+
+// close ends the calls whose client is away: it cannot come back to us. The others go on.
+func (l *lot) close() {
+	l.mu.Lock()
+	l.closed = true
+	calls := make([]*parked, 0, len(l.calls))
+	for _, p := range l.calls {
+		calls = append(calls, p)
+	}
+	l.mu.Unlock()
+	for _, p := range calls {
+		p.mu.Lock()
+		away := p.present == nil
+		p.mu.Unlock()
+		if away {
+			p.giveUp()
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// state is what a requestState of ours says: what a modern client must bring back when it makes its request again with answers. It is sealed, and good for the same
+// request of the same user only: the client is not trusted with it (2026-07-28, basic/patterns/mrtr#security-considerations), and an upstream that binds its own
+// state to a user sees none but us.
+type state struct {
+	Kind     stateKind       `json:"k"`
+	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
+	Parked   string          `json:"p,omitempty"` // stateParked: which call
+
+	Principal string `json:"w"`
+	Request   []byte `json:"r"` // the digest of the request
+	Expires   int64  `json:"e"` // Unix seconds
+}
+
+type stateKind string
+
+const (
+	stateNone    stateKind = ""
+	stateRelayed stateKind = "relayed" // the upstream is called again, with its own state
+	stateParked  stateKind = "parked"  // the call is still in progress: it gets the answers
+	stateAgain   stateKind = "again"   // the upstream has refused the call, which is made again
+)
+
+// seal makes a requestState of ours for the request.
+func (s *Server) seal(x *exchange, st state) string {
+	st.Principal, st.Request, st.Expires = x.principal, x.digest(), time.Now().Add(s.limits.Patience).Unix()
+	text, _ := json.Marshal(st) // the upstream's state was parsed before: this cannot fail
+	return s.states.Seal(text)
+}
+
+// errState is what a client reads of every requestState that is not one of ours for its request, whatever is wrong with it.
+func errState() error {
+	return invalidParams("Invalid params: requestState is unknown, or has expired; make the request without it")
+}
+
+// takeState reads the requestState of a modern client's request, and takes what belongs to the hop out of the call's params: the state, and the answers where no
+// upstream waits for them, as a legacy one never does.
+func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, error) {
+	var st state
+	v, err := c.Params.Get("requestState")
+	if err == raw.ErrAbsent {
+		if _, err := c.Params.Get("inputResponses"); err == nil && legacy {
+			return st, spliceParams(c, raw.Edit{Name: "inputResponses"})
+		}
+		return st, nil
+	} else if err != nil {
+		return st, err
+	}
+	sealed, err := raw.String(v)
+	if err != nil {
+		return st, errState()
+	}
+	text, err := s.states.Open(sealed)
+	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal || string(st.Request) != string(x.digest()) ||
+		time.Now().Unix() > st.Expires {
+		return state{}, errState()
+	}
+	switch st.Kind {
+	case stateRelayed:
+		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
+	case stateAgain:
+		return st, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})
+	}
+	return st, nil
+}
+
+// digest tells one request from another: by its endpoint, its method and its params, without what differs when it is made again.
+func (x *exchange) digest() []byte {
+	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"}, raw.Edit{Name: "requestState"})
+	if err != nil {
+		text = nil
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, text} {
+		h.Write(part)
+	}
+	return h.Sum(nil)[:16]
+}

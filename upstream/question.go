@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file holds how the messages of a server find the call that they belong to, and how its questions are answered.
+
+// Peer is whom an upstream talks to during a call: the client that made it.
+type Peer interface {
+	// Notify takes a notification that belongs to the call: progress with the client's own token, or a log message. It does not block, and nothing becomes of
+	// it once (*Upstream).Call has returned.
+	Notify(method string, params []byte)
+	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result; the call's time stands still meanwhile. The error is a
+	// *jsonrpc.Error when the client said so, or when it cannot be asked: the server is told in these words. Every other error means that nobody
+	// answered. ctx ends with the call, and when the server takes the question back.
+	Ask(ctx context.Context, q *Question) ([]byte, error)
+}
+
+// Question is a request of a server's to the client: elicitation/create, sampling/createMessage or roots/list.
+type Question struct {
+	Method string
+	Params []byte // as the server wrote them; nil when there are none
+	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes the params of notifications/progress with the server's
+	// own token.
+	Progress func(params []byte)
+}
+
+// IsQuestion reports whether a method of a server's is a question to the client.
+func IsQuestion(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodListRoots:
+		return true
+	}
+	return false
+}
+
+// flight is a call that a server is working on.
+type flight struct {
+	id    jsonrpc.ID
+	peer  Peer
+	token []byte          // the client's own progress token; nil when it wants no progress
+	clock *clock          // may be nil
+	ctx   context.Context // ends with the call
+	task  string          // of a legacy server that makes the call a task; guarded by base.mu
+}
+
+// takeoff registers a call that may hear from the server, and land ends that.
+func (b *base) takeoff(f *flight) {
+	b.mu.Lock()
+	b.flights[f.id] = f
+	b.mu.Unlock()
+}
+
+func (b *base) land(f *flight) {
+	b.mu.Lock()
+	delete(b.flights, f.id)
+	b.mu.Unlock()
+}
+
+// owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
+// name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know (see the comment on Ask in
+// the specification of 2025-11-25, client/elicitation: a question must be bound to the client and the user who caused it). reason says why there is none.
+func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
+	if own != nil {
+		return own, ""
+	}
+	task := ""
+	if v, err := raw.Get(m.Params, "_meta", keyRelatedTask, "taskId"); len(m.Params) > 0 && err == nil {
+		task, _ = raw.String(v)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.flights {
+		if task != "" && f.task == task {
+			return f, ""
+		}
+	}
+	switch {
+	case task != "":
+		return nil, "no call in progress has that task"
+	case len(b.flights) == 0:
+		return nil, "no call of a client is in progress"
+	case len(b.flights) > 1:
+		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) + " calls in progress on this connection"
+	}
+	for _, only := range b.flights {
+		f = only
+	}
+	return f, ""
+}
+
+// keyRelatedTask is the member of _meta by which 2025-11-25 ties a message to a task (basic/utilities/tasks).
+const keyRelatedTask = "io.modelcontextprotocol/related-task"
+
+// question has the client answer a question, on a goroutine that close waits for.
+func (b *base) question(own *flight, m *jsonrpc.Message) {
+	f, reason := b.owner(own, m)
+	if f == nil || f.peer == nil {
+		b.log.Warn("question refused", "method", m.Method, "reason", reason)
+		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: "+reason)
+		return
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	b.mu.Lock()
+	if len(b.asked) >= maxQuestions {
+		b.mu.Unlock()
+		cancel()
+		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many questions are open on this connection")
+		return
+	}
+	b.asked[m.ID] = cancel
+	b.mu.Unlock()
+	id, q := jsonrpc.ID(string(m.ID)), &Question{Method: m.Method, Params: bytes.Clone(m.Params)}
+	q.Progress = func(params []byte) {
+		b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
+	}
+	b.tasks.Go(func() {
+		defer cancel()
+		if f.clock != nil {
+			f.clock.hold()
+			defer f.clock.release()
+		}
+		result, err := f.peer.Ask(ctx, q)
+		b.mu.Lock()
+		_, wanted := b.asked[id]
+		delete(b.asked, id)
+		b.mu.Unlock()
+		if !wanted {
+			return // the server has taken it back
+		}
+		reply := &request{Message: jsonrpc.Message{ID: id, Result: result}}
+		if err != nil {
+			reply.Result, reply.Error = unanswered(q.Method, err)
+		}
+		if err := b.wire.Send(b.ctx, reply); err != nil && b.ctx.Err() == nil {
+			b.log.Debug("answer to the upstream lost", "method", q.Method, "error", err)
+		}
+	})
+}
+
+// maxQuestions bounds what a server can ask at once.
+const maxQuestions = 64
+
+// unanswered is what a server hears of a question that got no answer.
+func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
+	if peer, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return nil, peer
+	}
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate:
+		return []byte(`{"action":"cancel"}`), nil
+	case mcp.MethodSamplingCreateMessage:
+		return nil, &jsonrpc.Error{Code: -1, Message: "the user did not answer the sampling request"} // 2025-11-25, client/sampling#error-handling
+	}
+	return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the client did not answer"}
+}
+
+// takeBack ends a question that the server has cancelled.
+func (b *base) takeBack(m *jsonrpc.Message) {
+	v, err := raw.Get(m.Params, "requestId")
+	if len(m.Params) == 0 || err != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cancel := b.asked[jsonrpc.ID(v)]; cancel != nil {
+		delete(b.asked, jsonrpc.ID(v))
+		cancel()
+	}
+}
+
+func (b *base) refuse(id jsonrpc.ID, code int64, text string) {
+	b.post(&request{Message: jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}}})
+}
