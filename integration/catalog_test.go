@@ -104,7 +104,7 @@ func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}})
 		j.offers(t, "up")
 		tools, _ := j.talk(t).list(t, "")
-		if got, want := string(tools[0]), strings.Replace(exotic, `"tool"`, `"up__tool"`, 1); got != want {
+		if got, want := string(tools[0]), strings.NewReplacer(`"name":"tool"`, `"name":"up__tool"`, "ui://x", "ui://up/x").Replace(exotic); got != want {
 			t.Errorf("definition = %s\nwant         %s", got, want)
 		}
 		tools, _ = j.talkTo(t, "/up").list(t, "")

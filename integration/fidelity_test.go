@@ -158,6 +158,13 @@ func mustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstre
 	return upstream.Config{URL: url}, &s.Journal
 }
 
+// exposed returns a text of the corpus with the URIs, where the protocol has some, as clients see those of the upstream up.
+func exposed(text string) string {
+	return strings.NewReplacer(`"ui\/resourceUri":"ui://x"`, `"ui\/resourceUri":"ui://up/x"`,
+		`"resource_link","uri":"file:///\u0061"`, `"resource_link","uri":"mcp://up/file:///a"`,
+		`"resource","resource":{"uri":"x:"`, `"resource","resource":{"uri":"mcp://up/x:"`).Replace(text)
+}
+
 // testTools expects the list to be all definitions, in their order, with nothing changed but their names.
 func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
 	x, err := c.do(t.Context(), "tools/list", "", "", "")
@@ -166,7 +173,7 @@ func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
 	}
 	var want strings.Builder
 	for i, text := range tools {
-		want.WriteString(strings.Replace(f.sent(strings.TrimSpace(text)), `"@"`, fmt.Sprintf(`"up__tool-%d"`, i), 1) + ",")
+		want.WriteString(strings.Replace(exposed(f.sent(strings.TrimSpace(text))), `"@"`, fmt.Sprintf(`"up__tool-%d"`, i), 1) + ",")
 	}
 	head := `{"jsonrpc":"2.0","id":` + x.ID + `,"result":{"tools":[`
 	wantSame(t, x.Answer[:min(len(x.Answer), len(head)+want.Len())], head+want.String())
@@ -182,7 +189,7 @@ func (f fidelityUpstream) testCall(t *testing.T, c *caller, journal *upstreamtes
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSame(t, ownResult(x, c.era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+onLine(x.Streamed, f.sent(result))+`}`)
+	wantSame(t, ownResult(x, c.era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(onLine(x.Streamed, f.sent(result)))+`}`)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	r, err := journal.Await(ctx, func(r upstreamtest.Record) bool {
@@ -214,7 +221,7 @@ func (f fidelityUpstream) testProgress(t *testing.T, c *caller, result string, v
 		wantSame(t, got, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":2,"message":"step %[2]d",%s}}`,
 			token, i+1, oneLine(members)))
 	}
-	wantSame(t, ownResult(x, c.era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+oneLine(result)+`}`)
+	wantSame(t, ownResult(x, c.era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(oneLine(result))+`}`)
 }
 
 // testFailure expects the client to get the upstream's error object.

@@ -25,7 +25,8 @@ const (
 	ownInfo         = `{"name":"junction","title":"Junction","version":"devel"}`
 	ownMeta         = `{"io.modelcontextprotocol/serverInfo":` + ownInfo + `}`
 	allVersions     = `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`
-	ownCapabilities = `{"tools":{"listChanged":true}}`
+	ownCapabilities = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
+	ownExtensions   = `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}` // beside them, for modern clients
 )
 
 // echoing is a proxy over one server, called up, whose tools are those of upstreamtest.
@@ -82,7 +83,7 @@ func wantUncalled(t *testing.T, j *upstreamtest.Journal, method string) {
 func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
 	c := newClient(t, mustProxy(t, nil), upstream.EraModern)
 	wantBody(t, c.callID(t, `"d"`, "server/discover", ""), 200, `{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
-		`,"capabilities":`+ownCapabilities+`,"ttlMs":3600000,"cacheScope":"public","resultType":"complete","_meta":`+ownMeta+`}}`)
+		`,"capabilities":`+strings.TrimSuffix(ownCapabilities, "}")+ownExtensions+`,"ttlMs":60000,"cacheScope":"public","resultType":"complete","_meta":`+ownMeta+`}}`)
 }
 
 func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {

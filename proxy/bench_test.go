@@ -22,10 +22,11 @@ type canned struct {
 	name    string
 	catalog *upstream.Catalog
 	answer  []byte
+	config  upstream.Config
 }
 
 func (c *canned) Name() string               { return c.name }
-func (c *canned) Config() upstream.Config    { return upstream.Config{} }
+func (c *canned) Config() upstream.Config    { return c.config }
 func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
 func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) {
@@ -68,10 +69,10 @@ func cannedBackend(tb testing.TB, tools, size int) *canned {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		catalog.Tools = append(catalog.Tools, upstream.Tool{Name: fmt.Sprintf("tool%d", i), Definition: definition})
+		catalog.Tools = append(catalog.Tools, upstream.Tool{Item: upstream.Item{Name: fmt.Sprintf("tool%d", i), Definition: definition}})
 	}
 	text := bytes.Repeat([]byte("x"), size)
-	return &canned{"up", catalog, fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, text)}
+	return &canned{name: "up", catalog: catalog, answer: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, text)}
 }
 
 // repeat serves one request again and again.

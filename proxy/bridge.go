@@ -67,6 +67,9 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 		switch r.Type {
 		case upstream.TypeComplete:
 			x.closeElicitations()
+			if r.Object, err = x.target.renameResult(x.msg.Method, r.Object); err != nil {
+				return result{}, x.invalid(err.Error())
+			}
 			return s.legacyResult(x, r)
 		case upstream.TypeInputRequired:
 		default:
@@ -112,7 +115,11 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	case upstream.TypeTask:
 		return s.wrapTask(x, r.Object)
 	}
-	return s.modernResult(r.Object, x.target)
+	o, err := x.target.renameResult(x.msg.Method, r.Object)
+	if err != nil {
+		return result{}, x.invalid(err.Error())
+	}
+	return s.modernResult(x.msg.Method, o, x.target)
 }
 
 // relayQuestions passes the questions of a modern upstream on to a modern client. A question that the client cannot be asked is the upstream's mistake: it was told
@@ -195,26 +202,30 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 
 // modernError translates an upstream's error for a modern client.
 func (s *Server) modernError(x *exchange, err error) (result, error) {
-	peer, ok := errors.AsType[*jsonrpc.Error](err)
+	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
 	if !ok {
 		return result{}, err
 	}
+	peer = x.target.renameError(peer)
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
-		return result{}, peer.WithCode(mcp.INVALID_PARAMS)
+		return result{}, x.target.notFound(peer)
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.elicitURLs(x, peer)
 	case codeMissingCapability:
 		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data}
 	}
-	return result{}, err
+	return result{}, peer
 }
 
 // legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of no use to a client that cannot open a URL.
 func (s *Server) legacyError(x *exchange, err error) (result, error) {
-	peer, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || peer.Code != mcp.URL_ELICITATION_REQUIRED || x.profile.URL {
+	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
+	if !ok {
 		return result{}, err
+	}
+	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.profile.URL {
+		return result{}, x.target.renameError(peer)
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnanswered, Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
@@ -279,12 +290,20 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	return result{body: append(b, '}')}, nil
 }
 
-// modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, and who produced it.
-func (s *Server) modernResult(o raw.Object, t *target) (result, error) {
+// modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, who produced it, and how long a resource stays fresh.
+func (s *Server) modernResult(method string, o raw.Object, t *target) (result, error) {
 	body := o.Text()
 	var tail []byte
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
 		tail = append(tail, `,"resultType":"complete"`...)
+	}
+	if method == string(mcp.MethodResourcesRead) {
+		if _, err := o.Get("ttlMs"); err == raw.ErrAbsent {
+			tail = append(tail, `,"ttlMs":0`...)
+		}
+		if _, err := o.Get("cacheScope"); err == raw.ErrAbsent {
+			tail = append(tail, `,"cacheScope":"private"`...)
+		}
 	}
 	switch meta, err := o.Object("_meta"); {
 	case err == nil:

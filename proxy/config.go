@@ -13,6 +13,9 @@ type Names struct {
 	MaxLength int `yaml:"max_length"`
 	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z, 0-9, _ and -. Default "__".
 	Separator string `yaml:"separator"`
+	// AppTools offers on the merged endpoint also the tools that are for the user interface of an MCP App alone (_meta.ui.visibility is ["app"]). There every app
+	// could call those of every other one, so they are left out by default and found at /mcp/<upstream>, where the app's own tools are among themselves.
+	AppTools bool `yaml:"app_tools"`
 }
 
 // Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.

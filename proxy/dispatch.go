@@ -22,6 +22,18 @@ func methods(era upstream.Era, method string) handler {
 		return listTools
 	case mcp.MethodToolsCall:
 		return callTool
+	case mcp.MethodPromptsList:
+		return listPrompts
+	case mcp.MethodPromptsGet:
+		return getPrompt
+	case mcp.MethodResourcesList:
+		return listResources
+	case mcp.MethodResourcesTemplatesList:
+		return listTemplates
+	case mcp.MethodResourcesRead:
+		return readResource
+	case mcp.MethodCompletionComplete:
+		return complete
 	}
 	if era == upstream.EraModern {
 		switch mcp.MCPMethod(method) {

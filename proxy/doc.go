@@ -9,16 +9,18 @@
 //	legacy.go     2025-11-25 and older: the handshake, the session (session.go), arrays of messages (batch.go), the GET stream
 //	modern.go     2026-07-28: header and body must agree; server/discover
 //	dispatch.go   the table from method to function: what is not there does not exist
-//	tools.go      tools/list is answered from the view; tools/call finds in it the upstream, and the tool's own name
+//	list.go       the lists are answered from the view, page by page
+//	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
+//	uris.go       the URIs in a result, in an error and in a tool's definition, as the client sees them
 //	reply.go      the answer: one JSON document, or an event stream as soon as there is progress to tell
 //	errors.go     every error that a client reads, and its status, is made here
 //	hooks.go      what the log hears of it
 //
 // A world is immutable and belongs to the request to its end. It holds a view for each endpoint (view.go): the catalogs of its upstreams, merged and renamed
-// (names.go), with the way back, and the answer to tools/list prepared. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
+// (names.go), with the way back, and the answers to the lists prepared. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
 // another world in its place; clients that listen (listen.go) are told if their list is another one then.
 //
 // What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the
-// id, the tool's name, the parts of _meta that speak of the connection.
+// id, names and URIs, the parts of _meta that speak of the connection.
 package proxy

@@ -67,6 +67,32 @@ func invalidParams(format string, args ...any) *refusal {
 // unknownTool is what a client reads for a tool that does not exist, or does not exist for it.
 func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.200s", name) }
 
+func unknownPrompt(name string) *refusal { return invalidParams("Unknown prompt: %.200s", name) }
+
+// unknownResource is what a client reads for a URI that belongs to nobody (2026-07-28, server/resources#error-handling, and 2025-11-25).
+func unknownResource(era upstream.Era, uri string) *refusal {
+	e := invalidParams("Resource not found")
+	if era == upstream.EraLegacy {
+		e.code = mcp.RESOURCE_NOT_FOUND
+	}
+	e.data = uriData(uri)
+	return e
+}
+
+// ambiguousResource is the refusal of a URI that could be of any of these upstreams.
+func ambiguousResource(uri string, upstreams []string) *refusal {
+	first, more := upstreams, ""
+	if len(first) > 3 {
+		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
+	}
+	list := strings.Join(first, ", ") + more
+	e := invalidParams("The URI does not say whose it is; it could be of %s. Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
+	e.data = uriData(uri)
+	return e
+}
+
+func uriData(uri string) []byte { return append(raw.AppendQuote([]byte(`{"uri":`), uri), '}') }
+
 // answer returns what a client reads of err, and the status if nothing has been sent yet. An upstream's own words are passed on, unless they are about the
 // connection between us and it.
 func answer(err error, upstreamName string) (*jsonrpc.Error, int) {

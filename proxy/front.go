@@ -59,6 +59,3 @@ func accepts(r *http.Request, media string) bool {
 	}
 	return false
 }
-
-// capabilities is what we offer to clients of either era.
-const capabilities = `{"tools":{"listChanged":true}}`

@@ -120,8 +120,9 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	id, _ := f.sessions.open(version, x.client, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = append(append(b, `,"capabilities":`...), capabilities...)
+	b = append(append(b, `,"capabilities":`...), x.endpoint.view.capabilities(x.era)...)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
+	b = x.endpoint.view.appendInstructions(b)
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 

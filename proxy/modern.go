@@ -129,11 +129,15 @@ func same(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
+// discovered is how long a client may rely on what we said of ourselves: upstreams that come and go can change it.
+const discovered = time.Minute
+
 // discover says who we are.
 func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	b := append([]byte(`{"supportedVersions":`), s.supported...)
-	b = append(append(b, `,"capabilities":`...), capabilities...)
-	b = appendFreshness(b, time.Hour, true)
+	b = append(append(b, `,"capabilities":`...), x.endpoint.view.capabilities(x.era)...)
+	b = x.endpoint.view.appendInstructions(b)
+	b = appendFreshness(b, discovered, true)
 	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil
 }

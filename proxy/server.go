@@ -130,7 +130,7 @@ func (s *Server) swap(w *world) {
 	s.listeners.endUnless(func(endpoint string) bool { return w.endpoints[endpoint] != nil })
 	for name, e := range w.endpoints {
 		before := old.endpoints[name]
-		if before == nil || before.view.legacy.print != e.view.legacy.print {
+		if before == nil || before.view.parts[upstream.PartTools].legacy.print != e.view.parts[upstream.PartTools].legacy.print {
 			s.listeners.tell(name)
 		}
 	}
@@ -143,7 +143,9 @@ func (s *Server) swap(w *world) {
 func (s *Server) Problems() []Problem { return s.world.Load().problems() }
 
 // Tools returns how many tools clients see on the merged endpoint.
-func (s *Server) Tools() int { return len(s.world.Load().endpoints[""].view.tools) }
+func (s *Server) Tools() int {
+	return len(s.world.Load().endpoints[""].view.parts[upstream.PartTools].targets)
+}
 
 func (w *world) problems() []Problem {
 	list := w.endpoints[""].view.problems
@@ -160,7 +162,7 @@ func (w *world) problems() []Problem {
 // has reports whether the list names the item already, for whatever endpoint.
 func has(list []Problem, p Problem) bool {
 	for _, o := range list {
-		if o.Upstream == p.Upstream && o.Name == p.Name {
+		if o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name {
 			return true
 		}
 	}

@@ -3,9 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -13,63 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// listTools answers from the prepared list.
 func listTools(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	l := &x.endpoint.view.legacy
-	if x.era == upstream.EraModern {
-		l = &x.endpoint.view.modern
-	}
-	offset, err := s.readCursor(x, l)
-	if err != nil {
-		return result{}, err
-	}
-	text, next := l.page(offset, s.limits.Page)
-	tail := []byte{']'}
-	if next > 0 {
-		sealed := s.cursors.Seal(cursor{l.print, uint32(next)}.encode(x.endpoint.name))
-		tail = raw.AppendQuote(append(tail, `,"nextCursor":`...), sealed)
-	}
-	if x.era == upstream.EraModern {
-		ttl, public := x.endpoint.view.freshness(time.Now())
-		tail = appendFreshness(tail, ttl, public)
-		tail = append(append(tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
-	}
-	return result{head: []byte(`{"tools":[`), body: text, tail: append(tail, '}')}, nil
-}
-
-// appendFreshness appends the members ttlMs and cacheScope, a comma before them.
-func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
-	b = strconv.AppendInt(append(b, `,"ttlMs":`...), ttl.Milliseconds(), 10)
-	if public {
-		return append(b, `,"cacheScope":"public"`...)
-	}
-	return append(b, `,"cacheScope":"private"`...)
-}
-
-// readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a list that has changed, is refused.
-func (s *Server) readCursor(x *exchange, l *listing) (int, error) {
-	if !x.params.Present() {
-		return 0, nil
-	}
-	v, err := x.params.Get("cursor")
-	if err == raw.ErrAbsent || err == nil && string(v) == "null" {
-		return 0, nil
-	} else if err != nil {
-		return 0, err
-	}
-	sealed, err := raw.String(v)
-	if err != nil {
-		return 0, invalidParams("Invalid cursor")
-	}
-	plain, err := s.cursors.Open(sealed)
-	if err != nil {
-		return 0, invalidParams("Invalid cursor")
-	}
-	c, endpoint, ok := decodeCursor(plain)
-	if !ok || endpoint != x.endpoint.name || c.print != l.print {
-		return 0, invalidParams("Invalid cursor: the list has changed; start again")
-	}
-	return int(c.offset), nil
+	return s.list(x, upstream.PartTools)
 }
 
 // callTool passes a call on to the tool's upstream.
@@ -81,7 +24,7 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 		return result{}, err
 	}
 	info.Name = name
-	t := x.endpoint.view.byName[name]
+	t := x.endpoint.view.named(upstream.PartTools, name)
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}

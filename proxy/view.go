@@ -3,11 +3,12 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -25,180 +26,284 @@ type backend interface {
 
 // view is what one endpoint offers: the catalogs of its upstreams, merged and renamed, with the way back. It is immutable.
 type view struct {
-	tools    []*target
-	byName   map[string]*target
+	bare     bool // names and URIs are the upstream's own, of which there is one
+	backends []backend
+	sources  []*upstream.Catalog // of the backends
+	parts    [upstream.Parts]part
+	table    table // of URIs that do not say whose they are
+	offers   offers
 	problems []Problem
 
-	settled        bool    // all upstreams were tried, so that names belong to whoever has them
-	last           *view   // of a view that is not settled: the settled one before it, whose names stay; nil for none
-	legacy, modern listing // what tools/list answers in each era
-	sources        []*upstream.Catalog
+	instructions string // of the upstreams that may say something to the model; "" when there are none
+
+	settled bool  // all upstreams were tried, so that names belong to whoever has them
+	last    *view // of a view that is not settled: the settled one before it, whose names stay; nil for none
 }
 
-// target is a tool as clients see it, and the way back to its upstream.
+// part is one kind of items of a view.
+type part struct {
+	targets []*target
+	byName  map[string]*target
+	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that several upstreams have, or that is not offered.
+	byOwn          map[string]*target
+	legacy, modern listing // what the list request answers in each era
+}
+
+// target is an item as clients see it, and the way back to its upstream.
 type target struct {
-	exposed    string
+	exposed    string // name or URI
 	definition []byte // with the exposed name
 	backend    backend
-	tool       *upstream.Tool
+	name       string   // the upstream's own name or URI
+	member     []string // of params where it stands; nil is name
+	part       upstream.Part
+	bare       bool // on an endpoint whose names are the upstream's own
+	item       *upstream.Item
+	tool       *upstream.Tool // nil unless it is one
+}
+
+// offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and its clients may therefore ask for.
+type offers struct {
+	completions bool
 }
 
 // Problem is an item that is not offered on an endpoint, and why.
-type Problem struct{ Endpoint, Upstream, Name, Reason string }
+type Problem struct {
+	Endpoint, Upstream string
+	Part               upstream.Part
+	Name, Reason       string
+}
 
 // compile builds the view of an endpoint over backends, which are in the order of their names. With bare set the items keep their own names. Of two items that
 // want one name the one that had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order decides, so
 // that a restart gives the same names whoever is ready first.
 func compile(endpoint string, backends []backend, names Names, bare bool, old *view) *view {
-	v := &view{byName: map[string]*target{}, settled: true}
+	v := &view{bare: bare, backends: backends, settled: true}
 	if old != nil && !old.settled {
 		old = old.last
 	}
+	for p := range v.parts {
+		v.parts[p].byName, v.parts[p].byOwn = map[string]*target{}, map[string]*target{}
+	}
 	for _, b := range backends {
-		catalog, config := b.Catalog(), b.Config()
+		catalog := b.Catalog()
 		v.sources = append(v.sources, catalog)
 		v.settled = v.settled && b.Tried()
-		for i := range catalog.Tools {
-			tool := &catalog.Tools[i]
-			rule, ruled := config.Tools.Match(tool.Name)
-			if rule.Enabled != nil && !*rule.Enabled || !ruled && config.Expose == upstream.ExposeListed {
-				continue
+		v.offers.completions = v.offers.completions || completes(catalog)
+		v.instruct(b, catalog)
+		for p := range upstream.Parts {
+			for i := range catalog.Items(p) {
+				v.add(endpoint, p, b, catalog, i, names, old)
 			}
-			t := &target{backend: b, tool: tool, exposed: cmp.Or(rule.As, tool.Name)}
-			if !bare {
-				prefix := b.Name()
-				if config.Prefix != nil {
-					prefix = *config.Prefix
-				}
-				t.exposed = names.expose(prefix, t.exposed)
-			}
-			v.take(endpoint, t, old)
 		}
 	}
 	if !v.settled {
 		v.last = old
 	}
-	if len(v.problems) > 0 { // an item that lost its name left a gap
-		v.tools = slices.DeleteFunc(v.tools, func(t *target) bool { return v.byName[t.exposed] != t })
+	if !bare {
+		v.table = newTable(v.backends, v.sources)
 	}
-	for _, t := range v.tools {
-		t.rename()
-	}
-	v.legacy = newList(v.tools, func(*target) bool { return true })
-	v.modern = newList(v.tools, func(t *target) bool { return t.tool.HeaderProblem == "" })
-	for _, t := range v.tools {
-		if t.tool.HeaderProblem != "" {
-			v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), t.tool.Name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
-		}
+	for p := range upstream.Parts {
+		v.prepare(endpoint, p)
 	}
 	return v
 }
 
-// take adds a tool, unless another one has its name already.
-func (v *view) take(endpoint string, t *target, old *view) {
-	owner := v.byName[t.exposed]
-	if owner == nil {
-		v.tools = append(v.tools, t)
-		v.byName[t.exposed] = t
+// add adds an item of a catalog, if it is offered on the endpoint.
+func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstream.Catalog, i int, names Names, old *view) {
+	t := &target{backend: b, part: p, item: catalog.Item(p, i), bare: v.bare}
+	t.name, t.exposed = t.item.Name, t.item.Name
+	own, shared := v.parts[p].byOwn, false
+	if t.named() && !v.bare {
+		_, shared = own[t.name]
+		own[t.name] = nil // until we know that it is offered
+	}
+	if p == upstream.PartTools {
+		t.tool = &catalog.Tools[i]
+		config := b.Config()
+		rule, ruled := config.Tools.Match(t.name)
+		if rule.Enabled != nil && !*rule.Enabled || !ruled && config.Expose == upstream.ExposeListed {
+			return
+		}
+		if !v.bare && !names.AppTools && appOnly(t.item.Definition) {
+			return
+		}
+		t.exposed = cmp.Or(rule.As, t.name)
+	}
+	if err := t.rename(names); err != nil {
+		v.problems = append(v.problems, Problem{endpoint, b.Name(), p, t.name, "a URI in its _meta is ambiguous"})
 		return
+	}
+	if v.take(endpoint, t, old) && t.named() && !v.bare && !shared {
+		own[t.name] = t
+	}
+}
+
+// named reports whether it has a name, and no URI.
+func (t *target) named() bool { return t.part == upstream.PartTools || t.part == upstream.PartPrompts }
+
+// take adds a target, and reports whether it did: another one may have its name already.
+func (v *view) take(endpoint string, t *target, old *view) bool {
+	part := &v.parts[t.part]
+	owner := part.byName[t.exposed]
+	if owner == nil {
+		part.targets = append(part.targets, t)
+		part.byName[t.exposed] = t
+		return true
 	}
 	stays, goes := owner, t
 	if old != nil {
-		if before := old.byName[t.exposed]; before != nil && before.backend.Name() == t.backend.Name() && before.tool.Name == t.tool.Name {
+		if before := old.parts[t.part].byName[t.exposed]; before != nil && before.backend.Name() == t.backend.Name() && before.name == t.name {
 			stays, goes = t, owner
-			v.tools = append(v.tools, t)
-			v.byName[t.exposed] = t
+			part.targets = append(part.targets, t)
+			part.byName[t.exposed] = t
 		}
 	}
-	v.problems = append(v.problems, Problem{endpoint, goes.backend.Name(), goes.tool.Name,
-		fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", t.exposed, stays.tool.Name, stays.backend.Name(), goes.tool.Name)})
+	v.problems = append(v.problems, Problem{endpoint, goes.backend.Name(), t.part, goes.name, collision(stays, goes)})
+	return stays == t
 }
 
-// rename makes the definition that clients see: the upstream's bytes, but for the name.
-func (t *target) rename() {
-	t.definition = t.tool.Definition.Text()
-	if t.exposed != t.tool.Name {
-		// The catalog has read the name already, so there is exactly one.
-		if renamed, err := t.tool.Definition.Splice(raw.Edit{Name: "name", Value: raw.Quote(t.exposed)}); err == nil {
-			t.definition = renamed
+// collision says what to do about two items that want one name.
+func collision(stays, goes *target) string {
+	switch goes.part {
+	case upstream.PartTools:
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", goes.exposed, stays.name, stays.backend.Name(), goes.name)
+	case upstream.PartPrompts:
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix", goes.exposed, stays.name, stays.backend.Name())
+	}
+	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; it can be read at /mcp/%s", stays.backend.Name(), goes.backend.Name())
+}
+
+// prepare makes the answers to the part's list request, once all its items are there.
+func (v *view) prepare(endpoint string, p upstream.Part) {
+	part := &v.parts[p]
+	if len(v.problems) > 0 { // an item that lost its name left a gap
+		part.targets = slices.DeleteFunc(part.targets, func(t *target) bool { return part.byName[t.exposed] != t })
+		for name, t := range part.byOwn {
+			if t != nil && part.byName[t.exposed] != t {
+				part.byOwn[name] = nil
+			}
+		}
+	}
+	part.legacy = newListing(part.targets, func(*target) bool { return true })
+	part.modern = part.legacy
+	if p != upstream.PartTools {
+		return
+	}
+	part.modern = newListing(part.targets, func(t *target) bool { return t.tool.HeaderProblem == "" })
+	for _, t := range part.targets {
+		if t.tool.HeaderProblem != "" {
+			v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), p, t.name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
 		}
 	}
 }
 
-// freshness returns how long the merged list stays fresh, and whether it is the same for every user: the least that its parts say
-// (2026-07-28, server/utilities/caching). An upstream that says nothing says 0.
-func (v *view) freshness(now time.Time) (ttl time.Duration, public bool) {
-	for i, c := range v.sources {
-		left := max(0, c.TTL-now.Sub(c.Listed))
-		if i == 0 {
-			ttl, public = left, c.Public
+// named returns the tool or prompt of that name. An upstream's own name is as good as the exposed one where it can only be one item: the HTML of MCP Apps, and
+// other texts of upstreams, have such names in them.
+func (v *view) named(p upstream.Part, name string) *target {
+	if t := v.parts[p].byName[name]; t != nil {
+		return t
+	}
+	return v.parts[p].byOwn[name]
+}
+
+// rename finds the exposed name and makes the definition that clients see: the upstream's bytes, but for the name and the URIs in _meta.
+func (t *target) rename(names Names) error {
+	definition := t.item.Definition
+	t.definition = definition.Text()
+	if !t.bare {
+		if t.named() {
+			prefix := t.backend.Name()
+			if p := t.backend.Config().Prefix; p != nil {
+				prefix = *p
+			}
+			t.exposed = names.expose(prefix, t.exposed)
+		} else {
+			t.exposed = exposeURI(t.backend.Name(), t.name)
+		}
+	}
+	var edits []raw.Edit
+	if t.exposed != t.name {
+		edits = append(edits, raw.Edit{Name: t.part.Key(), Value: raw.Quote(t.exposed)}) // the catalog has read it already, so there is exactly one
+	}
+	if t.tool != nil && !t.bare {
+		meta, err := t.renameMeta(definition)
+		if err != nil {
+			return err
+		}
+		edits = append(edits, meta...)
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	renamed, err := definition.Splice(edits...)
+	t.definition = renamed
+	return err
+}
+
+// freshness returns how long the merged list of a part stays fresh, and whether it is the same for every user: the least that its sources say
+// (2026-07-28, server/utilities/caching). An upstream that says nothing, or that was not listed yet, says 0.
+func (v *view) freshness(p upstream.Part, now time.Time) (ttl time.Duration, public bool) {
+	first := true
+	for _, c := range v.sources {
+		fresh := c.Fresh[p]
+		if !fresh.Has && !c.Listed.IsZero() {
 			continue
 		}
-		ttl, public = min(ttl, left), public && c.Public
+		left := max(0, fresh.TTL-now.Sub(c.Listed))
+		if first {
+			ttl, public, first = left, fresh.Public, false
+			continue
+		}
+		ttl, public = min(ttl, left), public && fresh.Public
 	}
 	return ttl, public
 }
 
-// listing is the answer to a list request, prepared: the definitions, joined, and where each ends.
-type listing struct {
-	text  []byte
-	ends  []int // of each definition in text; a comma follows all but the last
-	print uint64
-}
-
-func newList(tools []*target, keep func(*target) bool) listing {
-	var l listing
-	size := 0
-	for _, t := range tools {
-		size += len(t.definition) + 1
-	}
-	l.text = make([]byte, 0, size)
-	for _, t := range tools {
-		if !keep(t) {
-			continue
+// instruct adds what an upstream says to the model about itself, if the configuration allows it to.
+func (v *view) instruct(b backend, catalog *upstream.Catalog) {
+	if text := strings.TrimSpace(catalog.Instructions); text != "" && b.Config().Instructions {
+		if len(text) > maxInstructions {
+			text = strings.ToValidUTF8(text[:maxInstructions], "") + "…"
 		}
-		if len(l.text) > 0 {
-			l.text = append(l.text, ',')
+		if v.instructions != "" {
+			v.instructions += "\n\n"
 		}
-		l.text = append(l.text, t.definition...)
-		l.ends = append(l.ends, len(l.text))
+		v.instructions += "Instructions of " + b.Name() + ":\n" + text
 	}
-	h := fnv.New64a()
-	h.Write(l.text)
-	l.print = h.Sum64()
-	return l
 }
 
-// page returns the definitions from the offset on, at most n of them, and the offset of the next page; 0 when there is none.
-func (l *listing) page(offset, n int) (text []byte, next int) {
-	if offset >= len(l.ends) {
-		return nil, 0
+// appendInstructions appends the member instructions, a comma before it, if there are any.
+func (v *view) appendInstructions(b []byte) []byte {
+	if v.instructions == "" {
+		return b
 	}
-	start := 0
-	if offset > 0 {
-		start = l.ends[offset-1] + 1
-	}
-	if offset+n < len(l.ends) {
-		return l.text[start:l.ends[offset+n-1]], offset + n
-	}
-	return l.text[start:], 0
+	return raw.AppendQuote(append(b, `,"instructions":`...), v.instructions)
 }
 
-// cursor is what a cursor of ours says: which list, and how far. A list that has changed since is another one.
-type cursor struct {
-	print  uint64
-	offset uint32
+// maxInstructions bounds what one upstream may say: it goes into the system prompt of many clients.
+const maxInstructions = 2 << 10
+
+// completes reports whether an upstream may complete arguments: it declares that, or is of 2024-11-05, where there was nothing to declare it with, or was never
+// there so far.
+func completes(c *upstream.Catalog) bool {
+	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || unknown(c)
 }
 
-func (c cursor) encode(endpoint string) []byte {
-	b := binary.BigEndian.AppendUint64(nil, c.print)
-	b = binary.BigEndian.AppendUint32(b, c.offset)
-	return append(b, endpoint...)
-}
+// unknown reports whether we do not know yet what the upstream can do.
+func unknown(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
 
-func decodeCursor(b []byte) (c cursor, endpoint string, ok bool) {
-	if len(b) < 12 {
-		return c, "", false
+// capabilities is what clients of an era may ask of the endpoint. Tools, prompts and resources are always there: which of them an upstream has may change at any
+// time, and an empty list is an honest answer. The rest is there as soon as some upstream can do it.
+//
+// MCP Apps are always there as well: the extension has no methods of its own, and its parts in tools and resources pass through whatever an upstream declares.
+func (v *view) capabilities(era upstream.Era) []byte {
+	b := []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}`)
+	if v.offers.completions {
+		b = append(b, `,"completions":{}`...)
 	}
-	return cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, string(b[12:]), true
+	if era == upstream.EraModern {
+		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`...)
+	}
+	return append(b, '}')
 }

@@ -14,8 +14,10 @@ import (
 type Call struct {
 	// Method is the MCP method, such as tools/call.
 	Method string
-	// Name is what the request is about under the upstream's own name: of the tool or prompt, or the resource's URI. It replaces params.name.
-	Name string
+	// Name is what the request is about under the upstream's own name: of the tool or prompt, or the resource's URI. It replaces the member of params that Member
+	// says: one name, or two where the inner one is in an object; nil is name.
+	Name   string
+	Member []string
 	// Params are the client's own, untouched; of them only the name and what _meta says about the client's hop are replaced.
 	Params raw.Object
 	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers as they are.
@@ -45,6 +47,31 @@ const (
 	TypeInputRequired = "input_required" // only of tools/call, prompts/get and resources/read
 	TypeTask          = "task"           // only if the profile has Tasks, of tools/call
 )
+
+// rename is the edit of the params that puts the upstream's own name in.
+func (c *Call) rename() (raw.Edit, error) {
+	name := raw.Quote(c.Name)
+	switch len(c.Member) {
+	case 0:
+		return raw.Edit{Name: "name", Value: name}, nil
+	case 1:
+		return raw.Edit{Name: c.Member[0], Value: name}, nil
+	}
+	inner, err := c.Params.Object(c.Member[0])
+	if err != nil {
+		return raw.Edit{}, err
+	}
+	value, err := inner.Splice(raw.Edit{Name: c.Member[1], Value: name})
+	return raw.Edit{Name: c.Member[0], Value: value}, err
+}
+
+// headerName is what the header Mcp-Name says: what the request is about, where params have that at their top (2026-07-28, streamable-http#standard-headers).
+func (c *Call) headerName() string {
+	if len(c.Member) > 1 {
+		return ""
+	}
+	return c.Name
+}
 
 // HeaderField is one field of an HTTP header.
 type HeaderField struct{ Name, Value string }

@@ -13,45 +13,141 @@ import (
 	"junction/upstream/raw"
 )
 
+// Part is one of the lists that a catalog consists of.
+type Part int
+
+const (
+	// PartTools is tools/list.
+	PartTools Part = iota
+	// PartPrompts is prompts/list.
+	PartPrompts
+	// PartResources is resources/list.
+	PartResources
+	// PartTemplates is resources/templates/list.
+	PartTemplates
+	// Parts is how many there are.
+	Parts
+)
+
+// Method is the MCP method that lists the part.
+func (p Part) Method() string {
+	return [Parts]string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}[p]
+}
+
+// Member is the member of that method's result which has the items.
+func (p Part) Member() string {
+	return [Parts]string{"tools", "prompts", "resources", "resourceTemplates"}[p]
+}
+
+// Key is the member of an item that tells it from the others of its part.
+func (p Part) Key() string { return [Parts]string{"name", "name", "uri", "uriTemplate"}[p] }
+
+// String is the word for one item of the part.
+func (p Part) String() string {
+	return [Parts]string{"tool", "prompt", "resource", "resource template"}[p]
+}
+
+// capability is the member of a server's capabilities that says that it has the part.
+func (p Part) capability() string {
+	return [Parts]string{"tools", "prompts", "resources", "resources"}[p]
+}
+
 // Catalog is what one upstream offers, verbatim. It is never modified.
 type Catalog struct {
 	Era     Era    // EraAuto before the upstream was listed for the first time
 	Version string // of the protocol, as negotiated
-	Tools   []Tool
-	// Left are the definitions that were left out, and why.
-	Left []LeftOut
-	// TTL is how long the upstream says that the list is fresh; 0 when it does not say. Public says that it is the same for every user.
-	TTL    time.Duration
-	Public bool
+	// Capabilities and Instructions are what the server said in its handshake; absent and "" before the first one.
+	Capabilities raw.Object
+	Instructions string
+
+	Tools     []Tool
+	Prompts   []Item
+	Resources []Item
+	Templates []Item
+	Fresh     [Parts]Freshness
+	// Left are the definitions that were left out, and the lists that could not be read, and why.
+	Left   []LeftOut
 	Listed time.Time // zero before the first listing
 
-	byName map[string]*Tool
+	index [Parts]map[string]int // by name, into the four lists
+}
+
+// Item is one definition of a catalog.
+type Item struct {
+	Name       string     // or the URI of a resource, or the URI template
+	Definition raw.Object // as the upstream wrote it
 }
 
 // Tool is one tool of a catalog.
 type Tool struct {
-	Name       string
-	Definition raw.Object // as the upstream wrote it
+	Item
 	// Params are the arguments that go into HTTP headers as well. HeaderProblem says what is wrong with their declaration: clients of the modern era must not
 	// see such a tool (2026-07-28, streamable-http#schema-extension).
 	Params        []ParamHeader
 	HeaderProblem string
 }
 
-// LeftOut is a definition that is not offered.
-type LeftOut struct{ Name, Reason string }
+// Freshness is what an upstream says of one of its lists. The zero value is a list that it does not have.
+type Freshness struct {
+	Has    bool          // it has the list, be it empty
+	TTL    time.Duration // for which the list is fresh; 0 when it does not say
+	Public bool          // the list is the same for every user
+}
+
+// LeftOut is a definition that is not offered, or, without a name, a whole list that could not be read.
+type LeftOut struct {
+	Part         Part
+	Name, Reason string
+}
 
 // Tool returns the tool of that name, or nil.
-func (c *Catalog) Tool(name string) *Tool { return c.byName[name] }
+func (c *Catalog) Tool(name string) *Tool {
+	if i, ok := c.index[PartTools][name]; ok {
+		return &c.Tools[i]
+	}
+	return nil
+}
+
+// Items returns how many items the part has.
+func (c *Catalog) Items(p Part) int {
+	if p == PartTools {
+		return len(c.Tools)
+	}
+	return len(*c.list(p))
+}
+
+// Item returns an item of the part by its place in the list.
+func (c *Catalog) Item(p Part, i int) *Item {
+	if p == PartTools {
+		return &c.Tools[i].Item
+	}
+	return &(*c.list(p))[i]
+}
+
+// list returns the items of a part other than the tools.
+func (c *Catalog) list(p Part) *[]Item {
+	return [Parts]*[]Item{nil, &c.Prompts, &c.Resources, &c.Templates}[p]
+}
+
+// Offers reports whether the server has declared the capability at the path: an object, or true.
+func (c *Catalog) Offers(path ...string) bool {
+	return has(c.Capabilities, path...) || isTrue(c.Capabilities, path...)
+}
 
 // equal reports whether both offer the same.
 func (c *Catalog) equal(o *Catalog) bool {
-	if c.Era != o.Era || c.Version != o.Version || c.TTL != o.TTL || c.Public != o.Public || len(c.Tools) != len(o.Tools) || len(c.Left) != len(o.Left) {
+	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions ||
+		!bytes.Equal(c.Capabilities.Text(), o.Capabilities.Text()) || len(c.Left) != len(o.Left) {
 		return false
 	}
-	for i := range c.Tools {
-		if !bytes.Equal(c.Tools[i].Definition.Text(), o.Tools[i].Definition.Text()) {
+	for p := range Parts {
+		if c.Items(p) != o.Items(p) {
 			return false
+		}
+		for i := range c.Items(p) {
+			if !bytes.Equal(c.Item(p, i).Definition.Text(), o.Item(p, i).Definition.Text()) {
+				return false
+			}
 		}
 	}
 	for i := range c.Left {
@@ -62,62 +158,113 @@ func (c *Catalog) equal(o *Catalog) bool {
 	return true
 }
 
-// maxPages bounds a list whatever its cursors say.
-const maxPages = 1000
-
-// readCatalog reads all pages. A list that cannot be read to its end is an error, never a shorter list.
-func readCatalog(ctx context.Context, c conn, maxItems int) (*Catalog, error) {
-	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Listed: time.Now(), byName: map[string]*Tool{}}
-	if info.era == EraModern && !has(info.capabilities, "tools") {
-		return cat, nil
+// ttl is the shortest time for which a list is fresh; 0 when the upstream says that of none.
+func (c *Catalog) ttl() time.Duration {
+	least := time.Duration(0)
+	for _, f := range c.Fresh {
+		if f.TTL > 0 && (least == 0 || f.TTL < least) {
+			least = f.TTL
+		}
 	}
+	return least
+}
+
+const (
+	// maxPages bounds a list whatever its cursors say.
+	maxPages = 1000
+	// otherLists is for all lists but the tools, together: a server that keeps us waiting there has its tools offered all the same.
+	otherLists = 10 * time.Second
+)
+
+// readCatalog reads all pages of all lists that the server has. A list that cannot be read to its end is never a shorter list: where it is the tools, or where the
+// connection fails, that is the error, and of the other lists the one that last has stays, with the reason in Left.
+func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
+	info := c.about()
+	cat := &Catalog{Era: info.era, Version: info.version, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now()}
+	if info.era == EraLegacy || has(info.capabilities, "tools") { // there are old servers that do not declare their tools
+		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
+			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
+		}
+	}
+	limit := otherLists
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	others, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for p := PartPrompts; p < Parts; p++ {
+		if !has(info.capabilities, p.capability()) {
+			continue
+		}
+		left := len(cat.Left)
+		err := cat.read(others, c, p, maxItems)
+		if err == nil {
+			continue
+		}
+		var peer *jsonrpc.Error
+		late := others.Err() != nil && ctx.Err() == nil
+		if !late && !errors.As(err, &peer) && !errors.Is(err, errInvalid) {
+			return nil, fmt.Errorf("%s: %w", p.Method(), err)
+		}
+		if late {
+			err = errors.New("no answer in time")
+		}
+		*cat.list(p), cat.index[p], cat.Fresh[p] = *last.list(p), last.index[p], last.Fresh[p]
+		cat.Left = append(cat.Left[:left], LeftOut{p, "", p.Method() + ": " + describe(err)})
+	}
+	return cat, nil
+}
+
+// read reads all pages of one list.
+func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) error {
+	c.index[p] = map[string]int{}
+	left := len(c.Left)
 	seen := map[string]bool{}
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := c.list(ctx, string(mcp.MethodToolsList), cursor)
+		result, err := from.list(ctx, p.Method(), cursor)
 		if err != nil {
 			var peer *jsonrpc.Error
 			if page == 1 && errors.As(err, &peer) && peer.Code == mcp.METHOD_NOT_FOUND {
-				return cat, nil // a server without tools
+				return nil // a server without them, whatever it declares
 			}
-			return nil, fmt.Errorf("tools/list: %w", err)
+			return err
 		}
-		list, err := result.Get("tools")
+		list, err := result.Get(p.Member())
 		if err != nil {
-			return nil, fmt.Errorf("tools/list: %w: no tools on page %d", errInvalid, page)
+			return fmt.Errorf("%w: no %s on page %d", errInvalid, p.Member(), page)
 		}
 		items, err := raw.Elements(list)
 		if err != nil {
-			return nil, fmt.Errorf("tools/list: %w: tools are no array on page %d", errInvalid, page)
+			return fmt.Errorf("%w: %s are no array on page %d", errInvalid, p.Member(), page)
 		}
-		cat.cacheHints(result, page == 1)
+		c.Fresh[p].take(result, page == 1)
 		for _, item := range items {
-			cat.add(item)
+			c.add(p, item)
 		}
-		if len(cat.Tools)+len(cat.Left) > maxItems {
-			return nil, fmt.Errorf("tools/list: more than %d items (limits.items)", maxItems)
+		if c.Items(p)+len(c.Left)-left > maxItems {
+			return fmt.Errorf("%w: more than %d items (limits.items)", errInvalid, maxItems)
 		}
 		if cursor, err = result.Get("nextCursor"); err == raw.ErrAbsent || err == nil && string(cursor) == "null" {
-			return cat, nil
+			return nil
 		} else if err != nil {
-			return nil, fmt.Errorf("tools/list: nextCursor: %w", err)
+			return fmt.Errorf("%w: nextCursor: %w", errInvalid, err)
 		}
 		if _, err := raw.String(cursor); err != nil {
-			return nil, fmt.Errorf("tools/list: %w: nextCursor is no string", errInvalid)
+			return fmt.Errorf("%w: nextCursor is no string", errInvalid)
 		}
 		if seen[string(cursor)] {
-			return nil, fmt.Errorf("tools/list: %w: the list never ends, page %d has the cursor of an earlier one", errInvalid, page)
+			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", errInvalid, page)
 		}
 		if page == maxPages {
-			return nil, fmt.Errorf("tools/list: %w: more than %d pages", errInvalid, maxPages)
+			return fmt.Errorf("%w: more than %d pages", errInvalid, maxPages)
 		}
 		seen[string(cursor)] = true
 	}
 }
 
-// cacheHints takes the smallest time and the narrower scope of the pages (2026-07-28, server/utilities/caching).
-func (c *Catalog) cacheHints(result raw.Object, first bool) {
+// take takes the smallest time and the narrower scope of the pages (2026-07-28, server/utilities/caching).
+func (f *Freshness) take(result raw.Object, first bool) {
 	ttl := time.Duration(0)
 	if v, err := result.Get("ttlMs"); err == nil {
 		if ms, ok := wholeNumber(v); ok {
@@ -126,63 +273,133 @@ func (c *Catalog) cacheHints(result raw.Object, first bool) {
 	}
 	scope, _ := result.String("cacheScope")
 	if first {
-		c.TTL, c.Public = ttl, scope == "public"
+		*f = Freshness{true, ttl, scope == "public"}
 		return
 	}
-	c.TTL, c.Public = min(c.TTL, ttl), c.Public && scope == "public"
+	f.TTL, f.Public = min(f.TTL, ttl), f.Public && scope == "public"
 }
 
-// add takes one definition, or leaves it out with the reason. What is wrong with one tool must not make a client refuse the whole list.
-func (c *Catalog) add(item []byte) {
+// add takes one definition, or leaves it out with the reason. What is wrong with one item must not make a client refuse the whole list.
+func (c *Catalog) add(p Part, definition []byte) {
 	name, reason := "", ""
-	o, err := raw.Parse(item)
+	o, err := raw.Parse(definition)
 	if err != nil {
 		reason = "the definition is no object"
-	} else if name, err = o.String("name"); err != nil || name == "" {
-		reason = "it has no name that all clients would read alike"
-	} else if c.byName[name] != nil {
-		reason = "the upstream lists the name twice; the first counts"
+	} else if name, err = o.String(p.Key()); err != nil || name == "" {
+		reason = "it has no " + p.Key() + " that all clients would read alike"
+	} else if _, twice := c.index[p][name]; twice {
+		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	} else {
-		reason = malformed(o)
+		reason = malformed(p, o)
 	}
 	if reason != "" {
-		c.Left = append(c.Left, LeftOut{name, reason})
+		c.Left = append(c.Left, LeftOut{p, name, reason})
 		return
 	}
-	t := Tool{Name: name, Definition: o}
+	c.index[p][name] = c.Items(p)
+	if p != PartTools {
+		list := c.list(p)
+		*list = append(*list, Item{name, o})
+		return
+	}
+	t := Tool{Item: Item{name, o}}
 	schema, _ := o.Get("inputSchema")
 	if t.Params, err = paramHeaders(schema); err != nil {
 		t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 	}
 	c.Tools = append(c.Tools, t)
-	c.byName[name] = &t
 }
 
-// malformed says which member of a tool's definition has a type that typed clients choke on: they drop the whole list then. "" means none.
-func malformed(o raw.Object) string {
-	for _, m := range []struct {
-		name string
-		kind byte // the first byte of the JSON
-	}{{"title", '"'}, {"description", '"'}, {"inputSchema", '{'}, {"outputSchema", '{'}, {"annotations", '{'}, {"_meta", '{'}, {"execution", '{'}, {"icons", '['}} {
-		v, err := o.Get(m.name)
-		switch {
-		case err == raw.ErrAbsent && m.name == "inputSchema":
-			return "it has no inputSchema"
-		case err == raw.ErrAbsent:
-		case err != nil:
-			return m.name + " occurs twice, or in another letter case"
-		case v[0] != m.kind:
-			return fmt.Sprintf("%s is no %s", m.name, map[byte]string{'"': "string", '{': "object", '[': "array"}[m.kind])
+// member is a member of a definition and the type that it must have: the first byte of its JSON, 0 for a number.
+type member struct {
+	name     string
+	kind     byte
+	required bool
+}
+
+// members are those of the parts' definitions that typed clients read.
+func (p Part) members() []member {
+	all := []member{{"title", '"', false}, {"description", '"', false}, {"_meta", '{', false}, {"icons", '[', false}}
+	switch p {
+	case PartTools:
+		return append(all, member{"inputSchema", '{', true}, member{"outputSchema", '{', false}, member{"annotations", '{', false}, member{"execution", '{', false})
+	case PartPrompts:
+		return append(all, member{"arguments", '[', false})
+	}
+	return append(all, member{"name", '"', true}, member{"mimeType", '"', false}, member{"annotations", '{', false}, member{"size", 0, false})
+}
+
+// malformed says which member of a definition has a type that typed clients choke on: they drop the whole list then. "" means none.
+func malformed(p Part, o raw.Object) string {
+	if problem := mistyped(o, p.members()); problem != "" {
+		return problem
+	}
+	switch p {
+	case PartTools:
+		schema, _ := o.Object("inputSchema")
+		if kind, err := schema.String("type"); err != nil || kind != "object" {
+			return `inputSchema is not of type "object"`
 		}
+		hints, err := o.Object("annotations")
+		if err != nil {
+			return ""
+		}
+		return mistypedHints(hints)
+	case PartPrompts:
+		list, err := o.Get("arguments")
+		if err != nil {
+			return ""
+		}
+		arguments, _ := raw.Elements(list)
+		for _, a := range arguments {
+			argument, err := raw.Parse(a)
+			if err != nil {
+				return "one of the arguments is no object"
+			}
+			if problem := mistyped(argument, []member{{"name", '"', true}, {"title", '"', false}, {"description", '"', false}, {"required", 't', false}}); problem != "" {
+				return "of one of the arguments, " + problem
+			}
+		}
+		return ""
 	}
-	schema, _ := o.Object("inputSchema")
-	if kind, err := schema.String("type"); err != nil || kind != "object" {
-		return `inputSchema is not of type "object"`
-	}
-	hints, err := o.Object("annotations")
+	annotations, err := o.Object("annotations")
 	if err != nil {
 		return ""
 	}
+	if problem := mistyped(annotations, []member{{"audience", '[', false}, {"priority", 0, false}, {"lastModified", '"', false}}); problem != "" {
+		return "annotations." + problem
+	}
+	return ""
+}
+
+// mistyped says which of the members is missing, or of another type than it must have.
+func mistyped(o raw.Object, members []member) string {
+	for _, m := range members {
+		v, err := o.Get(m.name)
+		switch {
+		case err == raw.ErrAbsent && m.required:
+			return "it has no " + m.name
+		case err == raw.ErrAbsent:
+			continue
+		case err != nil:
+			return m.name + " occurs twice, or in another letter case"
+		}
+		kind := v[0]
+		switch {
+		case kind == 'f':
+			kind = 't'
+		case kind == '-' || '0' <= kind && kind <= '9':
+			kind = 0
+		}
+		if kind != m.kind {
+			return fmt.Sprintf("%s is no %s", m.name, map[byte]string{'"': "string", '{': "object", '[': "array", 't': "boolean", 0: "number"}[m.kind])
+		}
+	}
+	return ""
+}
+
+// mistypedHints is about the annotations of a tool.
+func mistypedHints(hints raw.Object) string {
 	for _, m := range hints.Members() {
 		name, _ := m.Name()
 		switch name {

@@ -58,6 +58,10 @@ type Config struct {
 	// ConnectTimeout bounds starting, connecting, handshake and first listing. Default: defaults.connect_timeout.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
+	// Instructions true passes on what the server says to the model about itself, to every client, under the upstream's name and cut at 2 KiB. It is text that may
+	// end up in a system prompt, so it is for servers that you trust. Default false.
+	Instructions bool `yaml:"instructions"`
+
 	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.

@@ -37,7 +37,18 @@ type serverInfo struct {
 	version      string
 	capabilities raw.Object
 	serverInfo   []byte // JSON; nil when it gave none
-	tells        bool   // it tells of changes to its tools
+	instructions string // for the model; "" when it gave none
+}
+
+// tells returns which of its lists the server says that it tells of changes to; all is false when it has one that it does not tell of.
+func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
+	all = true
+	for p := range Parts {
+		parts[p] = isTrue(i.capabilities, p.capability(), "listChanged")
+		any = any || parts[p]
+		all = all && (parts[p] || !has(i.capabilities, p.capability()))
+	}
+	return parts, any, any && all
 }
 
 // hooks is what a conn reports to the link that opened it. Both are called on the wire's reading goroutine and must not block.
@@ -139,7 +150,8 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		} else {
 			b.log.Debug("log message of the upstream dropped", "reason", reason)
 		}
-	case m.Method == string(mcp.MethodNotificationToolsListChanged):
+	case m.Method == mcp.MethodNotificationToolsListChanged, m.Method == mcp.MethodNotificationPromptsListChanged,
+		m.Method == mcp.MethodNotificationResourcesListChanged:
 		b.hooks.changed()
 	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
 		b.takeBack(m)
@@ -201,7 +213,10 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	var edits [2]raw.Edit
 	n := 0
 	if c.Name != "" {
-		edits[n] = raw.Edit{Name: "name", Value: raw.Quote(c.Name)}
+		var err error
+		if edits[n], err = c.rename(); err != nil {
+			return nil, nil, err
+		}
 		n++
 	}
 	var f *flight

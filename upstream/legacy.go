@@ -41,6 +41,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	l.info = serverInfo{era: EraLegacy, version: version}
 	l.info.capabilities, _ = result.Object("capabilities")
 	l.info.serverInfo, _ = result.Get("serverInfo")
+	l.info.instructions, _ = result.String("instructions")
 	if w, ok := l.wire.(*httpWire); ok && version >= mcp.ProtocolVersion20250618 {
 		w.setVersion(version)
 	}
@@ -49,10 +50,9 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 
 // watch opens the GET stream of an HTTP server; on the other wires a server tells of changes unasked.
 func (l *legacyConn) watch() {
-	l.info.tells = isTrue(l.info.capabilities, "tools", "listChanged")
 	if w, ok := l.wire.(*httpWire); ok {
 		gap := func() {}
-		if l.info.tells {
+		if _, any, _ := l.info.tells(); any {
 			gap = l.hooks.changed
 		}
 		w.listen(gap)

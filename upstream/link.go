@@ -205,10 +205,10 @@ func (l *link) reread(ctx context.Context, c conn) {
 // refreshIn is the time until the catalog is read again unasked: when it is no longer fresh, and now and then where the server cannot tell of changes.
 func (l *link) refreshIn(c conn) time.Duration {
 	every := time.Duration(0)
-	if !c.about().tells {
+	if _, _, all := c.about().tells(); !all {
 		every = l.u.options.Refresh
 	}
-	if ttl := l.u.Catalog().TTL; ttl > 0 && (every == 0 || ttl < every) {
+	if ttl := l.u.Catalog().ttl(); ttl > 0 && (every == 0 || ttl < every) {
 		every = max(ttl, minRefresh)
 	}
 	if every == 0 || !l.reads {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -42,6 +43,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
 	m.info.capabilities, _ = result.Object("capabilities")
+	m.info.instructions, _ = result.String("instructions")
 	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {
 		m.info.serverInfo = v
 	} else {
@@ -98,7 +100,7 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	header := append(m.header(c.Method, c.Name), c.Header...)
+	header := append(m.header(c.Method, c.headerName()), c.Header...)
 	_, http := m.wire.(*httpWire)
 	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header, Buffer: c.Buffer}, f, !http)
 	if err != nil {
@@ -150,9 +152,21 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 
 // watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all.
 func (m *modernConn) watch() {
-	if m.info.tells = isTrue(m.info.capabilities, "tools", "listChanged"); m.info.tells {
+	if _, any, _ := m.info.tells(); any {
 		m.tasks.Go(m.subscribe)
 	}
+}
+
+// filter is what of the server's changes we want to hear: a member of the params of subscriptions/listen.
+func (m *modernConn) filter() []byte {
+	parts, _, _ := m.info.tells()
+	var wanted []string
+	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} { // the last one is about templates as well
+		if parts[p] {
+			wanted = append(wanted, `"`+name+`":true`)
+		}
+	}
+	return []byte(`"notifications":{` + strings.Join(wanted, ",") + `}`)
 }
 
 // notificationAcknowledged is the first message of a subscription.
@@ -160,7 +174,7 @@ const notificationAcknowledged = "notifications/subscriptions/acknowledged"
 
 // subscribe is the goroutine of watch. Until a stream is acknowledged something may be missed; receive sees to that.
 func (m *modernConn) subscribe() {
-	params := m.params(everything(), []byte(`"notifications":{"toolsListChanged":true}`))
+	params := m.params(everything(), m.filter())
 	var pause backoff
 	for m.ctx.Err() == nil {
 		opened := time.Now()

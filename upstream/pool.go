@@ -32,7 +32,7 @@ type pool struct {
 
 // hard returns the part of a configuration that says what the server is and how it is connected, without what is about calls and names.
 func (c Config) hard() Config {
-	c.Enabled, c.Prefix, c.Expose, c.Tools = nil, nil, ExposeAll, nil
+	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout = 0, 0, 0
 	return c
 }
@@ -204,15 +204,16 @@ func (p *pool) linkChanged(l *link) {
 func (p *pool) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.Catalog(); p.grace == nil || p.closed || old.Listed.IsZero() {
+	old := p.Catalog()
+	if p.grace == nil || p.closed || old.Listed.IsZero() {
 		return
 	}
-	p.publish(&Catalog{Era: p.Catalog().Era, Version: p.Catalog().Version})
+	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities, Instructions: old.Instructions})
 }
 
 // readCatalog reads the catalog over c and publishes it.
 func (p *pool) readCatalog(ctx context.Context, c conn) error {
-	cat, err := readCatalog(ctx, c, p.options.Items)
+	cat, err := readCatalog(ctx, c, p.options.Items, p.Catalog())
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.log.Warn("tool left out", "tool", left.Name, "reason", left.Reason)
+		p.log.Warn("left out", "kind", left.Part.String(), "name", left.Name, "reason", left.Reason)
 	}
 	if p.options.Hooks.CatalogChanged != nil {
 		p.options.Hooks.CatalogChanged(p.name)

@@ -113,7 +113,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		case errors.As(err, &peer) && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
 			if l.reads && u.readCatalog(ctx, cn) == nil {
-				tool = u.Catalog().Tool(c.Name)
+				_, _, tool = u.limits(c)
 			}
 			l.release()
 		case errors.As(err, &peer) && peer.Code == codeUnsupportedVersion && !again:

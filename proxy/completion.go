@@ -1,0 +1,69 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// complete has the argument of a prompt or of a resource template completed by its upstream. An upstream that completes nothing has nothing to say, which is an
+// empty completion: the capability that the client relies on is ours.
+func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	if !x.endpoint.view.offers.completions {
+		return result{}, unknownMethod(x.era, x.msg.Method)
+	}
+	t, err := x.reference(info)
+	if err != nil {
+		return result{}, err
+	}
+	info.Upstream = t.backend.Name()
+	if !completes(t.backend.Catalog()) {
+		return s.own(x, `"completion":{"values":[]}`), nil
+	}
+	r, err := s.call(ctx, x, t, nil)
+	if peer, ok := err.(*jsonrpc.Error); ok && peer.Code == mcp.METHOD_NOT_FOUND {
+		return s.own(x, `"completion":{"values":[]}`), nil
+	}
+	return r, err
+}
+
+// reference returns what the request's ref stands for.
+func (x *exchange) reference(info *CallInfo) (*target, error) {
+	ref, err := x.params.Object("ref")
+	if err != nil && err != raw.ErrAbsent {
+		return nil, err
+	}
+	kind, err := ref.String("type")
+	if err != nil && err != raw.ErrAbsent {
+		return nil, err
+	}
+	key := map[string]string{"ref/prompt": "name", "ref/resource": "uri"}[kind]
+	if info.Name, err = ref.String(key); err == raw.ErrAbsent {
+		return nil, invalidParams("Invalid params: ref is neither a prompt with a name nor a resource with a uri")
+	} else if err != nil {
+		return nil, err
+	}
+	var found *target
+	if key == "uri" {
+		if found, err = x.endpoint.view.resource(upstream.EraModern, info.Name); err != nil { // in either era it is a parameter of the request
+			return nil, err
+		}
+	} else if found = x.endpoint.view.named(upstream.PartPrompts, info.Name); found == nil {
+		return nil, unknownPrompt(info.Name)
+	}
+	t := *found
+	t.member = []string{"ref", key}
+	return &t, nil
+}
+
+// own is a result of ours: members, and what the era wants beside them.
+func (s *Server) own(x *exchange, members string) result {
+	if x.era == upstream.EraLegacy {
+		return result{body: []byte("{" + members + "}")}
+	}
+	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
+}

@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+func TestURIs(t *testing.T) {
+	for _, row := range []struct{ own, exposed string }{
+		{"file:///a/b?c#d", "mcp://fs/file:///a/b?c#d"},
+		{"note:{+name}", "mcp://fs/note:{+name}"},
+		{"{+any}", "mcp://fs/{+any}"},
+		{"ui://clock/face", "ui://fs/clock/face"},
+		{"ui://{x}", "ui://fs/{x}"},
+		{"ui://", "ui://fs/"},
+		{"UI://clock/face", "mcp://fs/UI://clock/face"},
+		{"mcp://other/file:///a", "mcp://fs/mcp://other/file:///a"},
+		{"https://x.org/a", "https://x.org/a"},
+		{"HTTP://x.org/a", "HTTP://x.org/a"},
+		{"http", "mcp://fs/http"},
+		{"relative/a", "mcp://fs/relative/a"},
+		{"/", "mcp://fs//"},
+	} {
+		if got := exposeURI("fs", row.own); got != row.exposed {
+			t.Errorf("exposeURI(%q) = %q, want %q", row.own, got, row.exposed)
+		}
+	}
+	for _, exposed := range []string{"mcp://fs", "ui://fs", "mcp:fs/a", "file:///a", "https://fs/a", "", "mcp:///"} {
+		if name, own, ok := splitURI(exposed); ok && name != "" {
+			t.Errorf("splitURI(%q) = %q, %q; want that it is of no upstream", exposed, name, own)
+		}
+	}
+}
+
+func TestTemplateMatches(t *testing.T) {
+	for _, row := range []struct {
+		template, uri string
+		want          bool
+	}{
+		{"file:///{path}", "file:///a", true},
+		{"file:///{path}", "file:///a/b?c", true},
+		{"file:///{path}", "file://a", false},
+		{"note://{a}/by/{b}.md", "note://x/by/y.md", true},
+		{"note://{a}/by/{b}.md", "note://x/y.md", false},
+		{"note://{a}/by/{b}.md", "note://x/by/by/y.txt.md", true},
+		{"{+any}", "whatever", true},
+		{"plain:1", "plain:1", true},
+		{"plain:1", "plain:12", false},
+		{"open{x", "open{x", true},
+		{"open{x", "open", false},
+	} {
+		tt := template{literals: literals(row.template)}
+		if got := tt.matches(row.uri); got != row.want {
+			t.Errorf("%q matches %q = %t, want %t", row.template, row.uri, got, row.want)
+		}
+	}
+}
+
+// offering is a backend with these items: of each part "own name" or "own name=definition".
+func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *canned {
+	tb.Helper()
+	catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+	for p, list := range parts {
+		catalog.Fresh[p].Has = true
+		for _, text := range list {
+			own, definition, ok := strings.Cut(text, "=")
+			if !ok {
+				definition = fmt.Sprintf(`{"%s":%s}`, p.Key(), raw.Quote(own))
+			}
+			o, err := raw.Parse([]byte(definition))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			item := upstream.Item{Name: own, Definition: o}
+			switch p {
+			case upstream.PartTools:
+				catalog.Tools = append(catalog.Tools, upstream.Tool{Item: item})
+			case upstream.PartPrompts:
+				catalog.Prompts = append(catalog.Prompts, item)
+			case upstream.PartResources:
+				catalog.Resources = append(catalog.Resources, item)
+			case upstream.PartTemplates:
+				catalog.Templates = append(catalog.Templates, item)
+			}
+		}
+	}
+	return &canned{name: name, catalog: catalog}
+}
+
+// owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams that it could be of, or "not found".
+func owner(tb testing.TB, v *view, uri string) string {
+	tb.Helper()
+	target, err := v.resource(upstream.EraLegacy, uri)
+	if err == nil {
+		return target.backend.Name() + " " + target.name
+	}
+	r, ok := errors.AsType[*refusal](err)
+	switch {
+	case !ok:
+		tb.Fatalf("resource(%q): %v", uri, err)
+	case r.code == mcp.RESOURCE_NOT_FOUND:
+		return "not found"
+	}
+	_, rest, _ := strings.Cut(r.text, "it could be of ")
+	names, _, _ := strings.Cut(rest, ".")
+	return "either " + names
+}
+
+func TestWayBackOfURIs(t *testing.T) {
+	const resources, templates = upstream.PartResources, upstream.PartTemplates
+	a := offering(t, "a", map[upstream.Part][]string{resources: {"file:///x", "https://x.org/both", "https://x.org/a"}, templates: {"note:{n}", "https://a.org/{p}"}})
+	b := offering(t, "b", map[upstream.Part][]string{resources: {"file:///x", "https://x.org/both", "mcp://nobody/1"}, templates: {"note:b{n}"}})
+	tools := offering(t, "tools", map[upstream.Part][]string{upstream.PartTools: {"echo"}})
+	merged := compile("", []backend{a, b, tools}, Names{}.withDefaults(), false, nil)
+	one := compile("", []backend{a, tools}, Names{}.withDefaults(), false, nil)
+	bare := compile("a", []backend{a}, Names{}.withDefaults(), true, nil)
+	without := compile("tools", []backend{tools}, Names{}.withDefaults(), true, nil)
+	for _, row := range []struct {
+		name string
+		v    *view
+		uri  string
+		want string
+	}{
+		{"by its name", merged, "mcp://b/file:///x", "b file:///x"},
+		{"by its name, unlisted", merged, "mcp://a/whatever:1", "a whatever:1"},
+		{"by its name, an app", merged, "ui://b/clock/face", "b ui://clock/face"},
+		{"by its name, without resources", merged, "mcp://tools/file:///x", "not found"},
+		{"of nobody's name, listed by one", merged, "mcp://nobody/1", "b mcp://nobody/1"},
+		{"of a prefix in other case", merged, "mcp://A/file:///x", "either a, b"},
+		{"listed by two", merged, "file:///x", "either a, b"},
+		{"web, listed by two", merged, "https://x.org/both", "either a, b"},
+		{"web, listed by one", merged, "https://x.org/a", "a https://x.org/a"},
+		{"web, a template of one", merged, "https://a.org/p/q", "a https://a.org/p/q"},
+		{"a template of one", merged, "note:a", "a note:a"},
+		{"templates of two", merged, "note:b1", "either a, b"},
+		{"a template itself", merged, "https://a.org/{p}", "a https://a.org/{p}"},
+		{"of none, two could have it", merged, "other:1", "either a, b"},
+		{"of none, one could have it", one, "other:1", "a other:1"},
+		{"bare", bare, "mcp://b/file:///x", "a mcp://b/file:///x"},
+		{"bare, without resources", without, "file:///x", "not found"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if got := owner(t, row.v, row.uri); got != row.want {
+				t.Errorf("%s is of %s, want %s", row.uri, got, row.want)
+			}
+		})
+	}
+}
+
+func TestWayBackOfNames(t *testing.T) {
+	const tools, prompts = upstream.PartTools, upstream.PartPrompts
+	app := `app={"name":"app","_meta":{"ui":{"visibility":["app"]}}}`
+	a := offering(t, "a", map[upstream.Part][]string{tools: {"one", "both", app, "b__two"}, prompts: {"one", "both"}})
+	b := offering(t, "b", map[upstream.Part][]string{tools: {"two", "both", "app", "off"}, prompts: {"both", "both__", "one__"}})
+	b.config.Tools = upstream.Rules{{Glob: "off", Rule: upstream.Rule{Enabled: new(bool)}}}
+	c := offering(t, "c", map[upstream.Part][]string{tools: {"off"}})
+	none := ""
+	c.config.Prefix = &none
+	view := compile("", []backend{a, b, c}, Names{}.withDefaults(), false, nil)
+	for _, row := range []struct {
+		part upstream.Part
+		name string
+		want string
+	}{
+		{tools, "a__one", "a one"}, {tools, "one", "a one"}, {tools, "two", "b two"}, {tools, "both", "nothing"}, {tools, "b__both", "b both"},
+		{tools, "b__two", "b two"}, // an exposed name, whoever has it as its own
+		{tools, "a__app", "nothing"}, {tools, "app", "nothing"}, {tools, "b__app", "b app"},
+		{tools, "off", "c off"}, {tools, "b__off", "nothing"},
+		{prompts, "one", "a one"}, {prompts, "both", "nothing"}, {prompts, "a__both", "a both"}, {prompts, "two", "nothing"},
+	} {
+		got := "nothing"
+		if t := view.named(row.part, row.name); t != nil {
+			got = t.backend.Name() + " " + t.name
+		}
+		if got != row.want {
+			t.Errorf("the %s %s is %s, want %s", row.part, row.name, got, row.want)
+		}
+	}
+	offered := compile("", []backend{a, b, c}, Names{AppTools: true}.withDefaults(), false, nil)
+	if got := offered.named(tools, "a__app"); got == nil || got.backend != backend(a) {
+		t.Errorf("with app_tools, a__app is %v", got)
+	}
+}
+
+// FuzzURIs checks that a URI which clients see leads back to the one upstream whose it is, by the same algorithm for any URI; and that one that does not say whose
+// it is leads to nobody where two could have it.
+func FuzzURIs(f *testing.F) {
+	for _, uri := range []string{"file:///x", "ui://a/b", "mcp://a/b", "mcp://b/ui://a", "https://x.org/a", "{+any}", "ui://", "a/b", "mcp://", "HTTPS:", "http:a", "\x00", "ui://b"} {
+		f.Add(uri)
+	}
+	f.Fuzz(func(t *testing.T, uri string) {
+		if uri == "" || !utf8.ValidString(uri) {
+			t.Skip("a catalog has no such name")
+		}
+		a := offering(t, "a", map[upstream.Part][]string{upstream.PartResources: {"x:"}})
+		a.catalog.Resources[0].Name = uri
+		b := offering(t, "b", map[upstream.Part][]string{upstream.PartResources: {"other:"}})
+		v := compile("", []backend{a, b}, Names{}.withDefaults(), false, nil)
+		exposed := v.parts[upstream.PartResources].targets[0].exposed
+		if got, want := owner(t, v, exposed), "a "+uri; got != want {
+			t.Errorf("%q is shown as %q, which leads to %q", uri, exposed, got)
+		}
+		if name, own, ok := splitURI(exposed); !isWeb(uri) && (!ok || name != "a" || own != uri) {
+			t.Errorf("%q is shown as %q, which says that it is %q of %q", uri, exposed, own, name)
+		}
+		b.catalog.Resources = append(b.catalog.Resources, a.catalog.Resources[0])
+		v = compile("", []backend{a, b}, Names{}.withDefaults(), false, nil)
+		if got := owner(t, v, uri); !slices.Contains([]string{"either a, b"}, got) {
+			if name, _, ok := splitURI(uri); !ok || name != "a" && name != "b" {
+				t.Errorf("%q, which both have, leads to %q", uri, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package proxy
+
+import (
+	"context"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+func listPrompts(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartPrompts)
+}
+
+// getPrompt has a prompt filled in by its upstream.
+func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	name, err := x.params.String("name")
+	if err == raw.ErrAbsent {
+		return result{}, invalidParams("Invalid params: no name")
+	} else if err != nil {
+		return result{}, err
+	}
+	info.Name = name
+	t := x.endpoint.view.named(upstream.PartPrompts, name)
+	if t == nil {
+		return result{}, unknownPrompt(name)
+	}
+	info.Upstream = t.backend.Name()
+	return s.call(ctx, x, t, nil)
+}

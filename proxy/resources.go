@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"context"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+func listResources(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartResources)
+}
+
+func listTemplates(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartTemplates)
+}
+
+// readResource passes a read on to the upstream that the URI belongs to.
+func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	t, err := x.resource(info)
+	if err != nil {
+		return result{}, err
+	}
+	return s.call(ctx, x, t, nil)
+}
+
+// resource returns what the request's uri stands for.
+func (x *exchange) resource(info *CallInfo) (*target, error) {
+	uri, err := x.params.String("uri")
+	if err == raw.ErrAbsent {
+		return nil, invalidParams("Invalid params: no uri")
+	} else if err != nil {
+		return nil, err
+	}
+	info.Name = uri
+	t, err := x.endpoint.view.resource(x.era, uri)
+	if err != nil {
+		return nil, err
+	}
+	info.Upstream = t.backend.Name()
+	return t, nil
+}
+
+// resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in no list, so that it is the upstream who says that there is none.
+// One that could belong to two upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave it, but never a guess.
+func (v *view) resource(era upstream.Era, uri string) (*target, error) {
+	if v.bare {
+		if b := v.backends[0]; reads(v.sources[0]) {
+			return newResource(b, uri, uri, true), nil
+		}
+		return nil, unknownResource(era, uri)
+	}
+	if name, own, ok := splitURI(uri); ok {
+		for i, b := range v.backends {
+			if b.Name() == name && reads(v.sources[i]) {
+				return newResource(b, own, uri, false), nil
+			} else if b.Name() == name {
+				return nil, unknownResource(era, uri)
+			}
+		}
+	}
+	owners := v.table.owners(uri)
+	if len(owners) == 0 {
+		for i, b := range v.backends {
+			if reads(v.sources[i]) && !(b.Tried() && unknown(v.sources[i])) {
+				owners = append(owners, b)
+			}
+		}
+	}
+	switch len(owners) {
+	case 0:
+		return nil, unknownResource(era, uri)
+	case 1:
+		return newResource(owners[0], uri, uri, false), nil
+	}
+	var names []string
+	for _, b := range owners {
+		names = append(names, b.Name())
+	}
+	return nil, ambiguousResource(uri, names)
+}
+
+func newResource(b backend, own, exposed string, bare bool) *target {
+	return &target{backend: b, part: upstream.PartResources, name: own, exposed: exposed, member: []string{"uri"}, bare: bare}
+}
+
+// reads reports whether an upstream has resources, or may have some as far as we know.
+func reads(c *upstream.Catalog) bool {
+	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || unknown(c)
+}

@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file puts the exposed URIs into what an upstream says, wherever the protocol has a URI of a resource: in the definitions of tools, in results and in
+// errors. Texts and structured content stay as they are, since nobody but their reader knows what in them is a URI. So does every other byte.
+//
+// A member that could be read in two ways is an error here: a URI that stays as it is could be one of another upstream's.
+
+// expose returns the URI under which the client sees a URI of the target's upstream. What the client asked for comes back as it asked for it.
+func (t *target) expose(own string) string {
+	switch {
+	case t.bare:
+		return own
+	case own == t.name && !t.named():
+		return t.exposed
+	}
+	return exposeURI(t.backend.Name(), own)
+}
+
+// renameResult returns the result of a method with exposed URIs: itself, if it has none to rename.
+func (t *target) renameResult(method string, o raw.Object) (raw.Object, error) {
+	if t.bare {
+		return o, nil
+	}
+	var edits []raw.Edit
+	var err error
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall:
+		edits, err = t.renameList(o, "content", t.renameContent)
+	case mcp.MethodPromptsGet:
+		edits, err = t.renameList(o, "messages", func(message []byte) ([]byte, error) {
+			m, err := raw.Parse(message)
+			if err != nil {
+				return nil, ignoreAbsent(err)
+			}
+			content, err := t.renameList(m, "content", t.renameContent)
+			if err == nil && content == nil {
+				content, err = t.renameMember(m, "content", t.renameContent)
+			}
+			return splice(m, content, err)
+		})
+	case mcp.MethodResourcesRead:
+		edits, err = t.renameList(o, "contents", t.renameURI)
+	default:
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	meta, err := t.renameMeta(o)
+	if err != nil {
+		return o, err
+	}
+	if edits = append(edits, meta...); len(edits) == 0 {
+		return o, nil
+	}
+	renamed, err := o.Splice(edits...)
+	if err != nil {
+		return o, err
+	}
+	return raw.Parse(renamed)
+}
+
+// renameList has each element of an array member renamed.
+func (t *target) renameList(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
+	elements, err := o.Elements(member)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	list, err := o.Get(member)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte // of list, what is before from is in it
+	from, at := 0, 1
+	for _, e := range elements {
+		for list[at] != e[0] { // white space and a comma
+			at++
+		}
+		renamed, err := rename(e)
+		if err != nil {
+			return nil, err
+		}
+		if renamed != nil {
+			out = append(append(out, list[from:at]...), renamed...)
+			from = at + len(e)
+		}
+		at += len(e)
+	}
+	if from == 0 {
+		return nil, nil
+	}
+	return []raw.Edit{{Name: member, Value: append(out, list[from:]...)}}, nil
+}
+
+// renameMember has one member renamed.
+func (t *target) renameMember(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
+	v, err := o.Get(member)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	renamed, err := rename(v)
+	if err != nil || renamed == nil {
+		return nil, err
+	}
+	return []raw.Edit{{Name: member, Value: renamed}}, nil
+}
+
+// renameContent renames the URI of a content block that has one: a link, or an embedded resource. nil means that there is none. Almost all blocks are texts, and
+// begin like one.
+func (t *target) renameContent(block []byte) ([]byte, error) {
+	if bytes.HasPrefix(block, []byte(`{"type":"text"`)) {
+		return nil, nil
+	}
+	o, err := raw.Parse(block)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	kind, err := o.String("type")
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	switch kind {
+	case "resource_link":
+		edits, err := t.renameMember(o, "uri", t.renameText)
+		return splice(o, edits, err)
+	case "resource":
+		edits, err := t.renameMember(o, "resource", t.renameURI)
+		return splice(o, edits, err)
+	}
+	return nil, nil
+}
+
+// renameURI renames the uri of an object.
+func (t *target) renameURI(object []byte) ([]byte, error) {
+	o, err := raw.Parse(object)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	edits, err := t.renameMember(o, "uri", t.renameText)
+	return splice(o, edits, err)
+}
+
+// renameText renames a URI, a JSON string; nil means that it stays.
+func (t *target) renameText(text []byte) ([]byte, error) {
+	own, err := raw.String(text)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	if exposed := t.expose(own); exposed != own {
+		return raw.Quote(exposed), nil
+	}
+	return nil, nil
+}
+
+// renameMeta is the edit that renames the URIs in the _meta of a definition or a result: those of MCP Apps, and of the vendor key before it.
+func (t *target) renameMeta(o raw.Object) ([]raw.Edit, error) {
+	return t.renameMember(o, "_meta", func(text []byte) ([]byte, error) {
+		meta, err := raw.Parse(text)
+		if err != nil {
+			return nil, ignoreAbsent(err)
+		}
+		edits, err := t.renameMember(meta, "ui", func(text []byte) ([]byte, error) {
+			ui, err := raw.Parse(text)
+			if err != nil {
+				return nil, ignoreAbsent(err)
+			}
+			inner, err := t.renameMember(ui, "resourceUri", t.renameText)
+			return splice(ui, inner, err)
+		})
+		for _, key := range [...]string{"ui/resourceUri", "openai/outputTemplate"} {
+			if err != nil {
+				return nil, err
+			}
+			var more []raw.Edit
+			more, err = t.renameMember(meta, key, t.renameText)
+			edits = append(edits, more...)
+		}
+		return splice(meta, edits, err)
+	})
+}
+
+// renameError returns what an upstream said of a call with the exposed URI.
+func (t *target) renameError(e *jsonrpc.Error) *jsonrpc.Error {
+	if t.bare || len(e.Data) == 0 {
+		return e
+	}
+	o, err := raw.Parse(e.Data)
+	if err != nil {
+		return e
+	}
+	edits, err := t.renameMember(o, "uri", t.renameText)
+	renamed, err := splice(o, edits, err)
+	if err == nil && renamed == nil {
+		return e
+	}
+	return e.WithData(renamed) // without any if it is ambiguous
+}
+
+// notFound is a legacy upstream's word that there is no such resource, for a modern client: in its code, and with the URI that it asked for.
+func (t *target) notFound(e *jsonrpc.Error) *jsonrpc.Error {
+	if e = e.WithCode(mcp.INVALID_PARAMS); len(e.Data) == 0 && !t.named() {
+		return e.WithData(uriData(t.exposed))
+	}
+	return e
+}
+
+// splice makes the edits, if there are any and err is nil; nil stands for no change.
+func splice(o raw.Object, edits []raw.Edit, err error) ([]byte, error) {
+	if err != nil || len(edits) == 0 {
+		return nil, err
+	}
+	return o.Splice(edits...)
+}
+
+// ignoreAbsent is for values that are not there, or are not what they are for others: they have no URI that a client would read.
+func ignoreAbsent(err error) error {
+	if err == raw.ErrAbsent {
+		return nil
+	}
+	return err
+}
+
+// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP Apps say of it.
+func appOnly(definition raw.Object) bool {
+	v, err := raw.Get(definition.Text(), "_meta", "ui", "visibility")
+	if err != nil {
+		return false
+	}
+	list, err := raw.Elements(v)
+	return err == nil && len(list) == 1 && string(list[0]) == `"app"`
+}
