@@ -163,7 +163,11 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 	if err != nil {
 		return result{}, x.invalid(err.Error())
 	}
-	return result{body: text}, nil
+	asking, err := raw.Parse(text)
+	if err != nil {
+		return result{}, x.invalid(err.Error())
+	}
+	return s.modernResult(asking, x.target)
 }
 
 // inputRequest returns one entry of inputRequests as the client may see it.

@@ -75,7 +75,7 @@ func (f legacyFront) run(x *exchange) {
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
-	x.logLevel = x.session.logLevel()
+	x.logLevel, x.reply.caller = x.session.logLevel(), x.session
 	f.serve(ctx, x)
 }
 
@@ -150,6 +150,10 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	defer x.session.leave(l)
+	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
+		f.replay(ctx, w, r, rec, n)
+		return
+	}
 	f.listen(ctx, w, r, l)
 }
 

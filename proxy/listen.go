@@ -79,8 +79,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	if !s.listeners.add(l, s.limits.Streams) {
-		w.Header().Set("Retry-After", "30")
-		http.Error(w, "Too many streams are open (limits.streams).", http.StatusServiceUnavailable)
+		tooManyStreams(w)
 		return
 	}
 	defer s.listeners.remove(l)
@@ -116,6 +115,11 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			return
 		}
 	}
+}
+
+func tooManyStreams(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "30")
+	http.Error(w, "Too many streams are open (limits.streams).", http.StatusServiceUnavailable)
 }
 
 // maxSubscribe bounds the request of a subscription, which is held for as long as its stream is open.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,14 +14,16 @@ import (
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
-	stream bool   // the client accepts an event stream
-	broken func() // called once when the client does not take what we write; nil does nothing
+	stream bool     // the client accepts an event stream
+	broken func()   // called once when the client does not take what we write; nil does nothing
+	caller *session // whose events have ids, so that it can come back for them; nil for none
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
 	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil until the stream has begun
 	done    bool          // the answer is ready: nothing is queued any more
 	written chan struct{} // closed when the writer has returned
+	record  *record       // of the stream; nil when it has none
 	timer   *time.Timer   // begins the stream of a call that takes long
 }
 
@@ -56,11 +59,13 @@ func (p *reply) send(message []byte) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.done || len(p.queue) >= p.limits.Queue {
+	if p.done || len(p.queue) >= p.limits.Queue && p.record == nil {
 		return false
 	}
-	p.queue = append(p.queue, jsonrpc.AppendEvent(nil, "", message))
 	p.start()
+	if event := p.event(message); len(p.queue) < p.limits.Queue {
+		p.queue = append(p.queue, event)
+	}
 	select {
 	case p.more <- struct{}{}:
 	default:
@@ -74,7 +79,21 @@ func (p *reply) start() {
 		return
 	}
 	p.more, p.written = make(chan struct{}, 1), make(chan struct{})
+	if p.caller != nil {
+		if p.record = p.caller.record(); p.record != nil {
+			first, _, _ := p.record.after(-1)
+			p.queue = slices.Clone(first)
+		}
+	}
 	go p.write(p.more)
+}
+
+// event makes an event of a message, with an id if the client can come back for it.
+func (p *reply) event(message []byte) []byte {
+	if p.record != nil {
+		return p.record.add(message)
+	}
+	return jsonrpc.AppendEvent(make([]byte, 0, len(message)+32), "", message)
 }
 
 // write is the goroutine of a stream. It ends when the answer is ready, or when the client takes nothing any more; finish waits for it.
@@ -154,11 +173,20 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	text := append(jsonrpc.ResponseHead(make([]byte, 0, size), id), r.head...)
 	text = append(append(append(text, r.body...), r.tail...), '}')
 	if streaming {
-		p.flush(jsonrpc.AppendEvent(make([]byte, 0, len(text)+32), "", text))
+		p.last(text)
 		return
 	}
 	p.deadline()
 	writeJSON(p.w, http.StatusOK, text)
+}
+
+// last writes the answer as the last event of the stream.
+func (p *reply) last(text []byte) {
+	event := p.event(text)
+	if p.record != nil {
+		p.record.end(p.caller)
+	}
+	p.flush(event)
 }
 
 // oneWrite is up to which size an answer is copied together: beyond it copying costs more than a few more system calls.
@@ -186,7 +214,7 @@ func (p *reply) deadline() {
 func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
 	text := jsonrpc.AppendError(nil, id, e)
 	if p.finish() {
-		p.flush(jsonrpc.AppendEvent(nil, "", text))
+		p.last(text)
 		return
 	}
 	p.deadline()

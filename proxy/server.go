@@ -45,6 +45,7 @@ type Server struct {
 	bodies    buffers      // of requests
 	results   buffers      // of upstreams' answers
 	requests  atomic.Int64 // in progress
+	replays   atomic.Int64 // streams that were taken up again
 
 	serverInfo []byte // JSON
 	modernMeta []byte // the _meta of a result that is ours

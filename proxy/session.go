@@ -30,6 +30,7 @@ type session struct {
 	streams map[*listener]context.CancelFunc  // open; nil when there are none
 	asked   map[jsonrpc.ID]*asked             // questions to the client; nil before the first
 	level   string                            // of log messages, as the client has set it; "" when it has not
+	records []*record                         // of streams that the client can come back for
 	gone    bool                              // the client has deleted the session
 }
 

@@ -1,0 +1,161 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+)
+
+// This file holds how a legacy client takes up the stream of a call that broke off: its events have ids, and a GET with Last-Event-ID brings those that followed
+// (2025-11-25, basic/transports#resumability-and-redelivery). The modern era has no such thing.
+
+// record is the events of one call's stream.
+type record struct {
+	name string
+
+	mu     sync.Mutex
+	events [][]byte // as written; the one with the number n is events[n]
+	size   int
+	cut    bool          // it has grown too large: nothing can be had again
+	ended  bool          // the answer was the last
+	grown  chan struct{} // closed and replaced with every event, and at the end
+}
+
+const (
+	maxRecord  = 1 << 20     // bytes of one stream
+	maxRecords = 8           // streams of one session
+	recordKept = time.Minute // after the answer
+)
+
+// record begins the events of a stream; nil for a session whose version has no ids for events.
+func (s *session) record() *record {
+	if s.version < mcp.ProtocolVersion20250326 {
+		return nil
+	}
+	r := &record{name: rand.Text()[:13], grown: make(chan struct{})}
+	if s.version >= mcp.ProtocolVersion20251125 {
+		// A first event without data, so that the client has an id before anything happened. Older clients would take it for a message.
+		r.events = append(r.events, []byte("id: "+r.id(0)+"\ndata: \n\n"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.records) >= maxRecords {
+		s.records = append(s.records[:0], s.records[1:]...)
+	}
+	s.records = append(s.records, r)
+	return r
+}
+
+func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
+
+// add returns the event for a message, which it keeps.
+func (r *record) add(message []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(len(r.events)), message)
+	if r.size += len(event); r.size > maxRecord {
+		r.cut = true
+	}
+	if r.cut {
+		r.events = append(r.events[:0:0], make([][]byte, len(r.events)+1)...) // the numbers go on
+	} else {
+		r.events = append(r.events, event)
+	}
+	r.tell()
+	return event
+}
+
+func (r *record) tell() {
+	close(r.grown)
+	r.grown = make(chan struct{})
+}
+
+// end says that there are no further events. They are kept for a while.
+func (r *record) end(s *session) {
+	r.mu.Lock()
+	r.ended = true
+	r.tell()
+	r.mu.Unlock()
+	time.AfterFunc(recordKept, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, other := range s.records {
+			if other == r {
+				s.records = append(s.records[:i], s.records[i+1:]...)
+				break
+			}
+		}
+		if len(s.records) == 0 {
+			s.records = nil
+		}
+	})
+}
+
+// after returns the events that follow the number n, whether the last is among them, and what is closed when there are more.
+func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cut {
+		return nil, true, nil
+	}
+	return r.events[min(n+1, len(r.events)):], r.ended, r.grown
+}
+
+// recorded returns the record that an event id is of, and the event's number; nil for an id that we do not know.
+func (s *session) recorded(id string) (*record, int) {
+	name, number, ok := strings.Cut(id, "-")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 0 {
+		return nil, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.records {
+		if r.name == name {
+			return r, n
+		}
+	}
+	return nil, 0
+}
+
+// replay writes the rest of a stream that broke off, and what is still to come on it.
+func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, rec *record, n int) {
+	if f.replays.Add(1) > int64(f.limits.Streams) {
+		f.replays.Add(-1)
+		tooManyStreams(w)
+		return
+	}
+	defer f.replays.Add(-1)
+	clearReadDeadline(w)
+	p := newReply(w, r, &f.limits)
+	streamHeader(w.Header())
+	w.WriteHeader(http.StatusOK)
+	alive := time.NewTicker(quiet)
+	defer alive.Stop()
+	for {
+		events, ended, more := rec.after(n)
+		n += len(events)
+		if !p.flush(events...) || ended {
+			return
+		}
+		select {
+		case <-more:
+		case <-alive.C:
+			if !p.flush([]byte(":\n\n")) {
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-f.ending.Done():
+			return
+		}
+	}
+}
