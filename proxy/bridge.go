@@ -131,21 +131,9 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 	}
 	var edits []raw.Edit
 	if err == nil {
-		var changed []raw.Edit
-		for _, m := range requests.Members() {
-			name, err := m.Name()
-			if err != nil {
-				return result{}, x.invalid("inputRequests: " + err.Error())
-			}
-			text, err := x.inputRequest(m.Value)
-			if err != nil {
-				return result{}, err
-			}
-			changed = append(changed, raw.Edit{Name: name, Value: text})
-		}
-		text, err := requests.Splice(changed...)
+		text, err := x.inputRequests(requests)
 		if err != nil {
-			return result{}, x.invalid("inputRequests: " + err.Error())
+			return result{}, err
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
@@ -167,7 +155,28 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 	if err != nil {
 		return result{}, x.invalid(err.Error())
 	}
-	return s.modernResult(asking, x.target)
+	return s.modernResult("", asking, x.target)
+}
+
+// inputRequests returns the questions of a modern upstream as a modern client may see them.
+func (x *exchange) inputRequests(requests raw.Object) ([]byte, error) {
+	var edits []raw.Edit
+	for _, m := range requests.Members() {
+		name, err := m.Name()
+		if err != nil {
+			return nil, x.invalid("inputRequests: " + err.Error())
+		}
+		text, err := x.inputRequest(m.Value)
+		if err != nil {
+			return nil, err
+		}
+		edits = append(edits, raw.Edit{Name: name, Value: text})
+	}
+	text, err := requests.Splice(edits...)
+	if err != nil {
+		return nil, x.invalid("inputRequests: " + err.Error())
+	}
+	return text, nil
 }
 
 // inputRequest returns one entry of inputRequests as the client may see it.

@@ -41,6 +41,8 @@ func methods(era upstream.Era, method string) handler {
 			return discover
 		case mcp.MethodSubscriptionsListen:
 			return subscribe
+		case methodTasksGet, methodTasksUpdate, methodTasksCancel:
+			return aboutTask
 		}
 		return nil
 	}

@@ -76,7 +76,8 @@ type listing struct {
 	print uint64
 }
 
-func newListing(targets []*target, keep func(*target) bool) listing {
+// newListing joins what definition returns for each target; nil leaves it out.
+func newListing(targets []*target, definition func(*target) []byte) listing {
 	var l listing
 	size := 0
 	for _, t := range targets {
@@ -84,13 +85,14 @@ func newListing(targets []*target, keep func(*target) bool) listing {
 	}
 	l.text = make([]byte, 0, size)
 	for _, t := range targets {
-		if !keep(t) {
+		text := definition(t)
+		if text == nil {
 			continue
 		}
 		if len(l.text) > 0 {
 			l.text = append(l.text, ',')
 		}
-		l.text = append(l.text, t.definition...)
+		l.text = append(l.text, text...)
 		l.ends = append(l.ends, len(l.text))
 	}
 	h := fnv.New64a()

@@ -8,6 +8,9 @@ import (
 
 // setLevel answers logging/setLevel of a legacy client: the level is its session's, and goes to upstreams with each of its calls.
 func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, error) {
+	if !x.endpoint.view.offers.logging {
+		return result{}, unknownMethod(x.era, x.msg.Method)
+	}
 	level, err := x.params.String("level")
 	if err != nil || upstream.Level(level) == 0 {
 		return result{}, invalidParams("Invalid params: level is none of debug, info, notice, warning, error, critical, alert, emergency")

@@ -98,6 +98,8 @@ func namedBy(method string) string {
 		return "name"
 	case mcp.MethodResourcesRead:
 		return "uri"
+	case methodTasksGet, methodTasksUpdate, methodTasksCancel:
+		return "taskId"
 	}
 	return ""
 }

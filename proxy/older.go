@@ -10,6 +10,29 @@ import (
 // This file holds what a result must not have for a legacy client, because the version of its session does not know it: unknown members are harmless there, unknown
 // types of content are not.
 
+// olderDefinition is a tool's definition for legacy clients: a modern server's outputSchema that is not of an object is left out, together with what it describes
+// (SEP-2106), because typed clients drop the whole list for it.
+func (t *target) olderDefinition() []byte {
+	if t.backend.Catalog().Era != upstream.EraModern {
+		return t.definition
+	}
+	o, err := raw.Parse(t.definition)
+	if err != nil {
+		return t.definition
+	}
+	schema, err := o.Object("outputSchema")
+	if err != nil {
+		return t.definition
+	}
+	if kind, err := schema.String("type"); err == nil && kind == "object" {
+		return t.definition
+	}
+	if text, err := o.Splice(raw.Edit{Name: "outputSchema"}); err == nil {
+		return text
+	}
+	return t.definition
+}
+
 // legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what the client's version does not have.
 func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	var edits []raw.Edit

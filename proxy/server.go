@@ -40,6 +40,7 @@ type Server struct {
 	sessions  *sessions
 	cursors   *seal.Box
 	states    *seal.Box // requestState
+	tasks     *seal.Box // ids of tasks
 	parked    *lot
 	listeners listeners
 	bodies    buffers      // of requests
@@ -72,6 +73,9 @@ func New(o Options) (*Server, error) {
 	}
 	s.sessions = newSessions(box, s.limits.Sessions, o.Sessions.withDefaults())
 	if s.cursors, err = o.Key.Box("cursor"); err != nil {
+		return nil, err
+	}
+	if s.tasks, err = o.Key.Box("task"); err != nil {
 		return nil, err
 	}
 	if s.states, err = o.Key.Box("state"); err != nil {

@@ -65,6 +65,8 @@ type target struct {
 // offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and its clients may therefore ask for.
 type offers struct {
 	completions bool
+	logging     bool
+	tasks       bool // the extension; modern upstreams only
 }
 
 // Problem is an item that is not offered on an endpoint, and why.
@@ -90,6 +92,8 @@ func compile(endpoint string, backends []backend, names Names, bare bool, old *v
 		v.sources = append(v.sources, catalog)
 		v.settled = v.settled && b.Tried()
 		v.offers.completions = v.offers.completions || completes(catalog)
+		v.offers.logging = v.offers.logging || catalog.Offers("logging") || unknown(catalog)
+		v.offers.tasks = v.offers.tasks || catalog.Era == upstream.EraModern && catalog.Offers("extensions", upstream.ExtensionTasks)
 		v.instruct(b, catalog)
 		for p := range upstream.Parts {
 			for i := range catalog.Items(p) {
@@ -185,12 +189,18 @@ func (v *view) prepare(endpoint string, p upstream.Part) {
 			}
 		}
 	}
-	part.legacy = newListing(part.targets, func(*target) bool { return true })
-	part.modern = part.legacy
+	part.modern = newListing(part.targets, func(t *target) []byte { return t.definition })
+	part.legacy = part.modern
 	if p != upstream.PartTools {
 		return
 	}
-	part.modern = newListing(part.targets, func(t *target) bool { return t.tool.HeaderProblem == "" })
+	part.legacy = newListing(part.targets, (*target).olderDefinition)
+	part.modern = newListing(part.targets, func(t *target) []byte {
+		if t.tool.HeaderProblem != "" {
+			return nil
+		}
+		return t.definition
+	})
 	for _, t := range part.targets {
 		if t.tool.HeaderProblem != "" {
 			v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), p, t.name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
@@ -232,6 +242,10 @@ func (t *target) rename(names Names) error {
 			return err
 		}
 		edits = append(edits, meta...)
+	}
+	if t.tool != nil && t.tool.TaskOnly {
+		// We make the task, so that clients call it like any other tool. Those who believe that they must make one do not call it.
+		edits = append(edits, raw.Edit{Name: "execution"})
 	}
 	if len(edits) == 0 {
 		return nil
@@ -302,8 +316,15 @@ func (v *view) capabilities(era upstream.Era) []byte {
 	if v.offers.completions {
 		b = append(b, `,"completions":{}`...)
 	}
+	if v.offers.logging {
+		b = append(b, `,"logging":{}`...)
+	}
 	if era == upstream.EraModern {
-		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`...)
+		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`...)
+		if v.offers.tasks {
+			b = append(b, `,"`+upstream.ExtensionTasks+`":{}`...)
+		}
+		b = append(b, '}')
 	}
 	return append(b, '}')
 }

@@ -33,6 +33,8 @@ type Call struct {
 	Buffer *[]byte
 	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers nothing.
 	Peer Peer
+
+	asTask bool // see Tool.TaskOnly
 }
 
 // Result is what a server answered to a call.

@@ -85,6 +85,8 @@ type Tool struct {
 	// see such a tool (2026-07-28, streamable-http#schema-extension).
 	Params        []ParamHeader
 	HeaderProblem string
+	// TaskOnly says that a legacy server answers a call of it by a task only. We make the task.
+	TaskOnly bool
 }
 
 // Freshness is what an upstream says of one of its lists. The zero value is a list that it does not have.
@@ -307,6 +309,7 @@ func (c *Catalog) add(p Part, definition []byte) {
 	if t.Params, err = paramHeaders(schema); err != nil {
 		t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 	}
+	t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
 	c.Tools = append(c.Tools, t)
 }
 

@@ -63,6 +63,9 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if c.LogLevel != "" {
 		l.setLevel(ctx, c.LogLevel)
 	}
+	if c.asTask && has(l.info.capabilities, "tasks", "requests", "tools", "call") {
+		return l.callAsTask(ctx, c, clock)
+	}
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {

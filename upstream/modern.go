@@ -119,6 +119,8 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	case kind == TypeComplete:
 	case kind == TypeInputRequired && mayRequireInput(c.Method):
 	case kind == TypeTask && c.Method == string(mcp.MethodToolsCall) && c.Profile.Tasks:
+	case kind == TypeTask && c.Method == methodTasksGet: // examples of the extension say so, its text says complete
+		kind = TypeComplete
 	default: // an unknown type must be taken for invalid (2026-07-28, basic/index#resulttype)
 		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", errInvalid, kind, c.Method)
 	}

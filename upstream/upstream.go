@@ -91,6 +91,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		}
 	}
 	own := *c
+	own.asTask = tool != nil && tool.TaskOnly
 	if u.reading() == (linkKey{}) {
 		own.Profile = Profile{}
 	}

@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file calls tools of legacy servers that answer by a task only (2025-11-25, basic/utilities/tasks; experimental, and gone with 2026-07-28). No client of ours
+// sees the task: it gets the result, like that of every other call.
+
+const (
+	methodTasksGet    = "tasks/get"
+	methodTasksResult = "tasks/result"
+	methodTasksCancel = "tasks/cancel"
+
+	leastPoll = 100 * time.Millisecond
+	mostPoll  = 5 * time.Second
+)
+
+// taskOnly reports whether a tool's definition says that a plain call is refused.
+func taskOnly(definition raw.Object) bool {
+	execution, err := definition.Object("execution")
+	if err != nil {
+		return false
+	}
+	support, _ := execution.String("taskSupport")
+	return support == "required"
+}
+
+// callAsTask makes the call as a task, waits for the end of it, and fetches the result. Each look at the task is a sign of life.
+func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Result, error) {
+	id := l.nextID()
+	params, f, err := l.prepare(id, c, clock, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	if params, err = raw.Set(params, []byte("{}"), "task"); err != nil {
+		return Result{}, err
+	}
+	if f == nil {
+		f = &flight{id: id, clock: clock}
+	}
+	f.ctx = ctx
+	l.takeoff(f)
+	defer l.land(f)
+	created, err := l.within(ctx, f, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
+	if err != nil {
+		return Result{}, err
+	}
+	task, err := created.Object("task")
+	if err != nil {
+		return Result{created, TypeComplete}, nil // it has answered at once after all
+	}
+	name, err := task.Get("taskId")
+	text, bad := raw.String(name)
+	if err != nil || bad != nil || text == "" {
+		return Result{}, fmt.Errorf("%w: a task without taskId", errInvalid)
+	}
+	l.mu.Lock()
+	f.task = text
+	l.mu.Unlock()
+	about := append(append([]byte(`{"taskId":`), name...), '}')
+	result, err := l.await(ctx, f, task, about)
+	if err != nil {
+		if ctx.Err() != nil {
+			l.post(&request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
+		}
+		return Result{}, err
+	}
+	if own, err := raw.Set(result.Text(), nil, "_meta", keyRelatedTask); err == nil { // that is between us and the server
+		result, _ = raw.Parse(own)
+	}
+	return Result{result, TypeComplete}, nil
+}
+
+// await looks at the task until it needs us or has ended, and then waits for its result, on whose stream a server asks its questions.
+func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, about []byte) (raw.Object, error) {
+	for {
+		switch status, _ := task.String("status"); status {
+		case "working", "submitted":
+		default: // input_required, completed, failed, cancelled
+			return l.within(ctx, f, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about}})
+		}
+		if f.clock != nil {
+			f.clock.touch()
+		}
+		every := leastPoll
+		if v, err := task.Get("pollInterval"); err == nil {
+			if ms, ok := wholeNumber(v); ok {
+				every = min(max(time.Duration(min(ms, 60_000))*time.Millisecond, leastPoll), mostPoll)
+			}
+		}
+		if !sleep(ctx, every, nil) {
+			return raw.Object{}, context.Cause(ctx)
+		}
+		var err error
+		if task, err = l.within(ctx, f, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about}}); err != nil {
+			return task, err
+		}
+	}
+}
+
+// within makes a request that is part of a call in progress, whose stream is the call's.
+func (l *legacyConn) within(ctx context.Context, f *flight, req *request) (raw.Object, error) {
+	m, err := l.wire.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
+	if err != nil {
+		return raw.Object{}, err
+	}
+	return resultOf(m)
+}
