@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -22,7 +19,12 @@ const (
 	keyVersion      = "io.modelcontextprotocol/protocolVersion"
 	keyCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	keyServer       = "io.modelcontextprotocol/serverInfo"
+	keyClient       = "io.modelcontextprotocol/clientInfo"
+	keyLogLevel     = "io.modelcontextprotocol/logLevel"
 	keySubscription = "io.modelcontextprotocol/subscriptionId"
+	keyRelatedTask  = "io.modelcontextprotocol/related-task" // of 2025-11-25
+
+	extensionTasks = "io.modelcontextprotocol/tasks"
 )
 
 // call is one request on its way to an answer.
@@ -37,6 +39,7 @@ type call struct {
 	cancel context.CancelFunc
 	twice  bool // another call in progress has its id
 	held   bool // se.calls has it
+	steps  int  // of progress so far
 }
 
 // plan returns what answers the request: a rule, or serve.
@@ -82,6 +85,9 @@ func (c *call) serve(ctx context.Context) {
 		return
 	}
 	initialized := c.se.ready()
+	if q, ok := c.s.script.AsksDuring[c.m.Method]; ok && !c.interject(ctx, q) {
+		return
+	}
 	switch method := c.m.Method; {
 	case c.twice:
 		c.fail(200, -32600, "the id is in use", nil)
@@ -90,17 +96,61 @@ func (c *call) serve(ctx context.Context) {
 	case method == "ping" && !c.modern:
 		c.result("")
 	case method == "server/discover" && c.modern:
-		c.result(`"supportedVersions":%s,"capabilities":%s,%s`, mustJSON(c.s.script.Versions), c.s.script.Capabilities, c.caching())
+		c.result(`"supportedVersions":%s,"capabilities":%s,%s`, mustJSON(c.s.script.Versions), c.s.script.capabilities(true), c.caching())
 	case method == "subscriptions/listen" && c.modern:
 		c.listen(ctx)
-	case method != "tools/list" && method != "tools/call":
+	case !c.s.has(method, c.modern):
 		c.fail(404, -32601, "Method not found", nil)
 	case !c.modern && !initialized:
 		c.fail(200, -32600, "the session is not initialized", nil)
-	case method == "tools/list":
-		c.list()
 	default:
+		c.feature(ctx, method)
+	}
+}
+
+// has reports whether the server has the method, which is none of the lifecycle's.
+func (s *Server) has(method string, modern bool) bool {
+	kind, _, _ := strings.Cut(method, "/")
+	switch method {
+	case "tools/list", "tools/call":
+		return true
+	case "prompts/list", "prompts/get":
+		return s.script.prompts()
+	case "resources/list", "resources/templates/list", "resources/read":
+		return s.script.resources()
+	case "resources/subscribe", "resources/unsubscribe":
+		return s.script.resources() && !s.script.NoSubscribe && !modern
+	case "completion/complete":
+		return s.script.Completions != nil
+	case "logging/setLevel":
+		return s.script.Logging && !modern
+	case "tasks/update":
+		return s.script.Tasks && modern
+	case "tasks/list", "tasks/result":
+		return s.script.Tasks && !modern
+	}
+	return s.script.Tasks && kind == "tasks"
+}
+
+// feature answers a request of a method that the server has.
+func (c *call) feature(ctx context.Context, method string) {
+	switch method {
+	case "tools/call":
 		c.tool(ctx)
+	case "prompts/get":
+		c.prompt(ctx)
+	case "resources/read":
+		c.read(ctx)
+	case "resources/subscribe", "resources/unsubscribe":
+		c.subscribe()
+	case "completion/complete":
+		c.complete()
+	case "logging/setLevel":
+		c.setLevel()
+	case "tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result":
+		c.task(ctx, strings.TrimPrefix(method, "tasks/"))
+	default:
+		c.list(listKinds[method])
 	}
 }
 
@@ -142,8 +192,14 @@ func (c *call) initialize() {
 	}
 	c.se.mu.Lock()
 	c.se.version = offered
+	if capabilities, err := raw.Get(c.m.Params, "capabilities"); err == nil {
+		c.se.capabilities = bytes.Clone(capabilities)
+	}
+	if info, err := raw.Get(c.m.Params, "clientInfo"); err == nil {
+		c.se.clientInfo = bytes.Clone(info)
+	}
 	c.se.mu.Unlock()
-	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s`, raw.Quote(offered), c.s.script.Capabilities, c.identity())
+	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s`, raw.Quote(offered), c.s.script.capabilities(false), c.identity())
 }
 
 func (c *call) identity() string {
@@ -165,7 +221,8 @@ func (c *call) check() bool {
 	version, _ := raw.String(v)
 	if c.http != nil {
 		h := c.http.r.Header
-		named := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[c.m.Method]
+		named := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+			"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}[c.m.Method]
 		n, _ := raw.Get(c.m.Params, named)
 		name, _ := raw.String(n)
 		switch {
@@ -196,100 +253,6 @@ func headerIs(h http.Header, name, want string) bool {
 		return err == nil && string(b) == want
 	}
 	return got == want && len(h.Values(name)) == 1
-}
-
-func (c *call) list() {
-	c.s.state.Lock()
-	tools := c.s.tools
-	c.s.state.Unlock()
-	size := c.s.script.PageSize
-	if size <= 0 {
-		size = max(1, len(tools))
-	}
-	page := 0
-	if v, err := raw.Get(c.m.Params, "cursor"); err == nil {
-		cursor, _ := raw.String(v)
-		n, err := strconv.Atoi(strings.TrimPrefix(cursor, "page-"))
-		switch {
-		case cursor == "" && c.s.script.EmptyCursor, cursor == "again" && c.s.script.LoopCursor:
-			page = 1
-		case err == nil && 0 < n && n*size < len(tools):
-			page = n
-		default:
-			c.fail(200, -32602, "Invalid cursor", nil)
-			return
-		}
-	}
-	from, to, next := min(page*size, len(tools)), min((page+1)*size, len(tools)), ""
-	switch {
-	case c.s.script.LoopCursor:
-		next = `,"nextCursor":"again"`
-	case to < len(tools) && page == 0 && c.s.script.EmptyCursor:
-		next = `,"nextCursor":""`
-	case to < len(tools):
-		next = fmt.Sprintf(`,"nextCursor":"page-%d"`, page+1)
-	}
-	if c.modern {
-		next += "," + c.caching()
-	}
-	var list []byte
-	for i, t := range tools[from:to] {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, t...)
-	}
-	c.result(`"tools":[%s]%s`, list, next)
-}
-
-// errGraceful ends a subscription with its result.
-var errGraceful = errors.New("ended by the server")
-
-// listen is one subscriptions/listen. Its out is written under mu, so that nothing comes before the acknowledgement.
-type listen struct {
-	id     jsonrpc.ID
-	out    *stream
-	tools  bool
-	mu     sync.Mutex
-	finish context.CancelCauseFunc // with errGraceful: after the result
-}
-
-// listen serves one subscription until the client or the server ends it.
-func (c *call) listen(ctx context.Context) {
-	wanted, err := raw.Get(c.m.Params, "notifications")
-	if err != nil {
-		c.fail(200, -32602, "notifications is missing", nil)
-		return
-	}
-	ctx, finish := context.WithCancelCause(ctx)
-	defer finish(nil)
-	flag, _ := raw.Get(wanted, "toolsListChanged")
-	l := &listen{id: c.m.ID, out: c.out, finish: finish, tools: string(flag) == "true" && !c.s.script.NoListChanged}
-	honoured := ""
-	if l.tools {
-		honoured = `"toolsListChanged":true`
-	}
-	l.mu.Lock() // nothing is written before the acknowledgement, and no change after it is missed
-	c.s.state.Lock()
-	c.s.listens[l] = true
-	c.s.state.Unlock()
-	l.write("notifications/subscriptions/acknowledged", `"notifications":{`+honoured+`},`)
-	l.mu.Unlock()
-	defer func() {
-		c.s.state.Lock()
-		defer c.s.state.Unlock()
-		delete(c.s.listens, l)
-	}()
-	<-ctx.Done()
-	if context.Cause(ctx) == errGraceful {
-		c.answer(fmt.Appendf(nil, `{"resultType":"complete","_meta":{"%s":%s}}`, keySubscription, l.id))
-	}
-}
-
-// write sends a notification of the subscription; mu is held.
-func (l *listen) write(method, members string) {
-	params := fmt.Appendf(nil, `{%s"_meta":{"%s":%s}}`, members, keySubscription, l.id)
-	l.out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, "", method, params)), false)
 }
 
 // result answers with an object of these members and what the era adds.
@@ -334,5 +297,5 @@ func (c *call) fail(status int, code int64, text string, data []byte) bool {
 
 // notify sends a notification on the call's stream.
 func (c *call) notify(method, format string, args ...any) error {
-	return c.out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, "", method, fmt.Appendf(nil, format, args...))), false)
+	return c.out.notify(method, fmt.Appendf(nil, format, args...))
 }

@@ -1,13 +1,18 @@
 // Package upstreamtest is a scriptable MCP server for tests. It is a real one, over stdio, Streamable HTTP and HTTP+SSE and in both eras, also in what it
 // does wrong, and it keeps bytes: what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is recorded as it came.
 //
-//	script.go  Script: what the server is; Rule: how it misbehaves; Journal: what it received
-//	server.go  Server: what a test does to it; its sessions
-//	call.go    call: one request, of either era; rules, lists, subscriptions
-//	tools.go   what tools/call does, by tool name
-//	stream.go  stream: where messages of the server go, on every wire
-//	wires.go   ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)
-//	start.go   Start and StartSSE for tests in one process; Command, RunIfChild and Child for a server in a process of its own
+//	script.go     Script: what the server is; Rule: how it misbehaves; Journal: what it received
+//	server.go     Server: what a test does to it; its sessions
+//	call.go       call: one request, of either era; its checks, and its answer
+//	offers.go     the lists, pages of them, and who is told of a change; prompts/get, resources/read, completion/complete
+//	subscribe.go  subscriptions/listen, resources/subscribe, and where updates go
+//	logging.go    logging/setLevel, and the log
+//	tools.go      what tools/call does, by tool name
+//	questions.go  what is put to the client: requests in the legacy era, input_required in the modern one
+//	tasks.go      calls that become tasks: of 2025-11-25, and of the extension
+//	stream.go     stream: where messages of the server go, on every wire
+//	wires.go      ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)
+//	start.go      Start and StartSSE for tests in one process; Command, RunIfChild and Child for a server in a process of its own
 package upstreamtest
 
 import (
@@ -28,11 +33,26 @@ type Script struct {
 	Era          string            // legacy, modern or both; "" is both
 	Versions     []string          // offered; nil: every version of the era
 	Name         string            // serverInfo.name; "" is upstreamtest
-	Capabilities json.RawMessage   `json:",omitempty"` // instead of tools with listChanged
+	Capabilities json.RawMessage   `json:",omitempty"` // instead of those that follow from the rest of the script
 	Tools        []json.RawMessage // listed verbatim; nil: one for each behaviour
-	PageSize     int               // of tools/list; 0: one page
+	PageSize     int               // of every list; 0: one page
 	LoopCursor   bool              // every page names the same next cursor
 	EmptyCursor  bool              // the cursor of the second page is ""
+
+	// A nil list is of a kind that the server does not have; an empty one is of one that it has, and has none of now.
+	Prompts     []json.RawMessage          // listed verbatim
+	Messages    map[string]json.RawMessage // by name: the result of prompts/get, verbatim; a listed prompt without one says its arguments
+	Resources   []json.RawMessage          // listed verbatim
+	Templates   []json.RawMessage          // listed verbatim
+	Contents    map[string]json.RawMessage // by URI: the contents of resources/read, verbatim; what is listed, or begins like a template, says its URI without one
+	Completions map[string]json.RawMessage // by a prompt's name, or a URI or template: the completion, verbatim; nil: completes nothing
+	Instead     map[string]json.RawMessage // by a prompt's name or a URI: arguments as of a tool, with "do", which is done in place of prompts/get or resources/read
+	NoSubscribe bool                       // to resources
+	Logging     bool                       // takes logging/setLevel, and declares that it logs
+	Tasks       bool                       // declares tasks, and takes tasks/…
+
+	AsksRoots  bool                // legacy: asks for roots once it is initialized (HTTP: and has a listening stream), if the client declared them
+	AsksDuring map[string]Question // by method: asked before a request is answered, whatever the client declared
 
 	TTLMs      int    // modern: ttlMs of lists and of server/discover
 	CacheScope string // modern: "" is private
@@ -55,6 +75,13 @@ type Script struct {
 	DiscoverFails string
 
 	Report string // address of the test that wants to know what a child receives; Command sets it
+}
+
+// Question is a request of the server to the client.
+type Question struct {
+	Key    string // modern: in inputRequests; "" is q1, q2 … by position
+	Method string
+	Params json.RawMessage `json:",omitempty"` // verbatim
 }
 
 // Rule is a misbehaviour toward the requests of one method. It comes before every check of the request.
@@ -131,9 +158,6 @@ func (s Script) withDefaults() Script {
 	if s.CacheScope == "" {
 		s.CacheScope = "private"
 	}
-	if s.Capabilities == nil {
-		s.Capabilities = fmt.Appendf(nil, `{"tools":{"listChanged":%t}}`, !s.NoListChanged)
-	}
 	if s.Tools == nil {
 		for _, name := range behaviours() {
 			s.Tools = append(s.Tools, fmt.Appendf(nil, `{"name":"%s","description":"does %[1]s","inputSchema":{"type":"object"}}`, name))
@@ -146,6 +170,39 @@ func (s Script) withDefaults() Script {
 }
 
 const firstModern = "2026-07-28"
+
+// capabilities returns what the server declares in an era.
+func (s Script) capabilities(modern bool) []byte {
+	if s.Capabilities != nil {
+		return s.Capabilities
+	}
+	b := fmt.Appendf(nil, `{"tools":{"listChanged":%t}`, !s.NoListChanged)
+	if s.prompts() {
+		b = fmt.Appendf(b, `,"prompts":{"listChanged":%t}`, !s.NoListChanged)
+	}
+	if s.resources() {
+		b = fmt.Appendf(b, `,"resources":{"subscribe":%t,"listChanged":%t}`, !s.NoSubscribe, !s.NoListChanged)
+	}
+	if s.Completions != nil {
+		b = append(b, `,"completions":{}`...)
+	}
+	if s.Logging {
+		b = append(b, `,"logging":{}`...)
+	}
+	switch {
+	case s.Tasks && modern:
+		b = append(b, `,"extensions":{"`+extensionTasks+`":{}}`...)
+	case s.Tasks:
+		b = append(b, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+	}
+	return append(b, '}')
+}
+
+func (s Script) prompts() bool { return s.Prompts != nil || s.Messages != nil }
+
+func (s Script) resources() bool {
+	return s.Resources != nil || s.Templates != nil || s.Contents != nil
+}
 
 // speaks reports whether one of the versions is of the era.
 func (s Script) speaks(modern bool) bool {

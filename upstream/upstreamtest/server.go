@@ -23,14 +23,16 @@ type Server struct {
 	exit   func(code int) // of a child process; nil in a test's own
 
 	state    sync.Mutex // guards the rest; never held while a connection is written to
-	tools    []json.RawMessage
+	lists    map[listKind][]json.RawMessage
 	rules    []*ruleState
 	sessions map[string]*session // of legacy HTTP and of HTTP+SSE by id, of stdio by a made-up one
 	latest   *session
 	listens  map[*listen]bool
 	gates    map[string]chan struct{}
 	asks     map[jsonrpc.ID]chan jsonrpc.Message
-	serial   int // of the last session id, question or stream
+	tasks    map[string]*task
+	serial   int // of the last session id, question, stream or task
+	executed int // how often tools that ask have done their work
 }
 
 type ruleState struct {
@@ -44,22 +46,32 @@ type session struct {
 	out *stream         // for what belongs to no call
 	ctx context.Context // of the event stream of HTTP+SSE, and so of the calls on it
 
-	mu          sync.Mutex
-	version     string
-	initialized bool
-	ended       bool
-	calls       map[jsonrpc.ID]context.CancelFunc
-	early       map[jsonrpc.ID]bool // HTTP: cancelled and not in calls; the request may be on another connection and on its way
-	running     sync.WaitGroup      // the goroutines of calls on HTTP+SSE
-	streams     map[string]*stream  // by the prefix of their event ids
+	mu           sync.Mutex
+	version      string
+	capabilities []byte // that the client declared
+	clientInfo   []byte
+	level        string // of the log
+	subscribed   map[string]bool
+	initialized  bool
+	greeted      bool // asked as AsksRoots says
+	ended        bool
+	calls        map[jsonrpc.ID]context.CancelFunc
+	early        map[jsonrpc.ID]bool // HTTP: cancelled and not in calls; the request may be on another connection and on its way
+	running      sync.WaitGroup      // the goroutines of calls on HTTP+SSE
+	streams      map[string]*stream  // by the prefix of their event ids
 }
 
 // New returns a server that serves nothing yet. It panics when the script makes no sense, which is a mistake in a test.
 func New(script Script) *Server {
 	script = script.withDefaults()
 	s := &Server{
-		script: script, tools: script.Tools,
-		sessions: map[string]*session{}, listens: map[*listen]bool{}, gates: map[string]chan struct{}{}, asks: map[jsonrpc.ID]chan jsonrpc.Message{},
+		script: script, lists: map[listKind][]json.RawMessage{},
+		sessions: map[string]*session{}, listens: map[*listen]bool{}, gates: map[string]chan struct{}{}, asks: map[jsonrpc.ID]chan jsonrpc.Message{}, tasks: map[string]*task{},
+	}
+	for method, list := range map[string][]json.RawMessage{
+		"tools/list": script.Tools, "prompts/list": script.Prompts, "resources/list": script.Resources, "resources/templates/list": script.Templates,
+	} {
+		s.lists[listKinds[method]] = list
 	}
 	s.quiet = script.Quiet
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -98,35 +110,6 @@ func (s *Server) rule(method string) (Rule, bool) {
 		}
 	}
 	return Rule{}, false
-}
-
-// SetTools changes the list and tells those who want to know, before it returns.
-func (s *Server) SetTools(tools []json.RawMessage) {
-	s.state.Lock()
-	s.tools = tools
-	s.state.Unlock()
-	if !s.script.NoListChanged {
-		s.Notify("notifications/tools/list_changed", nil)
-	}
-}
-
-// Notify sends a notification to every legacy session that is initialized, outside of any call. A change of the tools also goes to the subscriptions.
-func (s *Server) Notify(method string, params json.RawMessage) {
-	s.state.Lock()
-	sessions, listens := slices.Collect(maps.Values(s.sessions)), slices.Collect(maps.Keys(s.listens))
-	s.state.Unlock()
-	for _, se := range sessions {
-		if se.ready() {
-			se.out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, "", method, params)), false)
-		}
-	}
-	for _, l := range listens {
-		if l.tools && method == "notifications/tools/list_changed" {
-			l.mu.Lock()
-			l.write(method, "")
-			l.mu.Unlock()
-		}
-	}
 }
 
 // Release lets one call, waiting or to come, through the gate of that name.
@@ -187,26 +170,48 @@ func (s *Server) Ask(ctx context.Context, method string, params json.RawMessage)
 }
 
 func (s *Server) ask(ctx context.Context, out *stream, method string, params json.RawMessage) (jsonrpc.Message, error) {
-	answer := make(chan jsonrpc.Message, 1)
-	id := jsonrpc.ID(raw.Quote("ask-" + s.next()))
-	s.state.Lock()
-	s.asks[id] = answer
-	s.state.Unlock()
-	defer func() {
-		s.state.Lock()
-		defer s.state.Unlock()
-		delete(s.asks, id)
-	}()
-	if err := out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, id, method, params)), false); err != nil && out.ids == "" {
-		return jsonrpc.Message{}, fmt.Errorf("ask %s: %w", method, err)
+	q, err := s.put(out, method, params)
+	defer s.withdraw(q)
+	if err != nil {
+		return jsonrpc.Message{}, err
 	}
+	return s.answerTo(ctx, q)
+}
+
+// asked is a request to the client that is on its way.
+type asked struct {
+	id     jsonrpc.ID
+	method string
+	answer chan jsonrpc.Message // 1-buffered
+}
+
+// put sends a request to the client. The caller withdraws it, whatever the error.
+func (s *Server) put(out *stream, method string, params json.RawMessage) (asked, error) {
+	q := asked{jsonrpc.ID(raw.Quote("ask-" + s.next())), method, make(chan jsonrpc.Message, 1)}
+	s.state.Lock()
+	s.asks[q.id] = q.answer
+	s.state.Unlock()
+	if err := out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, q.id, method, params)), false); err != nil && out.ids == "" {
+		return q, fmt.Errorf("ask %s: %w", method, err)
+	}
+	return q, nil
+}
+
+func (s *Server) withdraw(q asked) {
+	s.state.Lock()
+	defer s.state.Unlock()
+	delete(s.asks, q.id)
+}
+
+// answerTo waits for the answer to a request to the client.
+func (s *Server) answerTo(ctx context.Context, q asked) (jsonrpc.Message, error) {
 	select {
-	case m := <-answer:
+	case m := <-q.answer:
 		return m, nil
 	case <-ctx.Done():
-		return jsonrpc.Message{}, fmt.Errorf("ask %s: %w", method, context.Cause(ctx))
+		return jsonrpc.Message{}, fmt.Errorf("ask %s: %w", q.method, context.Cause(ctx))
 	case <-s.ctx.Done():
-		return jsonrpc.Message{}, fmt.Errorf("ask %s: the server was closed", method)
+		return jsonrpc.Message{}, fmt.Errorf("ask %s: the server was closed", q.method)
 	}
 }
 
@@ -218,7 +223,7 @@ func (s *Server) next() string {
 }
 
 func newSession(out *stream) *session {
-	return &session{out: out, calls: map[jsonrpc.ID]context.CancelFunc{}, early: map[jsonrpc.ID]bool{}, streams: map[string]*stream{}}
+	return &session{out: out, calls: map[jsonrpc.ID]context.CancelFunc{}, early: map[jsonrpc.ID]bool{}, streams: map[string]*stream{}, subscribed: map[string]bool{}}
 }
 
 func (s *Server) begin(out *stream) *session {
@@ -263,8 +268,9 @@ func (s *Server) take(se *session, m *jsonrpc.Message) {
 		}
 	case m.Method == "notifications/initialized":
 		se.mu.Lock()
-		defer se.mu.Unlock()
 		se.initialized = se.version != ""
+		se.mu.Unlock()
+		s.greet(se)
 	case m.Method == "notifications/cancelled":
 		id, _ := raw.Get(m.Params, "requestId")
 		se.mu.Lock()

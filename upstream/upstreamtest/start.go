@@ -100,11 +100,7 @@ func runChild(script Script) int {
 			if orders.Decode(&o) != nil {
 				os.Exit(4) // the test is over; nothing of it stays behind
 			}
-			if o.Tools != nil {
-				s.SetTools(o.Tools)
-			} else {
-				s.Release(o.Release)
-			}
+			o.obey(s)
 		}
 	}()
 	if err := s.ServeStdio(os.Stdin, os.Stdout); err != nil {
@@ -117,10 +113,29 @@ func runChild(script Script) int {
 	return 0
 }
 
-// order is what a test tells a child.
+// order is what a test tells a child: the name of a method of Server, and what it is given.
 type order struct {
-	Release string
-	Tools   []json.RawMessage
+	Verb, Name string
+	Items      []json.RawMessage
+	Params     json.RawMessage `json:",omitempty"`
+	Rules      []Rule
+}
+
+func (o order) obey(s *Server) {
+	switch o.Verb {
+	case "Release":
+		s.Release(o.Name)
+	case "Set":
+		s.Set(o.Name, o.Items)
+	case "Notify":
+		s.Notify(o.Name, o.Params)
+	case "Updated":
+		s.Updated(o.Name)
+	case "Ask":
+		go s.Ask(s.ctx, o.Name, o.Params)
+	case "AddRules":
+		s.AddRules(o.Rules...)
+	}
 }
 
 // Child is a server over stdio in a process of its own, which somebody else starts, perhaps several times or several at once: Command and Env are those of
@@ -207,11 +222,32 @@ func (c *Child) read(conn net.Conn) {
 	c.add(Record{Verb: "EXIT", PID: pid})
 }
 
-// Release opens a gate once in every process that runs; SetTools changes the list of every process that runs. They do not wait for it.
-func (c *Child) Release(gate string) error { return c.tell(order{Release: gate}) }
+// Release opens a gate once in every process that runs. Like the other orders it does not wait until it is obeyed.
+func (c *Child) Release(gate string) error { return c.tell(order{Verb: "Release", Name: gate}) }
 
-// SetTools is like that of Server.
-func (c *Child) SetTools(tools []json.RawMessage) error { return c.tell(order{Tools: tools}) }
+// Set is like that of Server, in every process that runs.
+func (c *Child) Set(method string, items []json.RawMessage) error {
+	return c.tell(order{Verb: "Set", Name: method, Items: items})
+}
+
+// SetTools is like that of Server, in every process that runs.
+func (c *Child) SetTools(tools []json.RawMessage) error { return c.Set("tools/list", tools) }
+
+// Notify is like that of Server, in every process that runs.
+func (c *Child) Notify(method string, params []byte) error {
+	return c.tell(order{Verb: "Notify", Name: method, Params: params})
+}
+
+// Updated is like that of Server, in every process that runs.
+func (c *Child) Updated(uri string) error { return c.tell(order{Verb: "Updated", Name: uri}) }
+
+// Ask makes every process that runs send a request to its client outside of any call; the answer is a record.
+func (c *Child) Ask(method string, params []byte) error {
+	return c.tell(order{Verb: "Ask", Name: method, Params: params})
+}
+
+// AddRules is like that of Server, in every process that runs.
+func (c *Child) AddRules(rules ...Rule) error { return c.tell(order{Verb: "AddRules", Rules: rules}) }
 
 func (c *Child) tell(o order) error {
 	c.conns.Lock()

@@ -164,6 +164,13 @@ func (o *stream) detach(w io.Writer) {
 	}
 }
 
+// attached reports whether somebody is there.
+func (o *stream) attached() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w != nil
+}
+
 // hangUp ends the connection that the stream is written to.
 func (o *stream) hangUp() {
 	o.mu.Lock()

@@ -26,19 +26,40 @@ type arguments struct {
 	Gate   string          // what to wait for before the answer, or before each step; Release or the tool open opens it for one
 	What   string          // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
 	Then   string          // half: silence (default), die
-	On     string          // ask: call (default), get (the listening stream)
-	Method string          // ask. Default ping
-	Params json.RawMessage // also progress: an object whose members each notification has as well
-	Result json.RawMessage // progress: the result verbatim
+	On     string          // ask, log: call (default), get (the listening stream)
+	Method string          // ask, tell. Default ping
+	Params json.RawMessage // ask, tell; progress: an object whose members each notification has as well; log: the data
+	Result json.RawMessage // progress, ask, task: the result verbatim
+	Error  json.RawMessage // task: the error verbatim
+
+	Questions []Question // ask, task; nil: method with params. One after the other unless
+	Together  bool       // all at once
+	Always    bool       // ask, url: whatever the client declared. log: whatever level it wants
+	State     string     // ask, modern: none (no requestState), only (n times a requestState and no questions)
+	Endless   bool       // ask: again and again
+	GiveUp    string     // ask, legacy: the gate which, when it opens, lets the server answer without the answers
+	Tell      bool       // with giveUp: cancels the questions that are out
+	Steps     bool       // ask, legacy: progress after each answer
+	related   string     // to this task
+
+	Elicitations json.RawMessage // url: of the error; nil: one
+	Levels       []string        // log: of one message each. Default info
+	Logger       string          // log
+	URI          string          // update
+	Poll         int             // task: milliseconds between two questions about it. Default 10
+	Required     bool            // task: refuses who cannot have one
+
+	// set: the lists to change; nil: stays
+	Prompts, Resources, Templates []json.RawMessage
 
 	Late     bool // progress: once more after the result. hang: an answer although it was cancelled
 	Unasked  bool // progress: with a token nobody gave
 	Code     int  // die: exit code, 0 is 3. status: HTTP status, 0 is 200
 	Body     string
 	Header   map[string]string
-	Tools    []json.RawMessage
-	Names    []string // whoami: of environment variables
-	Stubborn string   // spawn: as in Script
+	Tools    []json.RawMessage // set, settools
+	Names    []string          // whoami: of environment variables
+	Stubborn string            // spawn: as in Script
 }
 
 // behaviours are the names of the tools that do something.
@@ -58,24 +79,42 @@ type arguments struct {
 //	endless   what, for ever: a line is one that never ends
 //	deaf      an answer, after which nothing is read until gate is open (stdio)
 //	status    an HTTP answer with code, header and body
-//	ask       method and params put to the client, its answer in structuredContent; in the modern era by input_required unless on is set
+//	ask       questions put to the client, by requests in the legacy era and by input_required in the modern one unless on is set; in structuredContent
+//	          answers, each {"result":…} or {"error":…}, and executions, how often such tools have done their work. See also always, state, endless, giveUp
+//	url       refused with -32042 and elicitations (modern: input_required) until gate is open
+//	task      becomes a task, which asks questions once gate is open, and then has result, error, or the answers
+//	log       a message of each of levels that the client wants
+//	tell      method with params, a notification on the call's own stream
+//	update    uri has changed, which subscribers are told
+//	set       tools, prompts, resources, templates become the lists, and whoever listens is told
 //	settools  tools become the list, and whoever listens is told
+//	capabilities  what the client declared: capabilities, clientInfo, protocolVersion
 //	whoami    pid, dir, env (of names), header, session
 //	spawn     a child process of the child process, which inherits standard output; its pid
 func behaviours() []string {
 	return []string{"echo", "fail", "slow", "gate", "open", "hang", "progress", "big", "die", "drop", "half", "flood", "endless", "deaf", "status", "ask",
-		"settools", "whoami", "spawn"}
+		"url", "task", "log", "tell", "update", "set", "settools", "capabilities", "whoami", "spawn"}
 }
 
 // tool answers tools/call.
 func (c *call) tool(ctx context.Context) {
-	v, _ := raw.Get(c.m.Params, "name")
-	name, _ := raw.String(v)
+	name := c.param("name")
 	args, _ := raw.Get(c.m.Params, "arguments")
-	if !c.listed(name) {
+	definition := c.s.item("tools/list", "name", name)
+	support, _ := raw.Get(definition, "execution", "taskSupport")
+	_, err := raw.Get(c.m.Params, "task")
+	switch {
+	case definition == nil:
 		c.fail(200, -32602, "Unknown tool: "+name, nil)
-		return
+	case string(support) == `"required"` && err != nil && !c.modern && c.s.script.Tasks:
+		c.fail(200, -32601, "The tool is called as a task", nil)
+	default:
+		c.do(ctx, name, args)
 	}
+}
+
+// do does what the name of a behaviour says, or what the arguments do.
+func (c *call) do(ctx context.Context, name string, args []byte) {
 	if !slices.Contains(behaviours(), name) {
 		v, _ := raw.Get(args, "do")
 		name, _ = raw.String(v)
@@ -104,16 +143,6 @@ func (c *call) tool(ctx context.Context) {
 		}
 	}
 	c.behave(ctx, name, a)
-}
-
-func (c *call) listed(name string) bool {
-	c.s.state.Lock()
-	defer c.s.state.Unlock()
-	return slices.ContainsFunc(c.s.tools, func(t json.RawMessage) bool {
-		v, _ := raw.Get(t, "name")
-		n, err := raw.String(v)
-		return err == nil && n == name
-	})
 }
 
 func (c *call) behave(ctx context.Context, name string, a arguments) {
@@ -180,6 +209,22 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 		c.http.refuse(a.Code, a.Header, a.Body)
 	case "ask":
 		c.question(ctx, a)
+	case "url":
+		c.visit(a)
+	case "task":
+		c.becomeTask(ctx, a)
+	case "log":
+		c.log(a)
+	case "tell":
+		c.outOn(a.On).notify(a.Method, a.Params)
+		c.text("told")
+	case "update":
+		c.s.Updated(a.URI)
+		c.text("updated")
+	case "set":
+		c.set(a)
+	case "capabilities":
+		c.whoIsClient()
 	case "settools":
 		c.s.SetTools(a.Tools)
 		c.text("set")
@@ -190,14 +235,6 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 	default:
 		c.fail(200, -32602, "no such behaviour: "+name, nil)
 	}
-}
-
-// text answers with one text.
-func (c *call) text(s string) { c.result(`"content":[{"type":"text","text":%s}]`, raw.Quote(s)) }
-
-// structured answers with structuredContent, and with the same as text.
-func (c *call) structured(v []byte) {
-	c.result(`"content":[{"type":"text","text":%s}],"structuredContent":%s`, raw.Quote(string(v)), v)
 }
 
 // pause waits for the gate and for the time that the arguments name. It returns false when ctx ended first.
@@ -271,37 +308,29 @@ func (c *call) endless(ctx context.Context, a arguments) {
 	}
 }
 
-func (c *call) question(ctx context.Context, a arguments) {
-	if c.modern && a.On == "" {
-		const state = `"what the server wants to see again"`
-		if answers, err := raw.Get(c.m.Params, "inputResponses"); err == nil {
-			if s, _ := raw.Get(c.m.Params, "requestState"); string(s) != state {
-				c.fail(200, -32602, "the requestState is not mine", nil)
-				return
-			}
-			c.structured(answers)
-			return
+// set changes the lists that the arguments have.
+func (c *call) set(a arguments) {
+	for _, list := range []struct {
+		method string
+		items  []json.RawMessage
+	}{{"tools/list", a.Tools}, {"prompts/list", a.Prompts}, {"resources/list", a.Resources}, {"resources/templates/list", a.Templates}} {
+		if list.items != nil {
+			c.s.Set(list.method, list.items)
 		}
-		params := a.Params
-		if params == nil {
-			params = []byte("{}")
-		}
-		c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{"q":{"method":%s,"params":%s}},"requestState":%s}`, raw.Quote(a.Method), params, state))
-		return
 	}
-	out := c.out
-	if a.On == "get" {
-		out = c.se.out
+	c.text("set")
+}
+
+// whoIsClient says what the client declared: in its handshake, or in this request.
+func (c *call) whoIsClient() {
+	c.se.mu.Lock()
+	version, info := raw.Quote(c.se.version), c.se.clientInfo
+	c.se.mu.Unlock()
+	if c.modern {
+		version, _ = raw.Get(c.m.Params, "_meta", keyVersion)
+		info, _ = raw.Get(c.m.Params, "_meta", keyClient)
 	}
-	m, err := c.s.ask(ctx, out, a.Method, a.Params)
-	switch {
-	case err != nil:
-		return // cancelled
-	case m.Error != nil:
-		c.structured(append(m.Error.Append([]byte(`{"error":`)), '}'))
-	default:
-		c.structured(append(append([]byte(`{"result":`), m.Result...), '}'))
-	}
+	c.structured(fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}`, version, cmp.Or(string(c.declared()), "null"), cmp.Or(string(info), "null")))
 }
 
 func (c *call) whoami(a arguments) {

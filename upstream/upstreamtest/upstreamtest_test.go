@@ -147,10 +147,11 @@ func TestStdioLegacy(t *testing.T) {
 	p.send(call(`5`, "a b", `{"do":"hang","late":true}`), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
 	p.want(text(`5`, "too late"))
 
-	p.send(call(`6`, "ask", `{"method":"roots/list"}`))
+	p.send(call(`6`, "ask", `{"method":"roots/list","always":true}`))
 	p.want(`{"jsonrpc":"2.0","id":"ask-2","method":"roots/list"}`)
 	p.send(`{"jsonrpc":"2.0","id":"ask-2","result":{"roots":[], "n":1.0}}`)
-	p.want(`{"jsonrpc":"2.0","id":6,"result":{"content":[{"type":"text","text":"{\"result\":{\"roots\":[], \"n\":1.0}}"}],"structuredContent":{"result":{"roots":[], "n":1.0}}}}`)
+	p.want(`{"jsonrpc":"2.0","id":6,"result":{"content":[{"type":"text","text":"{\"answers\":[{\"result\":{\"roots\":[], \"n\":1.0}}],\"executions\":1}"}],` +
+		`"structuredContent":{"answers":[{"result":{"roots":[], "n":1.0}}],"executions":1}}}`)
 
 	changed := make(chan struct{})
 	go func() {
@@ -223,11 +224,11 @@ func TestStdioModern(t *testing.T) {
 	p.send(`{"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)
 	p.want(`{"jsonrpc":"2.0","id":5,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-06-18"}}}`)
 
-	p.send(modernCall(`6`, "ask", `{"method":"roots/list"}`))
-	p.want(`{"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list","params":{}}},` +
+	p.send(modernCall(`6`, "ask", `{"method":"roots/list","always":true}`))
+	p.want(`{"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","inputRequests":{"q1":{"method":"roots/list"}},` +
 		`"requestState":"what the server wants to see again"}}`)
-	p.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask","inputResponses":{"q":{"roots":[]}},"requestState":"what the server wants to see again",` + meta + `}}`)
-	p.want(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"{\"q\":{\"roots\":[]}}"}],"structuredContent":{"q":{"roots":[]}},` + tail)
+	p.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask","arguments":{"method":"roots/list"},"inputResponses":{"q1":{"roots":[]}},"requestState":"what the server wants to see again",` + meta + `}}`)
+	p.want(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"{\"answers\":[{\"result\":{\"roots\":[]}}],\"executions\":1}"}],"structuredContent":{"answers":[{"result":{"roots":[]}}],"executions":1},` + tail)
 
 	p.send(`{"jsonrpc":"2.0","id":"L1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"promptsListChanged":true},` + meta + `}}`)
 	p.want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},` +

@@ -360,8 +360,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		}
 		se.mu.Unlock()
 	}
+	end := out.attach(w, after)
+	s.greet(se)
 	select {
-	case <-out.attach(w, after):
+	case <-end:
 	case <-r.Context().Done():
 	case <-s.ctx.Done():
 	}
