@@ -32,6 +32,8 @@ const (
 	plainOneWrite  = 64 << 10 // a request up to this size is written at once
 	plainInterim   = 8        // 1xx responses before the real one
 	plainLastWords = time.Second
+	plainProven    = 3                // answers after which a server is known to keep its connections open,
+	plainFresh     = time.Millisecond // and for how long that is taken for granted: it could close as well while our request is under way
 )
 
 // transportFor returns the pool of connections to the origin of a URL.
@@ -54,6 +56,7 @@ type plainConn struct {
 	head    []byte // for the head of a response
 	alive   func() bool
 	since   time.Time // it is idle
+	used    int       // how often it was idle
 }
 
 // abort breaks off whatever is being read or written.
@@ -217,7 +220,7 @@ func (t *plainTransport) take(ctx, closing context.Context, address string) (*pl
 		if c == nil {
 			return dialPlain(ctx, closing, address)
 		}
-		if c.alive() {
+		if c.used >= plainProven && time.Since(c.since) < plainFresh || c.alive() {
 			return c, nil
 		}
 		c.Close()
@@ -251,6 +254,7 @@ func dialPlain(ctx, closing context.Context, address string) (*plainConn, error)
 
 func (t *plainTransport) put(c *plainConn) {
 	c.since = time.Now()
+	c.used++
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.idle = append(t.idle, c)
