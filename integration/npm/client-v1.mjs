@@ -2,22 +2,30 @@
 // Usage: node client-v1.mjs URL COMMAND ...; the commands are in commands.mjs.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import { main, wireTap } from "./commands.mjs";
+import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { answering, asked, capabilities, main, wireTap } from "./commands.mjs";
 
 const [url, ...args] = process.argv.slice(2);
 
-async function connect() {
+async function connect(command) {
   const tap = wireTap();
   const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch });
   transport.onmessage = tap.onmessage;
-  const client = new Client({ name: "client-v1", version: "1.32.2" }, { capabilities: {} });
+  const client = new Client({ name: "client-v1", version: "1.32.2" }, { capabilities: capabilities(command) });
+  const { handlers, questions } = answering();
+  if (asked.includes(command)) {
+    client.setRequestHandler(ElicitRequestSchema, handlers["elicitation/create"]);
+    client.setRequestHandler(CreateMessageRequestSchema, handlers["sampling/createMessage"]);
+    client.setRequestHandler(ListRootsRequestSchema, handlers["roots/list"]);
+  }
   await client.connect(transport);
   return {
     era: "legacy",
     protocolVersion: transport.protocolVersion,
     serverInfo: client.getServerVersion(),
     tap,
+    client,
+    questions,
     listPage: (cursor) => client.listTools({ cursor }),
     callTool: (params, options) => client.callTool(params, undefined, options),
     async ping() {

@@ -3,23 +3,31 @@
 //
 // auto asks with server/discover and falls back to initialize; modern takes nothing but 2026-07-28.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { main, wireTap } from "./commands.mjs";
+import { answering, asked, capabilities, main, wireTap } from "./commands.mjs";
 
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
 const [era, url, ...args] = process.argv.slice(2);
 
-async function connect() {
+async function connect(command) {
   const tap = wireTap();
   const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch });
   transport.onmessage = tap.onmessage;
-  const client = new Client({ name: "client-v2", version: "2.4.0" }, { capabilities: {}, versionNegotiation: { mode: modes[era] } });
+  const client = new Client({ name: "client-v2", version: "2.4.0" }, { capabilities: capabilities(command), versionNegotiation: { mode: modes[era] } });
+  const { handlers, questions } = answering();
+  if (asked.includes(command)) {
+    for (const [method, handler] of Object.entries(handlers)) {
+      client.setRequestHandler(method, handler);
+    }
+  }
   await client.connect(transport);
   return {
     era: client.getProtocolEra(),
     protocolVersion: client.getNegotiatedProtocolVersion(),
     serverInfo: client.getServerVersion(),
     tap,
+    client,
+    questions,
     // Without a cursor this is the whole list: the SDK walks the pages, which also fills the cache from which
     // callTool takes the Mcp-Param-* headers of a tool.
     listPage: () => client.listTools(),

@@ -4,6 +4,7 @@
 //   era, protocolVersion, serverInfo   what was negotiated
 //   listPage(cursor)                   one tools/list result, as the SDK hands it on
 //   callTool(params, options)          one tools/call result, as the SDK hands it on
+//   client                             the SDK's client, where both versions have the same method
 //   ping()                             whatever this era has for "are you there"; returns the method used
 //   watch(onChanged)                   hear of changes to the list of tools; returns when the server would tell
 //   tap                                what the transport saw, from wireTap below
@@ -24,6 +25,32 @@ const commands = {
     const onprogress = (event) => progress.push(event);
     const result = await session.callTool({ name, arguments: args }, { onprogress, resetTimeoutOnProgress: true });
     return { progress, result };
+  },
+
+  async ask(session, name, args) {
+    const result = await session.callTool({ name, arguments: args });
+    return { ...identity(session), questions: session.questions, result };
+  },
+
+  async use(session, json) {
+    const offered = session.client.getServerCapabilities();
+    const { tools } = await listTools(session);
+    const used = { ...identity(session), tools, raw: [], resources: [], prompts: [], results: [], questions: session.questions };
+    for (const { name, arguments: args } of JSON.parse(json)) {
+      used.results.push(await settle(session.callTool({ name, arguments: args })));
+    }
+    if (offered.resources !== undefined) {
+      for (const { uri } of (await session.client.listResources()).resources) {
+        used.resources.push({ uri, ...(await settle(session.client.readResource({ uri }))) });
+      }
+    }
+    if (offered.prompts !== undefined) {
+      for (const { name, arguments: needs = [] } of (await session.client.listPrompts()).prompts) {
+        const args = Object.fromEntries(needs.map((need) => [need.name, "x"]));
+        used.prompts.push({ name, ...(await settle(session.client.getPrompt({ name, arguments: args }))) });
+      }
+    }
+    return used;
   },
 
   async story(session, name, args) {
@@ -60,6 +87,57 @@ const commands = {
 };
 
 const withoutName = ["list", "watch", "restart"];
+
+/** asked are the commands for which a client says that it can be asked everything. */
+export const asked = ["ask", "use"];
+
+/** capabilities are what a client says that it can do, for one of asked and for another command. */
+export const capabilities = (command) =>
+  asked.includes(command) ? { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } } : {};
+
+/**
+ * answering returns the handlers of all questions, by method, and what they were asked, as {method, params}. A form is
+ * filled with its defaults, else with the first choice, else with something of the type.
+ */
+export function answering() {
+  const questions = [];
+  const handler = (method, answer) => async (request) => {
+    const { _meta, ...params } = request.params ?? {};
+    questions.push({ method, params });
+    return answer(params);
+  };
+  const fill = (field) =>
+    field.default ??
+    field.enum?.[0] ??
+    field.oneOf?.[0].const ??
+    { boolean: true, integer: 7, number: 7, array: field.items?.enum?.slice(0, 1) ?? field.items?.anyOf?.slice(0, 1).map((one) => one.const) }[field.type] ??
+    { email: "anna@example.com", uri: "https://example.com/", date: "2026-11-21", "date-time": "2026-11-21T00:00:00Z" }[field.format] ??
+    "Anna";
+  const handlers = {
+    "elicitation/create": handler("elicitation/create", ({ mode, requestedSchema }) =>
+      mode === "url"
+        ? { action: "accept" }
+        : { action: "accept", content: Object.fromEntries(Object.entries(requestedSchema.properties).map(([name, field]) => [name, fill(field)])) },
+    ),
+    "sampling/createMessage": handler("sampling/createMessage", () => ({
+      role: "assistant",
+      model: "a model",
+      stopReason: "endTurn",
+      content: { type: "text", text: "Paris, says the model." },
+    })),
+    "roots/list": handler("roots/list", () => ({ roots: [{ uri: "file:///tmp/here", name: "here" }] })),
+  };
+  return { handlers, questions };
+}
+
+// settle waits for an answer, good or bad.
+async function settle(answer) {
+  try {
+    return { result: await answer };
+  } catch (error) {
+    return { error: describe(error) };
+  }
+}
 
 function write(document) {
   process.stdout.write(`${JSON.stringify(document)}\n`);
@@ -143,14 +221,14 @@ export async function main(usage, connect, [command, name, json = "{}"]) {
   const run = Object.hasOwn(commands, command ?? "") ? commands[command] : undefined;
   const args = parse(json);
   if (run === undefined || args === undefined || (!withoutName.includes(command) && name === undefined)) {
-    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON] | watch | restart\n`);
+    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON] | ask NAME [JSON] | use JSON | watch | restart\n`);
     process.exit(2);
   }
   let code = 0;
   let document;
   let session;
   try {
-    session = await connect();
+    session = await connect(command);
     document = await run(session, name, args);
   } catch (error) {
     code = 1;
