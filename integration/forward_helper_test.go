@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -28,10 +30,12 @@ func patient(t *testing.T) context.Context {
 
 // talker is a client of either era that writes and reads JSON itself.
 type talker struct {
-	url     string
-	era     upstream.Era
-	session string // legacy
-	ids     *atomic.Int64
+	url          string
+	era          upstream.Era
+	session      string // legacy
+	version      string // legacy
+	capabilities string // JSON
+	ids          *atomic.Int64
 }
 
 // query is one request of a talker.
@@ -46,11 +50,17 @@ type query struct {
 // talk begins to talk to an endpoint: a legacy client initializes.
 func talk(t *testing.T, url string, era upstream.Era) *talker {
 	t.Helper()
-	c := &talker{url: url, era: era, ids: new(atomic.Int64)}
+	return talkAs(t, url, era, "2025-11-25", allCapabilities)
+}
+
+// talkAs is talk for a client of a certain version, which the modern era has one of, and with certain capabilities.
+func talkAs(t *testing.T, url string, era upstream.Era, version, capabilities string) *talker {
+	t.Helper()
+	c := &talker{url: url, era: era, version: version, capabilities: capabilities, ids: new(atomic.Int64)}
 	if era == upstream.EraModern {
 		return c
 	}
-	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"2025-11-25","capabilities":` + allCapabilities + `,"clientInfo":{"name":"talker","version":"1"}`})
+	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"` + version + `","capabilities":` + capabilities + `,"clientInfo":{"name":"talker","version":"1"}`})
 	if m := p.answer(t); m.Error != nil {
 		t.Fatalf("initialize: %v", m.Error)
 	}
@@ -78,10 +88,16 @@ func (c *talker) begin(t *testing.T, q query) *answering {
 	if q.id == "" {
 		q.id = fmt.Sprint(c.ids.Add(1))
 	}
+	return c.send(t, q.id, func(ctx context.Context) *http.Request { return c.request(t, ctx, q) })
+}
+
+// send sends any request, which ends with its context, and returns at once.
+func (c *talker) send(t *testing.T, id string, request func(context.Context) *http.Request) *answering {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	p := &answering{id: q.id, messages: make(chan jsonrpc.Message, 1000), begun: make(chan struct{}), drop: cancel}
-	r := c.request(t, ctx, q)
+	p := &answering{id: id, messages: make(chan jsonrpc.Message, 1000), begun: make(chan struct{}), drop: cancel}
+	r := request(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -101,7 +117,7 @@ func (c *talker) request(t *testing.T, ctx context.Context, q query) *http.Reque
 			meta += ","
 		}
 		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"talker","version":"1"},` +
-			`"io.modelcontextprotocol/clientCapabilities":` + allCapabilities
+			`"io.modelcontextprotocol/clientCapabilities":` + c.capabilities
 	}
 	params := q.params
 	if meta != "" {
@@ -120,18 +136,27 @@ func (c *talker) request(t *testing.T, ctx context.Context, q query) *http.Reque
 	if c.era == upstream.EraModern {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		r.Header.Set("Mcp-Method", q.method)
-		if name, err := raw.Get([]byte("{"+q.params+"}"), "name"); err == nil {
-			s, _ := raw.String(name)
-			r.Header.Set("Mcp-Name", s)
+		for _, member := range []string{"name", "uri", "taskId"} {
+			if name, err := raw.Get([]byte("{"+q.params+"}"), member); err == nil {
+				s, _ := raw.String(name)
+				encoded, _ := mcp.EncodeHeaderValue(s)
+				r.Header.Set("Mcp-Name", encoded)
+			}
 		}
-	} else if c.session != "" {
-		r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-		r.Header.Set("Mcp-Session-Id", c.session)
 	}
+	c.own(r.Header)
 	for name, values := range q.header {
 		r.Header[name] = values
 	}
 	return r
+}
+
+// own sets what belongs to every request of a session.
+func (c *talker) own(h http.Header) {
+	if c.session != "" {
+		h.Set("Mcp-Protocol-Version", c.version)
+		h.Set("Mcp-Session-Id", c.session)
+	}
 }
 
 func (p *answering) read(r *http.Request) error {

@@ -66,6 +66,7 @@ type served struct {
 	*upstreamtest.Journal
 	config   upstream.Config
 	inside   *upstreamtest.Server // nil when it is a process of its own
+	child    *upstreamtest.Child  // nil unless it is
 	release  func(gate string) error
 	setTools func([]json.RawMessage) error
 }
@@ -78,7 +79,7 @@ func (p pair) serve(t *testing.T, script upstreamtest.Script) *served {
 	}
 	if p.wire == "stdio" {
 		c := upstreamtest.Command(t, script)
-		return &served{&c.Journal, upstream.Config{Command: c.Command, Env: c.Env}, nil, c.Release, c.SetTools}
+		return &served{&c.Journal, upstream.Config{Command: c.Command, Env: c.Env}, nil, c, c.Release, c.SetTools}
 	}
 	var s *upstreamtest.Server
 	var config upstream.Config
@@ -88,7 +89,7 @@ func (p pair) serve(t *testing.T, script upstreamtest.Script) *served {
 	} else {
 		s, config.URL = upstreamtest.Start(t, script)
 	}
-	return &served{&s.Journal, config, s,
+	return &served{&s.Journal, config, s, nil,
 		func(gate string) error { s.Release(gate); return nil },
 		func(tools []json.RawMessage) error { s.SetTools(tools); return nil }}
 }
