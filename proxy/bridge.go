@@ -189,9 +189,6 @@ func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 	if err != nil {
 		return nil, x.invalid("it asked what this client cannot be asked: " + err.Error())
 	}
-	if params == nil && string(text) == "{}" {
-		return v, nil
-	}
 	return raw.Set(v, text, "params")
 }
 

@@ -55,7 +55,7 @@ type parked struct {
 type openQuestion struct {
 	key    string // in inputRequests
 	method string
-	params []byte // nil for none
+	params []byte
 	answer chan []byte
 }
 
@@ -146,7 +146,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		p.away.Stop()
 	}
 	p.mu.Unlock()
-	for {
+	for settled := false; ; {
 		p.mu.Lock()
 		switch {
 		case p.done:
@@ -157,6 +157,11 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 				return s.modernError(x, p.err)
 			}
 			return s.finishModern(x, p.result)
+		case len(p.open) > 0 && !settled:
+			settled = true
+			p.mu.Unlock()
+			p.settle(ctx)
+			continue
 		case len(p.open) > 0:
 			text := p.requests(s, x)
 			p.present = nil
@@ -174,6 +179,19 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 	}
 }
 
+// settle gives an upstream that asks several questions at once the moment that it needs for that, so that the client can be asked all of them.
+func (p *parked) settle(ctx context.Context) {
+	late := time.NewTimer(together)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
+// together is how far apart questions come that are asked at once.
+const together = 20 * time.Millisecond
+
 // requests is the result that asks the open questions; p.mu is held.
 func (p *parked) requests(s *Server, x *exchange) []byte {
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
@@ -182,10 +200,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 			b = append(b, ',')
 		}
 		b = raw.AppendQuote(append(raw.AppendQuote(b, q.key), `:{"method":`...), q.method)
-		if q.params != nil {
-			b = append(append(b, `,"params":`...), q.params...)
-		}
-		b = append(b, '}')
+		b = append(append(append(b, `,"params":`...), q.params...), '}') // {} too: there are readers that cannot do without
 	}
 	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
@@ -239,9 +254,6 @@ func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) 
 	params, err := p.origin.question(p.origin.target.backend.Name(), q.Method, q.Params, false)
 	if err != nil {
 		return nil, err
-	}
-	if q.Params == nil {
-		params = nil
 	}
 	if !p.lot.admit(p) {
 		return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "too many calls of this user wait for an answer (limits.parked)"}

@@ -43,7 +43,7 @@ func (s *session) record() *record {
 	r := &record{name: rand.Text()[:13], grown: make(chan struct{})}
 	if s.version >= mcp.ProtocolVersion20251125 {
 		// A first event without data, so that the client has an id before anything happened. Older clients would take it for a message.
-		r.events = append(r.events, []byte("id: "+r.id(0)+"\ndata: \n\n"))
+		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,6 +22,8 @@ type Call struct {
 	Params raw.Object
 	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers as they are.
 	Header []HeaderField
+	// Era is the client's.
+	Era Era
 	// LogLevel is from which level on the client wants the log messages of this request; "" wants none that it would have to ask for.
 	LogLevel string
 	// Profile, Session and Principal decide which connection the call may use.

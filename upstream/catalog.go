@@ -55,6 +55,7 @@ func (p Part) capability() string {
 // Catalog is what one upstream offers, verbatim. It is never modified.
 type Catalog struct {
 	Era     Era    // EraAuto before the upstream was listed for the first time
+	Both    bool   // a server of the modern era that speaks the legacy one as well
 	Version string // of the protocol, as negotiated
 	// Capabilities and Instructions are what the server said in its handshake; absent and "" before the first one.
 	Capabilities raw.Object
@@ -182,7 +183,7 @@ const (
 // connection fails, that is the error, and of the other lists the one that last has stays, with the reason in Left.
 func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
 	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now()}
+	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now()}
 	if info.era == EraLegacy || has(info.capabilities, "tools") { // there are old servers that do not declare their tools
 		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)

@@ -23,6 +23,8 @@ type conn interface {
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
 	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
 	watch()
+	// asking reports whether a call in progress has asked something that only its being alone here has told us the caller of.
+	asking() bool
 	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
 	tell(method string)
 	// about says who the server is and what it can do.
@@ -34,6 +36,7 @@ type conn interface {
 // serverInfo is what a server said about itself in the handshake.
 type serverInfo struct {
 	era          Era
+	both         bool // it speaks the newest version of the legacy era as well
 	version      string
 	capabilities raw.Object
 	serverInfo   []byte // JSON; nil when it gave none
@@ -65,7 +68,8 @@ type base struct {
 	info  serverInfo // written by the handshake, read once that is done
 
 	ids    atomic.Uint64
-	listed atomic.Bool // a list was asked for
+	listed atomic.Bool  // a list was asked for
+	alone  atomic.Int32 // calls in progress that have asked, and must stay the only ones for that
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight            // calls of clients in progress; the id is also the progress token that we gave out

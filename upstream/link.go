@@ -50,6 +50,8 @@ type linkState struct {
 type linkKey struct {
 	profile Profile
 	owner   string // the session or principal whose own link it is; "" is everybody's
+	aside   bool   // it speaks the legacy era to a server that speaks both, for clients of that era
+	lane    int    // of several links of the same kind: see (*pool).lane
 }
 
 var errIdle = errors.New("unused")
@@ -93,6 +95,9 @@ func (l *link) run(ctx context.Context) {
 			return true
 		})
 		pause.wait(ctx, l.wake)
+		if !l.reads && l.retire() { // nobody waits for it any more
+			l.stop(errIdle)
+		}
 	}
 	l.update(func(s *linkState) bool { s.state, s.conn, s.err = StateClosed, nil, context.Cause(ctx); return true })
 	l.u.forget(l)
@@ -126,7 +131,11 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
 	defer cancel()
-	c, err := l.u.dialer.dial(opening, l.key.profile, hooks{changed: func() { nudge(changed) }})
+	dial := l.u.dialer.dial
+	if l.key.aside {
+		dial = l.u.dialer.dialAside
+	}
+	c, err := dial(opening, l.key.profile, hooks{changed: func() { nudge(changed) }})
 	if err != nil {
 		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = context.Cause(opening)
@@ -260,6 +269,14 @@ func (l *link) retire() bool {
 		s.state, s.conn, s.err = StateClosed, nil, errIdle
 		return true
 	})
+}
+
+// asking reports whether a call has the link for itself.
+func (l *link) asking() bool {
+	l.mu.Lock()
+	c := l.conn
+	l.mu.Unlock()
+	return c != nil && c.asking()
 }
 
 // hold keeps the link in use until release, also while it is not ready yet: otherwise calls that want more links than there may be would take them from each

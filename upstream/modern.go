@@ -42,6 +42,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
+	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.capabilities, _ = result.Object("capabilities")
 	m.info.instructions, _ = result.String("instructions")
 	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {

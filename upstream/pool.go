@@ -25,6 +25,7 @@ type pool struct {
 	flights int           // calls in progress, those included that wait for a link
 	freed   chan struct{} // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
 	closed  bool
+	alone   bool        // the server speaks both eras, and the legacy one to no purpose
 	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
 	tried   bool        // the first attempt to connect has ended, well or not
 	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
@@ -123,18 +124,51 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 	}
 }
 
-// tell sends a notification over the link of that key, if it is ready.
-func (p *pool) tell(key linkKey, method string) {
-	p.mu.Lock()
-	l := p.links[key]
-	p.mu.Unlock()
-	if l == nil {
-		return
+// lane returns the key of a link on which a question would not be taken for one of another call: a call that has asked on a connection where questions do not say
+// whose they are keeps it for itself, be it parked for long. When there is no room for another link, calls share one, and what may be anybody's is refused.
+func (p *pool) lane(key linkKey) linkKey {
+	if !key.profile.Asks() {
+		return key
 	}
-	l.mu.Lock()
-	c := l.conn
-	l.mu.Unlock()
-	if c != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
+		l := p.links[other]
+		if l == nil && (other.lane == 0 || len(p.links) < p.hard.MaxLinks || p.hasIdle()) || l != nil && !l.asking() {
+			return other
+		}
+	}
+	return key
+}
+
+// hasIdle reports whether a link could make room for another one; p.mu is held.
+func (p *pool) hasIdle() bool {
+	for _, l := range p.links {
+		l.mu.Lock()
+		idle := !l.reads && l.calls == 0
+		l.mu.Unlock()
+		if idle {
+			return true
+		}
+	}
+	return false
+}
+
+// tell sends a notification over the links of that key that are ready.
+func (p *pool) tell(key linkKey, method string) {
+	var conns []conn
+	p.mu.Lock()
+	for ; key.lane < p.hard.MaxLinks; key.lane++ {
+		if l := p.links[key]; l != nil {
+			l.mu.Lock()
+			if l.conn != nil {
+				conns = append(conns, l.conn)
+			}
+			l.mu.Unlock()
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
 		c.tell(method)
 	}
 }

@@ -89,6 +89,35 @@ func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (
 	return nil, asPeerError(err)
 }
 
+// errNoAside means that a server that speaks both eras has no use for us in the legacy one.
+var errNoAside = errors.New("the server offers no legacy session")
+
+// dialAside opens a legacy conn to a server that speaks both eras. Over HTTP it must have a session: without one the server cannot ask anything, which is all that the
+// legacy era is wanted for.
+func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
+	c := new(legacyConn)
+	c.init(d.log, h, EraLegacy)
+	w, err := d.open(ctx, false, c.receive)
+	if err != nil {
+		c.stop()
+		return nil, err
+	}
+	c.start(w)
+	err = c.handshake(ctx, implementation(d.options.Version), p)
+	if h, ok := w.(*httpWire); ok && err == nil && h.session.Load().id == "" {
+		err = errNoAside
+	}
+	if err != nil {
+		err = dead(w, err)
+		c.close()
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", errNoAside, err)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.log, h, EraModern)

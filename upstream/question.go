@@ -51,6 +51,7 @@ type flight struct {
 	clock *clock          // may be nil
 	ctx   context.Context // ends with the call
 	task  string          // of a legacy server that makes the call a task; guarded by base.mu
+	alone bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
 }
 
 // takeoff registers a call that may hear from the server, and land ends that.
@@ -63,6 +64,9 @@ func (b *base) takeoff(f *flight) {
 func (b *base) land(f *flight) {
 	b.mu.Lock()
 	delete(b.flights, f.id)
+	if f.alone {
+		b.alone.Add(-1)
+	}
 	b.mu.Unlock()
 }
 
@@ -118,6 +122,10 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		return
 	}
 	b.asked[m.ID] = cancel
+	if own == nil && !f.alone && b.flights[f.id] == f {
+		f.alone = true
+		b.alone.Add(1)
+	}
 	b.mu.Unlock()
 	id, q := jsonrpc.ID(string(m.ID)), &Question{Method: m.Method, Params: bytes.Clone(m.Params)}
 	q.Progress = func(params []byte) {
@@ -146,6 +154,9 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		}
 	})
 }
+
+// asking is that of conn.
+func (b *base) asking() bool { return b.alone.Load() > 0 }
 
 // maxQuestions bounds what a server can ask at once.
 const maxQuestions = 64

@@ -160,20 +160,16 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	return &Error{u.name, KindUnavailable, err}
 }
 
-// key says which link the calls of a client share. Roots are asked for once in a connection, so that clients of different users do not share one that has them.
-func (u *Upstream) key(p Profile, principal string) linkKey {
-	if u.Catalog().Era == EraModern || u.reading() == (linkKey{}) {
-		return u.reading() // every request says it itself, or none may
+// key says which link the calls of a client share; aside is the legacy side of a server that speaks both eras. Roots are asked for once in a connection, so that
+// clients of different users do not share one that has them.
+func (u *Upstream) key(p Profile, session, principal string, aside bool) linkKey {
+	key := u.reading() // in the modern era every request says it itself
+	if aside || u.Catalog().Era != EraModern && key != (linkKey{}) {
+		key = linkKey{profile: p.forLegacy(), aside: aside}
+		if p.Roots && principal != "" {
+			key.owner = "principal " + principal
+		}
 	}
-	key := linkKey{profile: p.forLegacy()}
-	if p.Roots && principal != "" {
-		key.owner = "principal " + principal
-	}
-	return key
-}
-
-// owned makes the key one of a session or principal where isolation says so.
-func (u *Upstream) owned(key linkKey, session, principal string) linkKey {
 	switch {
 	case u.config.Isolation == IsolationSession && session != "":
 		key.owner = "session " + session
@@ -183,17 +179,52 @@ func (u *Upstream) owned(key linkKey, session, principal string) linkKey {
 	return key
 }
 
-// RootsChanged tells the servers that know the roots of a client that they are others now.
+// RootsChanged tells the servers that know the roots of a client that they are others now. In the modern era they are asked for whenever they are needed.
 func (u *Upstream) RootsChanged(p Profile, session, principal string) {
-	if !p.RootsChange || u.Catalog().Era == EraModern {
-		return // roots are asked for when they are needed there
+	if !p.RootsChange || u.reading() == (linkKey{}) {
+		return
 	}
-	u.tell(u.owned(u.key(p, principal), session, principal), string(mcp.MethodNotificationRootsListChanged))
+	for _, aside := range []bool{false, true} {
+		u.tell(u.key(p, session, principal, aside), string(mcp.MethodNotificationRootsListChanged))
+	}
 }
 
 // acquire returns a ready conn of the link for the call. The link must be released.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
-	key := u.owned(u.key(c.Profile, c.Principal), c.Session, c.Principal)
+	if u.prefersLegacy(c) {
+		l, cn, err := u.take(ctx, u.lane(u.key(c.Profile, c.Session, c.Principal, true)))
+		if !errors.Is(err, errNoAside) {
+			return l, cn, err
+		}
+		u.stayModern(err)
+	}
+	key := u.key(c.Profile, c.Session, c.Principal, false)
+	if u.Catalog().Era != EraModern {
+		key = u.lane(key)
+	}
+	return u.take(ctx, key)
+}
+
+// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server that speaks both eras: what the client can be asked is asked there
+// without a translation, and servers exist whose tools ask only there.
+func (u *Upstream) prefersLegacy(c *Call) bool {
+	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.reading() == (linkKey{}) || !u.Catalog().Both {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.alone
+}
+
+func (u *Upstream) stayModern(err error) {
+	u.log.Info("clients of the legacy era are served by the modern one", "reason", err)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.alone = true
+}
+
+// take returns a ready conn of the link of that key, which must be released.
+func (u *Upstream) take(ctx context.Context, key linkKey) (*link, conn, error) {
 	for {
 		l, err := u.link(ctx, key)
 		if err != nil {
