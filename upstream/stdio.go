@@ -57,6 +57,7 @@ type stdio struct {
 	calls  map[jsonrpc.ID]chan answer // that wait for a response
 	reason error                      // set once, before ended is closed; errClosed when we ended it
 
+	spare   largeLines
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
 
 	stopOnce sync.Once
@@ -77,16 +78,16 @@ type answer struct {
 
 // take returns the answer to req. A large buffer is exchanged for that of the request; a request without one gets its result out of it, to keep for as long as
 // it likes.
-func (a answer) take(req *request) (*jsonrpc.Message, error) {
+func (w *stdio) take(a answer, req *request) (*jsonrpc.Message, error) {
 	switch {
 	case a.buffer == nil || a.m.Error != nil:
 	case req.Buffer != nil:
-		giveLarge(*req.Buffer)
+		w.spare.give(*req.Buffer)
 		*req.Buffer = a.buffer[:0]
 	default:
 		a.m.Result = bytes.Clone(a.m.Result)
 		a.m.Body, _ = raw.Parse(a.m.Result) // an error is that it is no object
-		giveLarge(a.buffer)
+		w.spare.give(a.buffer)
 	}
 	return a.m, a.err
 }
@@ -136,17 +137,17 @@ func (w *stdio) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)
 	}
 	if sent, err := w.write(ctx, &req.Message); err != nil {
 		if a, ok := w.forget(req.ID, c); ok && a.err == nil {
-			return a.take(req)
+			return w.take(a, req)
 		}
 		return nil, sendError(sent, err)
 	}
 	select {
 	case a := <-c:
 		w.waiters.Put(c)
-		return a.take(req)
+		return w.take(a, req)
 	case <-ctx.Done():
 		if a, ok := w.forget(req.ID, c); ok {
-			return a.take(req)
+			return w.take(a, req)
 		}
 		return nil, context.Cause(ctx)
 	}

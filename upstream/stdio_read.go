@@ -15,7 +15,7 @@ import (
 // read takes what the server writes, until its output ends or is closed.
 func (w *stdio) read() {
 	defer close(w.drained)
-	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit}
+	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare}
 	odd := flood{limit: 5, window: 10 * time.Second}
 	for {
 		line, long, err := lines.next()
@@ -60,21 +60,21 @@ const (
 	lineKept   = 4 << 20  // the largest buffer that is kept for another large line
 )
 
-// largeLines are buffers for large lines that nobody uses: to make one costs more than to read what goes into it.
-var largeLines sync.Pool
+// largeLines are buffers for large lines that nobody uses: to make one costs more than to read what goes into it. The zero value has none.
+type largeLines struct{ pool sync.Pool }
 
-// takeLarge returns a buffer of size bytes.
-func takeLarge(size int) []byte {
-	if b, ok := largeLines.Get().(*[]byte); ok && cap(*b) >= size {
+// take returns a buffer of size bytes.
+func (p *largeLines) take(size int) []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok && cap(*b) >= size {
 		return (*b)[:size]
 	}
 	return make([]byte, size)
 }
 
-// giveLarge takes a buffer that nobody uses any more.
-func giveLarge(b []byte) {
+// give takes a buffer that nobody uses any more.
+func (p *largeLines) give(b []byte) {
 	if cap(b) > lineBuffer && cap(b) <= lineKept {
-		largeLines.Put(&b)
+		p.pool.Put(&b)
 	}
 }
 
@@ -83,6 +83,7 @@ func giveLarge(b []byte) {
 type lineReader struct {
 	r     io.Reader
 	limit int
+	spare *largeLines
 
 	buf      []byte
 	from, to int    // buf[from:to] was read and not returned
@@ -152,11 +153,11 @@ func (l *lineReader) shrink() {
 	if len(left) <= len(l.rest) {
 		l.buf, l.rest = l.rest, nil
 	} else {
-		l.buf = takeLarge(l.size(2 * len(left)))
+		l.buf = l.spare.take(l.size(2 * len(left)))
 	}
 	l.from, l.to = 0, copy(l.buf, left)
 	if l.gone == nil {
-		giveLarge(large)
+		l.spare.give(large)
 	}
 }
 
@@ -175,12 +176,12 @@ func (l *lineReader) fill() {
 	case l.to == len(l.buf):
 		if l.rest == nil {
 			l.rest = l.buf
-			l.buf = takeLarge(l.size(4 * len(l.buf)))
+			l.buf = l.spare.take(l.size(4 * len(l.buf)))
 			copy(l.buf, l.rest)
 		} else {
-			large := takeLarge(l.size(2 * len(l.buf)))
+			large := l.spare.take(l.size(2 * len(l.buf)))
 			copy(large, l.buf)
-			giveLarge(l.buf)
+			l.spare.give(l.buf)
 			l.buf = large
 		}
 	}
