@@ -14,9 +14,10 @@ import (
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
-	stream bool     // the client accepts an event stream
-	broken func()   // called once when the client does not take what we write; nil does nothing
-	caller *session // whose events have ids, so that it can come back for them; nil for none
+	stream bool       // the client accepts an event stream
+	broken func()     // called once when the client does not take what we write; nil does nothing
+	caller *session   // whose events have ids, so that it can come back for them; nil for none
+	conn   *gathering // nil when answers go out as they are written
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
@@ -31,7 +32,7 @@ type reply struct {
 const quiet = 15 * time.Second
 
 func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
-	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream")}
+	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream"), conn: gatheringOf(r)}
 }
 
 // begin allows the reply to become a stream when the answer takes long. finish must follow.
@@ -167,7 +168,7 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	streaming := p.finish()
 	size := 40 + len(id) + r.size()
 	if !streaming && size > oneWrite {
-		p.large(id, r)
+		p.whole(size, func() { p.large(id, r) })
 		return
 	}
 	text := append(jsonrpc.ResponseHead(make([]byte, 0, size), id), r.head...)
@@ -177,7 +178,16 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 		return
 	}
 	p.deadline()
-	writeJSON(p.w, http.StatusOK, text)
+	p.whole(size, func() { writeJSON(p.w, http.StatusOK, text) })
+}
+
+// whole has write write an answer of about so many bytes, in as few system calls as there need be.
+func (p *reply) whole(size int, write func()) {
+	if p.conn == nil || size < gatherSize/2 { // which is one anyway
+		write()
+		return
+	}
+	p.conn.together(p.w, write)
 }
 
 // last writes the answer as the last event of the stream.

@@ -180,7 +180,7 @@ func (p *program) serve(ctx context.Context) error {
 		})
 	}
 	where := []any{"url", p.url()}
-	serve(public, p.public)
+	serve(public, proxy.Gather(public, p.public))
 	if p.admin != nil {
 		serve(admin, p.admin)
 		where = append(where, "admin", "http://"+p.admin.Addr().String())
