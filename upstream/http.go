@@ -180,10 +180,7 @@ func (w *httpWire) post(ctx context.Context, m *request) (*trip, error) {
 	} else {
 		header = s.post
 	}
-	if len(m.Header) > 0 {
-		header = with(header, m.Header...)
-	}
-	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message)
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Header...)
 	if err != nil {
 		return nil, err
 	}

@@ -257,15 +257,19 @@ func (t *trip) close() {
 }
 
 // do sends a request, with the message m as its body unless that is nil, and returns when the header of the response is there. It follows redirects that keep
-// the method and the origin; every other response is the caller's, whatever its status. header is not modified, and must not be afterwards.
+// the method and the origin; every other response is the caller's, whatever its status. header is not modified, and must not be afterwards; more replaces
+// fields of the same name, as in with.
 //
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The error is context.Cause(ctx) then.
-func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message) (*trip, error) {
+func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...HeaderField) (*trip, error) {
 	t := &trip{url: u}
 	plain, isPlain := o.rt.(*plainTransport)
 	if !isPlain {
 		// The trip's context is no child of ctx, because callers end theirs when they have the answer, and the connection would be lost with it.
 		t.ctx, t.cancel = context.WithCancel(o.ctx)
+		if len(more) > 0 {
+			header = with(header, more...)
+		}
 	}
 	t.stop = context.AfterFunc(ctx, t.breakOff)
 	if m != nil {
@@ -287,7 +291,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		var resp *http.Response
 		var err error
 		if isPlain {
-			resp, err = o.plainTrip(ctx, plain, t, &r)
+			resp, err = o.plainTrip(ctx, plain, t, &r, more)
 		} else {
 			resp, err = o.rt.RoundTrip(r.WithContext(t.ctx))
 		}
@@ -309,7 +313,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 }
 
 // plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the end of the origin, break off the connection itself.
-func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request) (*http.Response, error) {
+func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request, more []HeaderField) (*http.Response, error) {
 	c, err := p.take(ctx, o.ctx, o.address)
 	if err != nil {
 		return nil, err
@@ -325,7 +329,7 @@ func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *h
 		return nil, context.Canceled
 	}
 	resp := &b.response
-	if err := c.roundTrip(r, resp); err != nil {
+	if err := c.roundTrip(r, more, resp); err != nil {
 		b.finish(false)
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	trip := new(trip)
 	trip.stop = context.AfterFunc(r.Context(), trip.breakOff)
-	resp, err := o.plainTrip(r.Context(), t, trip, r)
+	resp, err := o.plainTrip(r.Context(), t, trip, r, nil)
 	if err != nil {
 		trip.stop()
 		return nil, err
@@ -79,8 +79,8 @@ func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // roundTrip writes the request and reads the header of the answer into resp.
-func (c *plainConn) roundTrip(r *http.Request, resp *http.Response) error {
-	w, err := c.header(r)
+func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, resp *http.Response) error {
+	w, err := c.header(r, more)
 	if err != nil {
 		return err
 	}
@@ -96,17 +96,28 @@ func (c *plainConn) roundTrip(r *http.Request, resp *http.Response) error {
 	return c.receive(resp)
 }
 
-// header makes the head of a request.
-func (c *plainConn) header(r *http.Request) ([]byte, error) {
+// header makes the head of a request; more replaces fields of the same name, and the last of several counts.
+func (c *plainConn) header(r *http.Request, more []HeaderField) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
 	w = append(append(w, r.Host...), "\r\n"...)
+	ok := true
 	for name, values := range r.Header {
+		if hasField(more, name) {
+			continue
+		}
 		for _, v := range values {
-			if !token(name) || strings.ContainsAny(v, "\r\n\x00") {
+			if w, ok = appendField(w, name, v); !ok {
 				return nil, fmt.Errorf("the header %q cannot be sent", name)
 			}
-			w = append(append(append(append(w, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	for i, f := range more {
+		if hasField(more[i+1:], f.Name) {
+			continue
+		}
+		if w, ok = appendField(w, f.Name, f.Value); !ok {
+			return nil, fmt.Errorf("the header %q cannot be sent", f.Name)
 		}
 	}
 	if r.Body != nil {
@@ -115,6 +126,31 @@ func (c *plainConn) header(r *http.Request) ([]byte, error) {
 	w = append(w, "\r\n"...)
 	c.w = w
 	return w, nil
+}
+
+// hasField reports whether one of the fields has that name.
+func hasField(fields []HeaderField, name string) bool {
+	for _, f := range fields {
+		if len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendField appends a line of a header; false means that it would be none, or several.
+func appendField(w []byte, name, value string) ([]byte, bool) {
+	for i := range len(name) {
+		if !tokenBytes[name[i]] {
+			return w, false
+		}
+	}
+	for i := range len(value) {
+		if c := value[i]; c == '\r' || c == '\n' || c == 0 {
+			return w, false
+		}
+	}
+	return append(append(append(append(w, name...), ": "...), value...), "\r\n"...), name != ""
 }
 
 // send writes the head and the body.

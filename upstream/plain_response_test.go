@@ -198,3 +198,29 @@ func BenchmarkResponse(b *testing.B) {
 		}
 	})
 }
+
+// TestRequestHeader: fields of a request replace those of the wire, the last one counts, and none can bring another.
+func TestRequestHeader(t *testing.T) {
+	r, _ := http.NewRequest(http.MethodPost, "http://h:1/p?q=1", strings.NewReader("{}"))
+	r.Header = http.Header{"User-Agent": {"junction"}, "Mcp-Method": {"configured"}}
+	head := func(more ...HeaderField) (*http.Request, error) {
+		w, err := new(plainConn).header(r, more)
+		if err != nil {
+			return nil, err
+		}
+		return http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(w), strings.NewReader("{}"))))
+	}
+	got, err := head(HeaderField{"mcp-method", "tools/call"}, HeaderField{"Mcp-Param-a", "1"}, HeaderField{"Mcp-Name", "x"}, HeaderField{"Mcp-Param-A", "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"User-Agent": {"junction"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"x"}, "Mcp-Param-A": {"2"}, "Content-Length": {"2"}}
+	if !maps.EqualFunc(got.Header, want, slices.Equal) || got.Host != "h:1" || got.RequestURI != "/p?q=1" {
+		t.Errorf("%s %s has the header %q, want %q", got.Host, got.RequestURI, got.Header, want)
+	}
+	for _, bad := range []HeaderField{{"A", "b\r\nC: d"}, {"A", "b\nC: d"}, {"A", "\x00"}, {"A\r\nB", "c"}, {"A B", "c"}, {"A:", "c"}, {"", "c"}, {"Ä", "c"}} {
+		if got, err := head(bad); err == nil {
+			t.Errorf("%q was sent: %q", bad, got.Header)
+		}
+	}
+}
