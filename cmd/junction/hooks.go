@@ -42,7 +42,9 @@ func proxyHooks(log *slog.Logger) proxy.Hooks {
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", c.Err.Error()))
 			}
-			calls.LogAttrs(context.Background(), level, "call", attrs...)
+			r := slog.NewRecord(time.Now(), level, "call", 0) // as LogAttrs does, but for the caller's address, which nobody reads
+			r.AddAttrs(attrs...)
+			calls.Handler().Handle(context.Background(), r) // there is nobody to tell when that fails
 		},
 		Problems: func(list []proxy.Problem) {
 			for _, p := range list {

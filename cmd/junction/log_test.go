@@ -113,3 +113,36 @@ func TestLogOfCallsIsWhole(t *testing.T) {
 		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
 	}
 }
+
+// TestPlainTextIsWhatSlogWrites: a line of a call is the same, whoever wrote it.
+func TestPlainTextIsWhatSlogWrites(t *testing.T) {
+	var ours, theirs writes
+	quick := callLog(newLog(&ours, LogConfig{Format: LogText}))
+	slow := slog.NewTextHandler(&theirs, nil)
+	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "日本", "\u202e", "''", "ok"}
+	plain := 0
+	for i, text := range texts {
+		for _, at := range []time.Time{time.Unix(1700000000, 0).UTC(), time.Unix(1700000000, 123456789), time.Unix(1, 999999999).In(time.FixedZone("", -5400)), {}} {
+			for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelError + 1} {
+				r := slog.NewRecord(at, level, []string{"call", text}[i%2], 0)
+				r.AddAttrs(slog.String("name", text), slog.Duration("took", time.Duration(i*i*i*1234567)), slog.Int("sent", i-3), slog.String("a", "b"), slog.Int("c", 1),
+					slog.String([]string{"d", text}[i%2], "e"))
+				if i%7 == 6 {
+					r.AddAttrs(slog.Bool("other", true), slog.Group("g", slog.Int("x", 1)))
+				}
+				quick.Handler().Handle(t.Context(), r)
+				quick.Handler().(plainText).lines.flush()
+				slow.Handle(t.Context(), r)
+				if _, ok := appendRecord(nil, &r); ok {
+					plain++
+				}
+				if got, want := strings.Join(ours.take(), ""), strings.Join(theirs.take(), ""); got != want {
+					t.Fatalf("the line is\n%swant\n%s", got, want)
+				}
+			}
+		}
+	}
+	if plain < 20 {
+		t.Errorf("only %d lines were written the quick way", plain)
+	}
+}
