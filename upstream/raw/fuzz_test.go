@@ -16,6 +16,7 @@ import (
 
 // hostile are the fuzz targets' first inputs.
 var hostile = []string{
+	`{"modelcontextprotocol/name":1,"ModelContextProtocol/Name":2}`, `{"modelcontextprotocol/n\u0061me":1,"modelcontextprotocol/other":"x"}`,
 	`{}`, ` { "a" : 1 , "b" : [ ] } `, `{"a":1,"a":2}`, `{"name":"x","Name":"y","n\u0061me":"z"}`, `{"task":1,"taſk":2,"tas\u212a":3}`,
 	`{"a":"\ud800","\udc00":1,"b\u0000":2}`, "{\"\xff\":\"\xfe\"}", `[1.0,-0,1e400,9007199254740993]`, `{"a":{"b":{"c":[{},[],"",null,true,false]}}}`,
 	`{"é\n":"𝄞\"\\\/\b\f\r\t","x":"` + strings.Repeat("long ", 20) + `"}`, `{"a":1,}`, `[1,]`, `"\u12"`, "\"\x1f\"", "\ufeff{}", `{"a":1}}`, `01`, `1.`, `nul`,
@@ -179,7 +180,7 @@ func FuzzSplice(f *testing.F) {
 // FuzzGet holds Get against encoding/json where that is sure, and otherwise wants ErrAmbiguous.
 func FuzzGet(f *testing.F) {
 	for _, text := range hostile {
-		for _, name := range []string{"a", "name", "task", "b", "é\n", ""} {
+		for _, name := range []string{"a", "name", "task", "b", "é\n", "", "modelcontextprotocol/name", "modelcontextprotocol/n\\u0061me"} {
 			f.Add([]byte(text), name)
 		}
 	}

@@ -1,6 +1,9 @@
 package raw
 
-import "strings"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // Object is the members of a JSON object in the order in which they were written. The zero value is an object without members that is not there: Present is
 // false. It aliases the text that it was parsed from, which must not change while it is in use.
@@ -137,7 +140,14 @@ const (
 // match compares a key, as it was written, with a name.
 func match(key []byte, name string) likeness {
 	in := key[1 : len(key)-1]
-	for i, c := range in {
+	i := 0
+	for ; i+8 <= min(len(in), len(name)) && string(in[i:i+8]) == name[i:i+8]; i += 8 { // names in _meta begin alike
+		if w := binary.LittleEndian.Uint64(in[i:]); w&highs != 0 || special(w) != 0 {
+			break
+		}
+	}
+	for ; i < len(in); i++ {
+		c := in[i]
 		if c == '\\' || c >= 0x80 || i < len(name) && name[i] >= 0x80 {
 			return matchUnescaped(key, name)
 		}
