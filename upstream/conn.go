@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,13 +203,22 @@ func (b *base) progress(m *jsonrpc.Message) {
 }
 
 // reserved are the members of _meta that speak about one hop: they are never passed on.
-func reserved(name string) bool {
-	switch name {
-	case "progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
-		mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo:
-		return true
+var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
+	mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo}
+
+// reservedName returns which of reserved a member is; "" for none.
+func reservedName(m raw.Member) string {
+	for _, name := range reserved {
+		if string(m.Key[1:len(m.Key)-1]) == name {
+			return name
+		}
 	}
-	return false
+	if bytes.IndexByte(m.Key, '\\') >= 0 {
+		if name, err := m.Name(); err == nil && slices.Contains(reserved, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // prepare makes the params of a call: the client's own with the upstream's name, and with a _meta that speaks of this hop. The flight is nil when the call
@@ -266,11 +276,12 @@ func emptyMeta() raw.Object {
 
 // rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours: itself if there is nothing to do, nil if nothing is left.
 func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
-	var edits []raw.Edit
+	var few [8]raw.Edit
+	edits := few[:0]
 	kept := 0
 	for _, m := range meta.Members() {
-		name, err := m.Name()
-		if err != nil || !reserved(name) {
+		name := reservedName(m)
+		if name == "" {
 			kept++
 			continue
 		}
