@@ -54,23 +54,31 @@ type conformance struct {
 // ranOn cuts the time off the folder of a scenario.
 var ranOn = regexp.MustCompile(`^(?:server-)?(.*)-\d{4}-\d\d-\d\dT[-\dZ]+$`)
 
-// mustConform runs the suite with these arguments and reads what it found. Its exit status says whether all was good, which is no news.
-func mustConform(t testing.TB, env []string, args ...string) conformance {
+// mustConform runs the suite with these arguments and reads what it found.
+func mustConform(t testing.TB, args ...string) conformance {
 	t.Helper()
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), conformancePatience)
+	c, err := conform(t.Context(), mustNPM(t), t.TempDir(), nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// conform runs the suite of the folder npm, which may write into dir. The suite's exit status says whether all was good, which is no error here.
+func conform(ctx context.Context, npm, dir string, env []string, args ...string) (conformance, error) {
+	ctx, cancel := context.WithTimeout(ctx, conformancePatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append(append([]string{"conformance.mjs"}, args...), "-o", dir)...)
-	cmd.Dir = mustNPM(t)
+	cmd.Dir = npm
 	cmd.Env = append(cmd.Environ(), env...)
 	cmd.SysProcAttr = childAttr(syscall.SIGKILL)
 	cmd.Cancel = func() error { killGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || ctx.Err() != nil || exit.ExitCode() == 69) {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
 	c := conformance{found: map[string][]verdict{}, said: string(out)}
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || ctx.Err() != nil || exit.ExitCode() == 69) {
+		return c, fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
 	// Names of scenarios have slashes.
 	err = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.Name() != "checks.json" {
@@ -96,9 +104,9 @@ func mustConform(t testing.TB, env []string, args ...string) conformance {
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("read what %s found: %v\n%s", cmd, err, out)
+		return c, fmt.Errorf("read what %s found: %w\n%s", cmd, err, out)
 	}
-	return c
+	return c, nil
 }
 
 // about is what the suite printed about a scenario that it could not judge.
@@ -258,7 +266,7 @@ func TestConformance(t *testing.T) {
 	}
 	baseline := map[string]conformance{}
 	for _, revision := range conformanceRevisions() {
-		c := mustConform(t, nil, "server", "--url", direct[revision], "--requirements", revision)
+		c := mustConform(t, "server", "--url", direct[revision], "--requirements", revision)
 		for _, scenario := range scenarios(t, revision, "server") {
 			t.Run(path.Join("direct", revision, scenario), func(t *testing.T) { c.check(t, scenario, c, nil) })
 		}
@@ -269,7 +277,7 @@ func TestConformance(t *testing.T) {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()
 			for _, revision := range conformanceRevisions() { // one after the other, for the tool that comes and goes
-				c := mustConform(t, nil, "server", "--url", p.URL+"/"+up, "--requirements", revision)
+				c := mustConform(t, "server", "--url", p.URL+"/"+up, "--requirements", revision)
 				for _, scenario := range slices.Sorted(maps.Keys(baseline[revision].found)) {
 					t.Run(path.Join(revision, scenario), func(t *testing.T) {
 						c.check(t, scenario, baseline[revision], exceptions[up+"/"+revision][scenario])

@@ -19,6 +19,13 @@ const scriptServerName = "mcp-server"
 func testMain(m *testing.M) int {
 	upstreamtest.RunIfChild()
 	if role := os.Getenv("JUNCTION_ROLE"); role != "" {
+		if role == driverRole {
+			if err := driver(os.Args[1:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
 		if benchRole(role, os.Args[1:]) {
 			return 0
 		}
