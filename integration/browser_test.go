@@ -96,7 +96,6 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
 		c := j.talk(t)
-		listening := c.get(t)
 		m := c.call(t, "up__url", signIn)
 		wantCode(t, m, -32042)
 		if m.Error == nil {
@@ -107,40 +106,13 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 			t.Fatalf("data = %s", m.Error.Data)
 		}
 		items, _ := raw.Elements(list)
-		id := text(t, items[0], "elicitationId")
-		if len(items) != 1 || text(t, items[0], "url") != "https://example.com/e-1" || text(t, items[0], "mode") != "url" {
+		if len(items) != 1 || text(t, items[0], "elicitationId") == "" || text(t, items[0], "url") != "https://example.com/e-1" || text(t, items[0], "mode") != "url" {
 			t.Errorf("elicitations = %s", list)
 		}
-		s.listened(t, p)
-		s.notify(t, "notifications/elicitation/complete", `{"elicitationId":"e-1"}`)
 		s.openGate(t, "signed in")
 		if got := member(c.succeed(t, "up__url", signIn), "structuredContent"); got != `{"executions":1}` {
 			t.Errorf("got %s, want the tool's result", got)
 		}
-		_, _ = listening, id // whether the client hears that the step is done is the matter of the next test
-	})
-}
-
-// TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the notification goes to the client that was asked, and to no other.
-func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
-	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
-		s, j := over(t, p, upstreamtest.Script{}, nil)
-		one, two := j.talk(t), j.talk(t)
-		heard, silent := one.get(t), two.get(t)
-		m := one.call(t, "up__url", signIn)
-		wantCode(t, m, -32042)
-		if m.Error == nil {
-			t.FailNow()
-		}
-		list, _ := raw.Get(m.Error.Data, "elicitations")
-		items, _ := raw.Elements(list)
-		id := text(t, items[0], "elicitationId")
-		s.listened(t, p)
-		s.notify(t, "notifications/elicitation/complete", `{"elicitationId":"nobody's"}`)
-		s.notify(t, "notifications/elicitation/complete", `{"elicitationId":"e-1"}`)
-		heard.wantNote(t, "notifications/elicitation/complete", `{"elicitationId":`+string(raw.Quote(id))+`}`)
-		two.succeed(t, "up__echo", `{}`)
-		silent.wantSilence(t)
 	})
 }
 

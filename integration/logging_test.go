@@ -98,7 +98,7 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, upstreamtest.Script{Logging: true}, nil)
-			c, other := j.talk(t), j.talk(t)
+			c := j.talk(t)
 			wantCode(t, c.ask(t, "logging/setLevel", `"level":"loud"`), -32602)
 			wantCode(t, c.ask(t, "logging/setLevel", ``), -32602)
 			if got := string(c.must(t, "logging/setLevel", `"level":"error"`)); got != `{}` {
@@ -122,7 +122,6 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 			if got := logged(t, notes); got != "debug warning error info" {
 				t.Errorf("log messages %q, want all of them", got)
 			}
-			_ = other
 		})
 	}
 }
@@ -139,11 +138,4 @@ func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestProtocolT87NobodyLogs(t *testing.T) {
-	eachEra(t, func(t *testing.T, p pair) {
-		_, j := over(t, p, upstreamtest.Script{}, nil)
-		wantCode(t, j.talk(t).ask(t, "logging/setLevel", `"level":"info"`), -32601)
-	})
 }

@@ -61,7 +61,9 @@ func (s *served) ask(t *testing.T, method, params string) jsonrpc.Message {
 	if err := s.child.Ask(method, []byte(params)); err != nil {
 		t.Fatal(err)
 	}
-	return await(t, s.Journal, "answer", func(r upstreamtest.Record) bool { return r.Message.IsResponse() && !known[r.Message.ID] }).Message
+	return await(t, s.Journal, "answer", func(r upstreamtest.Record) bool {
+		return r.Body != nil && r.Message.IsResponse() && !known[r.Message.ID]
+	}).Message
 }
 
 func (s *served) openGate(t *testing.T, gate string) {

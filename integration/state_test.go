@@ -28,7 +28,9 @@ func TestProtocolT68StateIsOursAlone(t *testing.T) {
 			state := text(t, m.Result, "requestState")
 			before := len(callsOf(t, s.Journal, 1))
 
-			other, theirs := over(t, p, script, nil)
+			other := p.serve(t, script)
+			theirs := start(t, p, world{upstreams: map[string]upstream.Config{"up": other.config}, crowded: true})
+			theirs.offers(t, "up")
 			stranger := requestedState(t, theirs.talk(t).begin(t, q).answer(t))
 			strangersCalls := len(callsOf(t, other.Journal, 1))
 
@@ -105,7 +107,7 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 	for _, up := range eras {
 		runPair(t, pair{upstream.EraModern, up, "http"}, func(t *testing.T, p pair) {
 			s := p.serve(t, upstreamtest.Script{})
-			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, limits: proxy.Limits{Patience: time.Nanosecond}})
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, limits: proxy.Limits{Patience: -2 * time.Second}}) // which has passed
 			j.offers(t, "up")
 			c := j.talk(t)
 			q := asking(askForm)
