@@ -139,3 +139,10 @@ func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 		})
 	}
 }
+
+func TestProtocolT87NobodyLogs(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{}, nil)
+		wantCode(t, j.talk(t).ask(t, "logging/setLevel", `"level":"info"`), -32601)
+	})
+}

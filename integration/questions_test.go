@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,6 +82,26 @@ func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProtocolT69PromptsAndResourcesAsk is the same for the other two methods that may.
+func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
+	instead := json.RawMessage(`{"do":"ask","questions":[` + askForm + `]}`)
+	script := upstreamtest.Script{
+		Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r"}`)},
+		Instead: map[string]json.RawMessage{"p": instead, "file:///r": instead},
+	}
+	eachPair(t, func(t *testing.T, p pair) {
+		_, j := over(t, p, script, nil)
+		c := j.talk(t)
+		for _, q := range []query{{method: "prompts/get", params: `"name":"up__p"`}, {method: "resources/read", params: `"uri":"mcp://up/file:///r"`}} {
+			m, asked := c.converse(t, q, answersTo)
+			wantQuestions(t, asked, askForm)
+			if m.Error != nil || !strings.Contains(string(m.Result), `\"action\":\"accept\"`) {
+				t.Errorf("%s = %s, want the answer in it", q.method, m.Append(nil))
+			}
+		}
+	})
 }
 
 func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
