@@ -22,9 +22,9 @@ type record struct {
 	name string
 
 	mu     sync.Mutex
-	events [][]byte // as written; the one with the number n is events[n]
+	events [][]byte // as written; the one with the number n is events[n]; nil when the stream has grown too large to be had again
+	count  int      // events so far
 	size   int
-	cut    bool          // it has grown too large: nothing can be had again
 	ended  bool          // the answer was the last
 	grown  chan struct{} // closed and replaced with every event, and at the end
 }
@@ -43,6 +43,7 @@ func (s *session) record() *record {
 	r := &record{name: rand.Text()[:13], grown: make(chan struct{})}
 	if s.version >= mcp.ProtocolVersion20251125 {
 		// A first event without data, so that the client has an id before anything happened. Older clients would take it for a message.
+		r.count = 1
 		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
 	}
 	s.mu.Lock()
@@ -60,12 +61,10 @@ func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
 func (r *record) add(message []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(len(r.events)), message)
+	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(r.count), message)
+	r.count++
 	if r.size += len(event); r.size > maxRecord {
-		r.cut = true
-	}
-	if r.cut {
-		r.events = append(r.events[:0:0], make([][]byte, len(r.events)+1)...) // the numbers go on
+		r.events = nil
 	} else {
 		r.events = append(r.events, event)
 	}
@@ -103,7 +102,7 @@ func (r *record) end(s *session) {
 func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cut {
+	if len(r.events) < r.count {
 		return nil, true, nil
 	}
 	return r.events[min(n+1, len(r.events)):], r.ended, r.grown

@@ -75,8 +75,9 @@ type base struct {
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight            // calls of clients in progress; the id is also the progress token that we gave out
 	asked   map[jsonrpc.ID]context.CancelFunc // questions of the server's that are being answered
+	browse  map[string]Peer                   // who was sent to a page, by elicitationId; nil before the first
 
-	outbox chan *request // answers to the server's requests, sent by run; 16-buffered, never closed
+	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
 	ctx    context.Context
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup // run, and what an era adds
@@ -85,7 +86,7 @@ type base struct {
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
 	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]context.CancelFunc{}
-	b.outbox = make(chan *request, 16)
+	b.outbox = make(chan *request, 256)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
 
@@ -158,6 +159,8 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	case m.Method == mcp.MethodNotificationToolsListChanged, m.Method == mcp.MethodNotificationPromptsListChanged,
 		m.Method == mcp.MethodNotificationResourcesListChanged:
 		b.hooks.changed()
+	case m.Method == methodElicitationComplete && b.era == EraLegacy:
+		b.completed(m)
 	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
 		b.takeBack(m)
 	case m.Method == notificationAcknowledged && b.listed.Load():

@@ -76,6 +76,13 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 		return Result{}, err
 	}
 	o, err := resultOf(m)
+	if m.Error != nil && m.Error.Code == mcp.URL_ELICITATION_REQUIRED && len(m.Error.Data) > 0 {
+		list, _ := raw.Get(m.Error.Data, "elicitations")
+		items, _ := raw.Elements(list)
+		for _, item := range items {
+			l.sent(c.Peer, item)
+		}
+	}
 	return Result{o, TypeComplete}, err
 }
 

@@ -17,7 +17,7 @@ import (
 // Peer is whom an upstream talks to during a call: the client that made it.
 type Peer interface {
 	// Notify takes a notification that belongs to the call: progress with the client's own token, or a log message. It does not block, and nothing becomes of
-	// it once (*Upstream).Call has returned.
+	// it once (*Upstream).Call has returned, but for notifications/elicitation/complete, which may come later.
 	Notify(method string, params []byte)
 	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result; the call's time stands still meanwhile. The error is a
 	// *jsonrpc.Error when the client said so, or when it cannot be asked: the server is told in these words. Every other error means that nobody
@@ -127,6 +127,9 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.alone.Add(1)
 	}
 	b.mu.Unlock()
+	if m.Method == string(mcp.MethodElicitationCreate) {
+		b.sent(f.peer, m.Params)
+	}
 	id, q := jsonrpc.ID(string(m.ID)), &Question{Method: m.Method, Params: bytes.Clone(m.Params)}
 	q.Progress = func(params []byte) {
 		b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
@@ -157,6 +160,49 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 
 // asking is that of conn.
 func (b *base) asking() bool { return b.alone.Load() > 0 }
+
+// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
+const methodElicitationComplete = "notifications/elicitation/complete"
+
+// sent remembers who was sent to a page, by a question or by an error that wants that (code -32042).
+func (b *base) sent(p Peer, elicitation []byte) {
+	v, err := raw.Get(elicitation, "elicitationId")
+	if len(elicitation) == 0 || err != nil || p == nil {
+		return
+	}
+	id, err := raw.String(v)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.browse == nil {
+		b.browse = map[string]Peer{}
+	}
+	for old := range b.browse { // any one: nobody has so many
+		if len(b.browse) < maxQuestions {
+			break
+		}
+		delete(b.browse, old)
+	}
+	b.browse[id] = p
+}
+
+// completed tells the one who was sent to a page that it is done, and nobody else.
+func (b *base) completed(m *jsonrpc.Message) {
+	v, err := raw.Get(m.Params, "elicitationId")
+	if len(m.Params) == 0 || err != nil {
+		return
+	}
+	id, _ := raw.String(v)
+	b.mu.Lock()
+	p := b.browse[id]
+	delete(b.browse, id)
+	b.mu.Unlock()
+	if p != nil {
+		p.Notify(m.Method, m.Params)
+	}
+}
 
 // maxQuestions bounds what a server can ask at once.
 const maxQuestions = 64

@@ -144,7 +144,9 @@ func TestLegacyTasks(t *testing.T) {
 	s, p := ableClient(t, upstreamtest.Script{Tasks: true, Tools: []json.RawMessage{[]byte(`{"name":"report","execution":{"taskSupport":"required"}}`)}})
 	const task = `{"taskId":"task/2","status":"%s","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttl":60000,"pollInterval":10}`
 	const arguments = `{"do":"task","gate":"g","questions":[{"method":"elicitation/create","params":{"message":"1"}}]}`
-	status := func(s string) string { return `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + fmt.Sprintf(task, s) + `}` }
+	status := func(s string) string {
+		return `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + fmt.Sprintf(task, s) + `}`
+	}
 	p.send(call(`1`, "report", arguments))
 	p.want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"The tool is called as a task"}}`)
 	p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"report","arguments":` + arguments + `,"task":{"ttl":5}}}`)
