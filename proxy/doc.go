@@ -12,8 +12,13 @@
 //	list.go       the lists are answered from the view, page by page
 //	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
+//	question.go   what an upstream asks the person, as the client may be sent it
+//	asking.go     a legacy client is asked on the stream of its call
+//	parked.go     a modern client is asked by an answer, and comes back (state.go) while the call waits
+//	tasks.go      a modern client asks after a task
+//	older.go      what a legacy client's version does not know
 //	uris.go       the URIs in a result, in an error and in a tool's definition, as the client sees them
-//	reply.go      the answer: one JSON document, or an event stream as soon as there is progress to tell
+//	reply.go      the answer: one JSON document, or an event stream as soon as there is progress to tell, which a legacy client can take up again (replay.go)
 //	errors.go     every error that a client reads, and its status, is made here
 //	hooks.go      what the log hears of it
 //

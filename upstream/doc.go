@@ -8,5 +8,8 @@
 //	conn       a wire whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
 //	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go
 //
+// A server that asks something during a call is answered by the call's Peer (question.go); a legacy one hears once in a connection what its client can do, so that
+// its links are by Profile (profile.go).
+//
 // Three wires and two eras are five files, not six combinations. Messages are package jsonrpc's, as their sender wrote them.
 package upstream
