@@ -32,7 +32,7 @@ func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
 			_, j := over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.talk(t)
-			listening, _ := c.listen(t, `"L"`, `{"toolsListChanged":true}`)
+			listening, _ := subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
 			for _, on := range []string{"call", "get"} {
 				if on == "get" && p.upstream == upstream.EraModern {
 					continue

@@ -76,7 +76,7 @@ func TestProtocolT79QuestionWithoutCall(t *testing.T) {
 			if p.client == upstream.EraLegacy {
 				stream = c.get(t)
 			} else {
-				stream, _ = c.listen(t, `"L"`, `{"toolsListChanged":true}`)
+				stream, _ = subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
 			}
 			s.listened(t, p)
 			for _, question := range []string{askForm, askSampling, askRoots} {

@@ -225,17 +225,6 @@ func (c *talker) must(t *testing.T, method, params string) []byte {
 	return m.Result
 }
 
-// listen opens a subscription of a modern client, and returns it with what was acknowledged.
-func (c *talker) listen(t *testing.T, id, notifications string) (stream *answering, honoured string) {
-	t.Helper()
-	stream = c.begin(t, query{id: id, method: "subscriptions/listen", params: `"notifications":` + notifications})
-	m, ok := stream.next(t)
-	if !ok || m.Method != "notifications/subscriptions/acknowledged" || member(m.Params, "_meta", "io.modelcontextprotocol/subscriptionId") != id {
-		t.Fatalf("the first message of a subscription is %s, want the acknowledgement of %s", m.Append(nil), id)
-	}
-	return stream, member(m.Params, "notifications")
-}
-
 // get opens the listening stream of a legacy client, and waits until it is open.
 func (c *talker) get(t *testing.T, header ...string) *answering {
 	t.Helper()
