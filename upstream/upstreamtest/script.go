@@ -16,6 +16,7 @@
 package upstreamtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -300,10 +301,13 @@ func Method(name string) func(Record) bool {
 // Verb matches records such as GET, CLOSE, START or EXIT.
 func Verb(verb string) func(Record) bool { return func(r Record) bool { return r.Verb == verb } }
 
+// mustJSON keeps the bytes of what is JSON already, but for white space.
 func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic(err)
 	}
-	return b
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
