@@ -1,0 +1,294 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+// The proxy's own event ids: how a legacy client takes up the stream of a call that broke off (2025-11-25, basic/transports#resumability-and-redelivery).
+
+// tape is an event stream with all that is beside the messages.
+type tape struct {
+	events *jsonrpc.EventReader
+	drop   func() // breaks the connection
+}
+
+// play makes a request whose answer is an event stream.
+func (c *talker) play(t *testing.T, request func(context.Context) *http.Request) *tape {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	answer, err := http.DefaultClient.Do(request(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		b, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+		t.Fatalf("status %d, %s, want an event stream", answer.StatusCode, b)
+	}
+	return &tape{jsonrpc.NewEventReader(answer.Body, 64<<20), func() { cancel(); answer.Body.Close() }}
+}
+
+// playCall makes a call of the tool progress, whose steps wait for a gate.
+func (c *talker) playCall(t *testing.T, q query) *tape {
+	t.Helper()
+	q.id, q.meta = fmt.Sprint(c.ids.Add(1)), `"progressToken":"p"`
+	return c.play(t, func(ctx context.Context) *http.Request { return c.request(t, ctx, q) })
+}
+
+// resume takes up a stream after an event.
+func (c *talker) resume(t *testing.T, after string) *tape {
+	t.Helper()
+	return c.play(t, func(ctx context.Context) *http.Request {
+		r, err := http.NewRequestWithContext(ctx, "GET", c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Last-Event-ID", after)
+		c.own(r.Header)
+		return r
+	})
+}
+
+// next returns the next event, or false at the end of the stream.
+func (p *tape) next(t *testing.T) (e jsonrpc.Event, ok bool) {
+	t.Helper()
+	e, err := p.events.Next()
+	if err == io.EOF {
+		return e, false
+	} else if err != nil {
+		t.Fatalf("read the stream: %v", err)
+	}
+	e.Data = bytes.Clone(e.Data)
+	return e, true
+}
+
+// wantStep wants the next event to be the progress of that step, and returns its id.
+func (p *tape) wantStep(t *testing.T, n int) (id string) {
+	t.Helper()
+	e, ok := p.next(t)
+	if !ok || !strings.Contains(string(e.Data), fmt.Sprintf(`"message":"step %d"`, n)) {
+		t.Fatalf("got %q, want step %d", e.Data, n)
+	}
+	return e.ID
+}
+
+// skipFirst takes the empty event that a stream begins with in 2025-11-25.
+func (p *tape) skipFirst(t *testing.T, c *talker) (id string) {
+	t.Helper()
+	if c.version < "2025-11-25" {
+		return ""
+	}
+	e, ok := p.next(t)
+	if !ok || e.ID == "" || len(e.Data) > 0 {
+		t.Fatalf("the stream begins with %+v, want an event with an id and nothing in it", e)
+	}
+	return e.ID
+}
+
+func TestProtocolReplayTakesUpAStream(t *testing.T) {
+	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		for _, up := range eras {
+			eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
+				s, j := over(t, p, upstreamtest.Script{}, nil)
+				c := talkAs(t, j.url, p.client, version, `{}`)
+				c.succeed(t, "up__echo", `{}`) // so that the server is there whose gate is opened
+				s.openGate(t, "g")
+				stream := c.playCall(t, called("up__progress", `{"n":3,"gate":"g"}`))
+				stream.skipFirst(t, c)
+				first := stream.wantStep(t, 1)
+				if first == "" {
+					t.Fatal("the event has no id")
+				}
+				stream.drop()
+				s.openGate(t, "g")
+				again := c.resume(t, first)
+				second := again.wantStep(t, 2)
+				s.openGate(t, "g")
+				third := again.wantStep(t, 3)
+				end, ok := again.next(t)
+				if !ok || !strings.Contains(string(end.Data), `"result":{`) {
+					t.Fatalf("got %q, want the answer", end.Data)
+				}
+				if e, ok := again.next(t); ok {
+					t.Errorf("after the answer came %q", e.Data)
+				}
+				ids := map[string]bool{first: true, second: true, third: true, end.ID: true, "": true}
+				if len(ids) != 5 {
+					t.Errorf("the ids %q, %q, %q and %q are not different", first, second, third, end.ID)
+				}
+				late := c.resume(t, second) // what was taken up once can be taken up again
+				late.wantStep(t, 3)
+				if e, ok := late.next(t); !ok || string(e.Data) != string(end.Data) || e.ID != end.ID {
+					t.Errorf("got %q as %s, want the answer once more", e.Data, e.ID)
+				}
+				for _, r := range s.Received() {
+					if r.Message.Method == "notifications/cancelled" || r.Verb == "CLOSE" && r.Message.Method == "tools/call" {
+						t.Errorf("the upstream received %s %s: a broken connection is no cancellation", r.Verb, r.Body)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestProtocolReplayFirstEvent holds that only clients which know of it get an event with nothing in it, and that who knows no ids gets none.
+func TestProtocolReplayFirstEvent(t *testing.T) {
+	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
+	_, j := over(t, p, upstreamtest.Script{}, nil)
+	for _, version := range legacyVersions {
+		t.Run(version, func(t *testing.T) {
+			c := talkAs(t, j.url, p.client, version, `{}`)
+			stream := c.playCall(t, called("up__progress", `{"n":1}`))
+			if first := stream.skipFirst(t, c); version == "2025-11-25" {
+				again := c.resume(t, first)
+				again.wantStep(t, 1)
+			}
+			if id := stream.wantStep(t, 1); (id != "") != (version > "2024-11-05") {
+				t.Errorf("the event of a client of %s has the id %q", version, id)
+			}
+		})
+	}
+	t.Run("modern", func(t *testing.T) {
+		stream := talk(t, j.url, upstream.EraModern).playCall(t, called("up__progress", `{"n":1}`))
+		if id := stream.wantStep(t, 1); id != "" {
+			t.Errorf("the event has the id %q, which that era does not know", id)
+		}
+	})
+}
+
+// TestProtocolReplayOnlyOfItsOwn has several streams, of which each brings what is its own, and to its own session alone.
+func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
+	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
+	s, j := over(t, p, upstreamtest.Script{}, nil)
+	c, other := j.talk(t), j.talk(t)
+	var streams []*tape
+	var last []string
+	for i := range 2 {
+		gate := fmt.Sprint("g", i)
+		s.openGate(t, gate)
+		stream := c.playCall(t, called("up__progress", fmt.Sprintf(`{"n":%d,"gate":%q}`, i+2, gate)))
+		stream.skipFirst(t, c)
+		last = append(last, stream.wantStep(t, 1))
+		streams = append(streams, stream)
+	}
+	for i, stream := range streams {
+		stream.drop()
+		for range 2 {
+			s.openGate(t, fmt.Sprint("g", i))
+		}
+	}
+	for i := range streams {
+		again := c.resume(t, last[i])
+		for step := range i + 1 {
+			again.wantStep(t, step+2)
+		}
+		if e, ok := again.next(t); !ok || !strings.Contains(string(e.Data), `"result":`) {
+			t.Errorf("got %q, want the answer of call %d", e.Data, i)
+		}
+	}
+	for i, id := range []string{last[0], "junk", last[0] + "0", "-1"} {
+		if got := other.hears(t, id, func() { s.set(t, "tools/list", definitions("progress", "big", fmt.Sprint("n", i))) }); got != "" && !strings.Contains(got, "list_changed") {
+			t.Errorf("with the id %q another session got %q", id, got)
+		}
+	}
+}
+
+// hears returns the first message on the stream that a session opens after an event, when something has happened that all sessions hear of; "" when the stream ends.
+func (c *talker) hears(t *testing.T, after string, happen func()) string {
+	t.Helper()
+	stream := c.resume(t, after)
+	defer stream.drop()
+	happen()
+	for {
+		e, ok := stream.next(t)
+		if !ok || len(e.Data) > 0 {
+			return string(e.Data)
+		}
+	}
+}
+
+// TestProtocolReplayOfAQuestion has the client be away when it is asked.
+func TestProtocolReplayOfAQuestion(t *testing.T) {
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
+			_, j := over(t, p, upstreamtest.Script{}, nil)
+			c := j.talk(t)
+			stream := c.playCall(t, asking(askForm, askRoots))
+			stream.skipFirst(t, c)
+			first, ok := stream.next(t)
+			if !ok || !strings.Contains(string(first.Data), `"elicitation/create"`) {
+				t.Fatalf("got %q, want a question", first.Data)
+			}
+			stream.drop()
+			m, err := jsonrpc.Parse(first.Data, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.respond(t, m.ID, accepted)
+			again := c.resume(t, first.ID)
+			second, ok := again.next(t)
+			if !ok || !strings.Contains(string(second.Data), `"roots/list"`) {
+				t.Fatalf("got %q, want the second question", second.Data)
+			}
+			if m, err = jsonrpc.Parse(second.Data, 100); err != nil {
+				t.Fatal(err)
+			}
+			c.respond(t, m.ID, rooted)
+			end, ok := again.next(t)
+			if !ok || !strings.Contains(string(end.Data), `"answers":[{`+accepted+`},{`+rooted+`}]`) {
+				t.Errorf("got %q, want the answers", end.Data)
+			}
+		})
+	}
+}
+
+// TestProtocolReplayIsBounded holds that what a client may come back for is not kept without end, and that this harms nobody who stays.
+func TestProtocolReplayIsBounded(t *testing.T) {
+	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
+	s, j := over(t, p, upstreamtest.Script{}, nil)
+	c := j.talk(t)
+	s.listened(t, p)
+	t.Run("bytes", func(t *testing.T) {
+		const steps = 30
+		stream := c.playCall(t, called("up__progress", fmt.Sprintf(`{"n":%d,"params":{"x":"%0200000d"}}`, steps, 0)))
+		first := stream.skipFirst(t, c)
+		for n := range steps {
+			stream.wantStep(t, n+1)
+		}
+		if e, ok := stream.next(t); !ok || !strings.Contains(string(e.Data), `"result":`) {
+			t.Errorf("got %.100q, want the answer", e.Data)
+		}
+		if got := c.hears(t, first, func() { s.set(t, "tools/list", definitions("progress", "one")) }); strings.Contains(got, "step") {
+			t.Errorf("%d MB were kept", steps/5)
+		}
+	})
+	t.Run("streams", func(t *testing.T) {
+		var ids []string
+		for range 100 {
+			stream := c.playCall(t, called("up__progress", `{"n":1}`))
+			ids = append(ids, stream.skipFirst(t, c))
+			stream.wantStep(t, 1)
+			if _, ok := stream.next(t); !ok {
+				t.Fatal("no answer")
+			}
+		}
+		if got := c.hears(t, ids[0], func() { s.set(t, "tools/list", definitions("progress", "two")) }); strings.Contains(got, "step") {
+			t.Errorf("after %d streams the first one is still kept: %q", len(ids), got)
+		}
+		if got := c.hears(t, ids[len(ids)-1], func() {}); !strings.Contains(got, "step") {
+			t.Errorf("the last stream is not kept: %q", got)
+		}
+	})
+}
