@@ -323,6 +323,35 @@ func TestProtocolT53LateProgressIsDropped(t *testing.T) {
 	})
 }
 
+// TestProtocolT53ProgressOfACallThatIsOver has the upstream tell of a call that was answered long ago, while another call of the same client, which gave the same
+// token, is in progress.
+func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		s, j := over(t, p, upstreamtest.Script{}, nil)
+		c := j.talk(t)
+		withToken := func(q query) query {
+			q.meta = `"progressToken":"t"`
+			return q
+		}
+		c.begin(t, withToken(called("up__echo", `{}`))).answer(t)
+		token := member(callsOf(t, s.Journal, 1)[0].Message.Params, "_meta", "progressToken")
+		if token == "" {
+			t.Fatal("the upstream got no token")
+		}
+		for _, on := range []string{"call", "get"} {
+			if on == "get" && p.upstream == upstream.EraModern {
+				continue // it has no stream beside
+			}
+			for _, late := range []string{token, `"t"`, `"nobody's"`, `null`} {
+				tell := fmt.Sprintf(`{"on":%q,"method":"notifications/progress","params":{"progressToken":%s,"progress":9}}`, on, late)
+				if notes, m := c.begin(t, withToken(called("up__tell", tell))).all(t); len(notes) > 0 || m.Error != nil {
+					t.Errorf("progress of %s: %d notifications and %s, want a result alone", late, len(notes), m.Append(nil))
+				}
+			}
+		}
+	})
+}
+
 func TestProtocolT54EqualIdsDoNotMix(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
