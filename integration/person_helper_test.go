@@ -225,6 +225,13 @@ func (c *talker) must(t *testing.T, method, params string) []byte {
 	return m.Result
 }
 
+// deleted ends a session and returns the status.
+func deleted(t *testing.T, c *talker) int {
+	t.Helper()
+	legacy := &client{url: c.url, era: c.era, session: c.session, version: c.version, http: newClient(t, &endpoint{URL: c.url}, c.era).http}
+	return legacy.mustDo(t, "DELETE")
+}
+
 // get opens the listening stream of a legacy client, and waits until it is open.
 func (c *talker) get(t *testing.T, header ...string) *answering {
 	t.Helper()

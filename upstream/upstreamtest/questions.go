@@ -76,7 +76,9 @@ func (c *call) question(ctx context.Context, a arguments) {
 	}
 	if executed := c.execute(); !a.mayAsk(c) {
 		c.text("the client cannot be asked")
-	} else if answers, err := c.request(ctx, a); errors.Is(err, errGaveUp) {
+	} else if answers, err := c.request(ctx, a); errors.Is(err, errGaveUp) && a.Then == "die" {
+		c.behave(ctx, "die", a)
+	} else if errors.Is(err, errGaveUp) {
 		c.text("gave up")
 	} else if err == nil {
 		c.answered(a, answers, executed)

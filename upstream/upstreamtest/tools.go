@@ -25,7 +25,7 @@ type arguments struct {
 
 	Gate   string          // what to wait for before the answer, or before each step; Release or the tool open opens it for one
 	What   string          // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
-	Then   string          // half: silence (default), die
+	Then   string          // half: silence (default), die. ask: with giveUp, die
 	On     string          // ask, log: call (default), get (the listening stream)
 	Method string          // ask, tell. Default ping
 	Params json.RawMessage // ask, tell; progress: an object whose members each notification has as well; log: the data

@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// What goes beside a question: that it is taken back, how far the answer is, that roots have changed (protocol.md §3.C); and answers of upstreams that are none.
+
+// TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream of its own era hears it under its own token.
+func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
+	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+		s, j := over(t, p, upstreamtest.Script{}, nil)
+		c := j.talk(t)
+		a := c.begin(t, asking(strings.Replace(askSampling, `"maxTokens"`, `"_meta":{"progressToken":"of the server","k":1.0},"maxTokens"`, 1)))
+		question, _ := a.next(t)
+		token := member(question.Params, "_meta", "progressToken")
+		if token == "" || member(question.Params, "_meta", "k") != "1.0" {
+			t.Fatalf("the question is %s, want a token and all else in _meta", question.Append(nil))
+		}
+		c.notify(t, "notifications/progress", `"progressToken":"nobody's","progress":1`)
+		c.notify(t, "notifications/progress", `"progressToken":`+token+`,"progress":2,"message":"é"`)
+		r := await(t, s.Journal, "progress", upstreamtest.Method("notifications/progress"))
+		wantJSON(t, "progress", r.Message.Params, `{"progressToken":"of the server","progress":2,"message":"é"}`)
+		c.respond(t, question.ID, sampled)
+		if got := answersOf(t, a.answer(t)); got != `[{`+sampled+`}]` {
+			t.Errorf("answers = %s", got)
+		}
+	})
+}
+
+func TestProtocolRelayRootsHaveChanged(t *testing.T) {
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
+			s, j := over(t, p, upstreamtest.Script{}, nil)
+			c := talkAs(t, j.url, p.client, "2025-11-25", `{"roots":{"listChanged":true}}`)
+			c.succeed(t, "up__echo", `{}`)
+			c.notify(t, "notifications/roots/list_changed", ``)
+			if p.upstream == upstream.EraLegacy {
+				await(t, s.Journal, "change of the roots", upstreamtest.Method("notifications/roots/list_changed"))
+			}
+			c.succeed(t, "up__echo", `{}`)
+			if n := len(s.requestsOf("notifications/roots/list_changed")); p.upstream == upstream.EraModern && n > 0 {
+				t.Errorf("a modern upstream heard %d times of a change", n)
+			}
+		})
+	}
+}
+
+// TestProtocolRelaySessionEndsWithAQuestionOpen has the client delete its session: the upstream is told that the call is over.
+func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
+			s, j := over(t, p, upstreamtest.Script{}, nil)
+			c := j.talk(t)
+			a := c.begin(t, called("up__ask", `{"endless":true,"questions":[`+askForm+`]}`))
+			if m, ok := a.next(t); !ok || m.Method != "elicitation/create" {
+				t.Fatalf("got %s, want a question", m.Append(nil))
+			}
+			if status := deleted(t, c); status/100 != 2 {
+				t.Fatalf("DELETE = status %d", status)
+			}
+			if p.upstream == upstream.EraLegacy {
+				cancelled(t, s, p, callsOf(t, s.Journal, 1)[0])
+			}
+			for {
+				m, ok := a.next(t)
+				if !ok {
+					break
+				}
+				if m.IsRequest() || m.IsResponse() && m.Error == nil {
+					t.Errorf("after the end of the session came %s", m.Append(nil))
+				}
+			}
+		})
+	}
+}
+
+// TestProtocolRelayAnswersThatAreNone has a modern server answer with what 2026-07-28 does not know: no client takes it for a result, and no person is asked anything.
+func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
+	for what, result := range map[string]string{
+		"unknown type":          `{"resultType":"weird","content":[]}`,
+		"neither":               `{"resultType":"input_required"}`,
+		"requests are a list":   `{"resultType":"input_required","inputRequests":[]}`,
+		"request is a text":     `{"resultType":"input_required","inputRequests":{"a":"elicitation/create"}}`,
+		"request has no method": `{"resultType":"input_required","inputRequests":{"a":{"params":{}}}}`,
+		"request is unknown":    `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{"name":"up__echo"}}}}`,
+		"params are a list":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":[]}}}`,
+		"mode is unknown":       `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"voice","message":"m"}}}}`,
+		"method twice":          `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","method":"elicitation/create"}}}`,
+		"task unasked":          `{"resultType":"task","taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}`,
+		"no object":             `[]`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, client := range eras {
+				runPair(t, pair{client, upstream.EraModern, "http"}, func(t *testing.T, p pair) {
+					s, j := over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: json.RawMessage(result)}}}, nil)
+					c := j.talk(t)
+					notes, m := c.begin(t, called("up__echo", `{}`)).all(t)
+					for _, n := range notes {
+						t.Errorf("the client got %s", n.Append(nil))
+					}
+					if m.Error == nil || !strings.Contains(string(m.Error.Data), `"kind":"unanswered"`) { // which is what a question is that cannot be put
+						ours(t, m, "up", upstream.KindInvalid)
+					}
+					if n := len(callsOf(t, s.Journal, 1)); n != 1 {
+						t.Errorf("the upstream was called %d times, want once", n)
+					}
+					c.succeed(t, "up__echo", `{}`)
+				})
+			}
+		})
+	}
+}
+
+// TestProtocolRelayStrangeAnswersOfAClient has a legacy client answer what nobody asked, and answer twice.
+func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
+			_, j := over(t, p, upstreamtest.Script{}, nil)
+			c, other := j.talk(t), j.talk(t)
+			a := c.begin(t, asking(askForm))
+			question, ok := a.next(t)
+			if !ok || !question.IsRequest() {
+				t.Fatalf("got %s, want a question", question.Append(nil))
+			}
+			const forged = `"result":{"action":"accept","content":{"n":"forged"}}`
+			other.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, forged)) // of another session
+			c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"nobody's",%s}`, forged))
+			c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s}`, question.ID))
+			c.respond(t, question.ID, accepted)
+			c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, forged))
+			if got := answersOf(t, a.answer(t)); got != `[{`+accepted+`}]` {
+				t.Errorf("answers = %s, want %s", got, accepted)
+			}
+		})
+	}
+}
