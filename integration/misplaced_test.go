@@ -7,6 +7,7 @@ import (
 
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -17,29 +18,45 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, upstreamtest.Script{}, nil)
 			one, two := j.talk(t), j.talk(t)
-			waiting := one.begin(t, called("up__gate", `{"gate":"g"}`))
+			before := one.begin(t, called("up__gate", `{"gate":"g"}`))
 			callsOf(t, s.Journal, 1)
-			m, asked := two.converse(t, asking(askForm), answersTo)
-			got := answersOf(t, m)
+			asker := two.begin(t, called("up__ask", `{"gate":"ask","questions":[`+askForm+`]}`))
+			callsOf(t, s.Journal, 2)
+			after := one.begin(t, called("up__gate", `{"gate":"g"}`))
+			callsOf(t, s.Journal, 3)
+			s.openGate(t, "ask")
+			got, asked := "", false
+			for got == "" {
+				m, ok := asker.next(t)
+				switch {
+				case !ok:
+					t.Fatal("no answer")
+				case m.IsRequest():
+					asked = true
+					two.respond(t, m.ID, accepted)
+				case member(m.Result, "resultType") == `"input_required"`:
+					asked = true
+					q := called("up__ask", `{"gate":"ask","questions":[`+askForm+`]}`)
+					q.params = retried(q.params, m, string(raw.Quote(requested(t, m)[0].key))+`:`+strings.TrimPrefix(accepted, `"result":`))
+					asker = two.begin(t, q)
+				default:
+					got = answersOf(t, m)
+				}
+			}
 			switch { // over HTTP the question comes on the stream of its call, elsewhere nobody can know whose it is
 			case p.wire == "http" && got != `[{`+accepted+`}]`:
 				t.Errorf("answers = %s, want the answer of the caller", got)
 			case p.wire != "http" && got != `[{`+accepted+`}]` && !strings.HasPrefix(got, `[{"error":{"code":-32602,`):
 				t.Errorf("answers = %s, want an error, or that the calls had connections of their own", got)
-			case len(asked) > 0 && got != `[{`+accepted+`}]`:
+			case asked && got != `[{`+accepted+`}]`:
 				t.Errorf("a client was asked, and the upstream was answered %s", got)
 			}
 			s.openGate(t, "g")
-			for {
-				m, ok := waiting.next(t)
-				if !ok {
-					t.Fatal("no answer to the call that waited")
-				}
-				if m.IsRequest() || m.IsResponse() && member(m.Result, "resultType") == `"input_required"` {
-					t.Errorf("the other client was asked %s", m.Append(nil))
-				}
-				if m.IsResponse() {
-					break
+			s.openGate(t, "g")
+			for _, waiting := range []*answering{before, after} {
+				notes, m := waiting.all(t)
+				if len(notes) > 0 || m.Error != nil || member(m.Result, "resultType") == `"input_required"` {
+					t.Errorf("the other client got %d messages and %s", len(notes), m.Append(nil))
 				}
 			}
 		})

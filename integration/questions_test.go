@@ -195,6 +195,29 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	})
 }
 
+// TestProtocolT70PartsOfACapability has clients that can do a part of what they are asked: a form but no page, sampling but no tools in it.
+func TestProtocolT70PartsOfACapability(t *testing.T) {
+	const (
+		page  = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com","elicitationId":"e"}}`
+		tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`
+	)
+	eachPair(t, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{}, nil)
+		for _, row := range []struct{ capabilities, question string }{
+			{`{"elicitation":{}}`, page}, {`{"elicitation":{"form":{}}}`, page}, {`{"elicitation":{"url":{}}}`, askForm}, {`{"sampling":{}}`, tools}, {`{"sampling":{},"elicitation":{}}`, askRoots},
+		} {
+			c := talkAs(t, j.url, p.client, "2025-11-25", row.capabilities)
+			m, asked := c.converse(t, called("up__ask", `{"always":true,"questions":[`+row.question+`]}`), answersTo)
+			if len(asked) > 0 {
+				t.Errorf("a client with %s was asked %s", row.capabilities, row.question)
+			}
+			if p.upstream == upstream.EraLegacy && !strings.Contains(answersOf(t, m), `"error":{"code":-326`) || p.upstream == upstream.EraModern && m.Error == nil && member(m.Result, "isError") != "true" {
+				t.Errorf("%s of a client with %s ended in %s, want an error", row.question, row.capabilities, m.Append(nil))
+			}
+		}
+	})
+}
+
 func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraModern, ""}, func(t *testing.T, p pair) {
 		_, j := over(t, p, upstreamtest.Script{}, nil)

@@ -74,6 +74,9 @@ func (c *call) question(ctx context.Context, a arguments) {
 		c.require(a)
 		return
 	}
+	if a.Gate != "" && !c.pause(ctx, arguments{Gate: a.Gate}) {
+		return // cancelled
+	}
 	if executed := c.execute(); !a.mayAsk(c) {
 		c.text("the client cannot be asked")
 	} else if answers, err := c.request(ctx, a); errors.Is(err, errGaveUp) && a.Then == "die" {

@@ -23,7 +23,7 @@ type arguments struct {
 	N  int // how many, or how large. Default 3
 	MS int // milliseconds before the answer, or between the steps of progress and endless
 
-	Gate   string          // what to wait for before the answer, or before each step; Release or the tool open opens it for one
+	Gate   string          // what to wait for before the answer, before each step, or (ask, legacy) before the first question; Release or the tool open opens it for one
 	What   string          // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
 	Then   string          // half: silence (default), die. ask: with giveUp, die
 	On     string          // ask, log: call (default), get (the listening stream)
