@@ -53,7 +53,7 @@ func TestProtocolT110AppIsReadable(t *testing.T) {
 			if err != nil || string(list) != want {
 				t.Errorf("contents = %s\nwant       %s", list, want)
 			}
-			if got := text(t, ups[name].requestsOf("resources/read")[0].Message.Params, "uri"); got != "ui://clock/face" {
+			if got := text(t, ups[name].requestsOf(t, "resources/read", 1)[0].Message.Params, "uri"); got != "ui://clock/face" {
 				t.Errorf("%s was asked for %s", name, got)
 			}
 			capabilities := member(c.succeed(t, name+"__capabilities", `{}`), "structuredContent", "capabilities")

@@ -145,7 +145,7 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 			if got := string(c.must(t, "ping", ``)); got != `{}` {
 				t.Errorf("ping of the client was answered %s", got)
 			}
-			if len(s.requestsOf("ping")) > 0 && p.upstream == upstream.EraModern {
+			if len(s.requestsOf(t, "ping", 0)) > 0 && p.upstream == upstream.EraModern {
 				t.Error("the ping of a client was passed on")
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,14 +74,19 @@ func (s *served) openGate(t *testing.T, gate string) {
 	}
 }
 
-// requestsOf returns the requests of a method that a server has received so far.
-func (s *served) requestsOf(method string) (list []upstreamtest.Record) {
-	for _, r := range s.Received() {
-		if upstreamtest.Method(method)(r) {
-			list = append(list, r)
-		}
+// requestsOf returns the requests of a method that a server has received, once there are that many: a process of its own reports them a moment later.
+func (s *served) requestsOf(t *testing.T, method string, least int) []upstreamtest.Record {
+	t.Helper()
+	n := 0
+	if least > 0 {
+		await(t, s.Journal, fmt.Sprintf("%d %s", least, method), func(r upstreamtest.Record) bool {
+			if upstreamtest.Method(method)(r) {
+				n++
+			}
+			return n >= least
+		})
 	}
-	return list
+	return slices.DeleteFunc(s.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method(method)(r) })
 }
 
 // put is a question as a client gets it.

@@ -45,7 +45,7 @@ func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 				await(t, s.Journal, "change of the roots", upstreamtest.Method("notifications/roots/list_changed"))
 			}
 			c.succeed(t, "up__echo", `{}`)
-			if n := len(s.requestsOf("notifications/roots/list_changed")); p.upstream == upstream.EraModern && n > 0 {
+			if n := len(s.requestsOf(t, "notifications/roots/list_changed", 0)); p.upstream == upstream.EraModern && n > 0 {
 				t.Errorf("a modern upstream heard %d times of a change", n)
 			}
 		})

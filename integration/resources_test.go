@@ -72,7 +72,7 @@ func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 			message := c.must(t, "prompts/get", `"name":"`+name+`__p"`)
 			messages, _ := raw.Get(message, "messages")
 			first, _ := raw.Elements(messages)
-			for _, row := range []struct{ exposed, own, want string }{
+			for i, row := range []struct{ exposed, own, want string }{
 				{text(t, blocks[0], "uri"), odd, "odd of " + name},
 				{text(t, blocks[2], "resource", "uri"), "note:1", "note of " + name},
 				{text(t, first[0], "content", "uri"), odd, "odd of " + name},
@@ -84,8 +84,8 @@ func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 				if content != row.want || uri != row.exposed {
 					t.Errorf("read %s = %s of %s, want %s", row.exposed, content, uri, row.want)
 				}
-				reads := ups[name].requestsOf("resources/read")
-				if got := text(t, reads[len(reads)-1].Message.Params, "uri"); got != row.own {
+				reads := ups[name].requestsOf(t, "resources/read", i+1)
+				if got := text(t, reads[i].Message.Params, "uri"); got != row.own {
 					t.Errorf("%s was asked for %s, want %s", name, got, row.own)
 				}
 			}
@@ -142,7 +142,7 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 				t.Errorf("the page of %s = %s of %s", name, content, uri)
 			}
 		}
-		before := len(ups["a"].requestsOf("resources/read")) + len(ups["b"].requestsOf("resources/read"))
+		before := len(ups["a"].requestsOf(t, "resources/read", 2)) + len(ups["b"].requestsOf(t, "resources/read", 2))
 		for _, uri := range []string{web, "file:///x"} { // either could have it
 			m := c.ask(t, "resources/read", `"uri":"`+uri+`"`)
 			if wantCode(t, m, -32602); m.Error != nil && !strings.Contains(m.Error.Message, "a") {
@@ -151,7 +151,9 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 		}
 		c.succeed(t, "a__echo", `{}`)
 		c.succeed(t, "b__echo", `{}`)
-		if after := len(ups["a"].requestsOf("resources/read")) + len(ups["b"].requestsOf("resources/read")); after != before {
+		callsOf(t, ups["a"].Journal, 1) // which come after
+		callsOf(t, ups["b"].Journal, 1)
+		if after := len(ups["a"].requestsOf(t, "resources/read", 0)) + len(ups["b"].requestsOf(t, "resources/read", 0)); after != before {
 			t.Error("a resource with two owners was read from one of them")
 		}
 	})
@@ -175,18 +177,18 @@ func TestProtocolT62ExpansionOfATemplate(t *testing.T) {
 		if want := []string{"mcp://a/file:///{path}", "mcp://a/db://{+host}/{table}{?q*}", "mcp://b/file:///{path}", "mcp://b/db://{+host}/{table}{?q*}"}; !slices.Equal(templates, want) {
 			t.Fatalf("templates = %q, want %q", templates, want)
 		}
-		for _, expanded := range []string{"file:///a%20b%2Fc", "file:///", "file:///%C3%BC%25", "db://u:p@h:1/t?q=1&q=%20", "file:///mcp://a/x"} {
+		for i, expanded := range []string{"file:///a%20b%2Fc", "file:///", "file:///%C3%BC%25", "db://u:p@h:1/t?q=1&q=%20", "file:///mcp://a/x"} {
 			exposed := "mcp://b/" + expanded
 			uri, content := c.read(t, exposed)
 			if content != "content of "+expanded || uri != exposed {
 				t.Errorf("read %s = %s of %s", exposed, content, uri)
 			}
-			reads := ups["b"].requestsOf("resources/read")
-			if got := text(t, reads[len(reads)-1].Message.Params, "uri"); got != expanded {
+			reads := ups["b"].requestsOf(t, "resources/read", i+1)
+			if got := text(t, reads[i].Message.Params, "uri"); got != expanded {
 				t.Errorf("b was asked for %s, want %s", got, expanded)
 			}
 		}
-		if n := len(ups["a"].requestsOf("resources/read")); n > 0 {
+		if n := len(ups["a"].requestsOf(t, "resources/read", 0)); n > 0 {
 			t.Errorf("a was asked %d times for what is b's", n)
 		}
 	})
@@ -206,7 +208,7 @@ func TestProtocolT63Completion(t *testing.T) {
 		})
 		c := j.talk(t)
 		const argument = `"argument":{"name":"x","value":"v \u00e9"},"context":{"arguments":{"y":"1"}}`
-		for _, row := range []struct{ ref, own string }{
+		for i, row := range []struct{ ref, own string }{
 			{`{"type":"ref/prompt","name":"a__p","title":"T"}`, `{"type":"ref/prompt","name":"p","title":"T"}`},
 			{`{"type":"ref/resource","uri":"mcp://a/file:///{path}"}`, `{"type":"ref/resource","uri":"file:///{path}"}`},
 			{`{"type":"ref/resource","uri":"mcp://a/file:///x"}`, `{"type":"ref/resource","uri":"file:///x"}`},
@@ -219,8 +221,7 @@ func TestProtocolT63Completion(t *testing.T) {
 			if got := member(result, "completion"); got != want {
 				t.Errorf("completion of %s = %s, want %s", row.ref, got, want)
 			}
-			asked := ups["a"].requestsOf("completion/complete")
-			params := asked[len(asked)-1].Message.Params
+			params := ups["a"].requestsOf(t, "completion/complete", i+1)[i].Message.Params
 			if got := member(params, "ref"); got != row.own {
 				t.Errorf("the upstream was asked about %s, want %s", got, row.own)
 			}
@@ -237,7 +238,7 @@ func TestProtocolT63Completion(t *testing.T) {
 		for _, ref := range []string{`{"type":"ref/prompt","name":"a__nothing"}`, `{"type":"ref/prompt","name":"p"}`, `{"type":"ref/resource","uri":"mcp://nobody/x"}`, `{"type":"ref/x"}`, `{}`} {
 			wantCode(t, c.ask(t, "completion/complete", `"ref":`+ref+`,`+argument), -32602)
 		}
-		for _, r := range ups["b"].requestsOf("completion/complete") {
+		for _, r := range ups["b"].requestsOf(t, "completion/complete", 0) {
 			t.Errorf("the upstream that completes nothing got %s", r.Body)
 		}
 	})
@@ -285,14 +286,14 @@ func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
 		}
 		check(c, "mcp://a/file:///nothing", code)
 		check(j.talkTo(t, "/a"), "file:///nothing", code)
-		if n := len(ups["a"].requestsOf("resources/read")); n != 2 {
+		if n := len(ups["a"].requestsOf(t, "resources/read", 2)); n != 2 {
 			t.Errorf("the upstream was asked %d times, want twice", n)
 		}
 		if m := c.ask(t, "resources/read", `"uri":"mcp://nobody/file:///x"`); m.Error == nil || m.Error.Code != -32602 && m.Error.Code != notFound(p.client) {
 			t.Errorf("got %s for a URI of nobody's, want that it is not there", m.Append(nil))
 		}
 		for name, s := range ups {
-			if n := len(s.requestsOf("resources/read")); n > map[string]int{"a": 2}[name] {
+			if n := len(s.requestsOf(t, "resources/read", 0)); n > map[string]int{"a": 2}[name] {
 				t.Errorf("%s was asked for what is nobody's", name)
 			}
 		}
@@ -308,7 +309,7 @@ func TestProtocolT65UnknownPrompt(t *testing.T) {
 		for _, name := range []string{"up__nothing", "nothing", "UP__p", ""} {
 			wantCode(t, c.ask(t, "prompts/get", `"name":"`+name+`"`), -32602)
 		}
-		if n := len(s.requestsOf("prompts/get")); n > 0 {
+		if n := len(s.requestsOf(t, "prompts/get", 0)); n > 0 {
 			t.Errorf("the upstream was asked %d times for prompts that it does not have", n)
 		}
 		m := c.ask(t, "prompts/get", `"name":"up__p"`)
@@ -330,7 +331,7 @@ func TestProtocolT08NameHeaderOfAURI(t *testing.T) {
 		if _, content := c.read(t, "mcp://up/"+own); content != "content of "+own {
 			t.Errorf("read %s = %s", own, content)
 		}
-		reads := s.requestsOf("resources/read")
+		reads := s.requestsOf(t, "resources/read", 1)
 		if got := reads[len(reads)-1].Header.Get("Mcp-Name"); got != header {
 			t.Errorf("Mcp-Name of %s = %q, want %q", own, got, header)
 		}

@@ -76,7 +76,7 @@ func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
 		if text(t, done, "status") != "completed" || member(done, "result") != `{"content":[{"type":"resource_link","uri":"mcp://up/file:///r","name":"r"}],"x":1.0}` || text(t, done, "taskId") != id {
 			t.Errorf("tasks/get = %s, want the result with a URI of ours", done)
 		}
-		for _, r := range s.requestsOf("tasks/get") {
+		for _, r := range s.requestsOf(t, "tasks/get", 2) {
 			if got := text(t, r.Message.Params, "taskId"); !strings.HasPrefix(got, "task/") || p.wire == "http" && r.Header.Get("Mcp-Name") != got {
 				t.Errorf("the upstream was asked after %s with Mcp-Name %q, want its own id in both", got, r.Header.Get("Mcp-Name"))
 			}
@@ -102,7 +102,7 @@ func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
 		if got := c.task(t, id, "working"); text(t, got, "status") != "cancelled" {
 			t.Errorf("tasks/get = %s, want it cancelled", got)
 		}
-		if n := len(s.requestsOf("tasks/cancel")); n != 1 {
+		if n := len(s.requestsOf(t, "tasks/cancel", 1)); n != 1 {
 			t.Errorf("the upstream got %d tasks/cancel, want 1", n)
 		}
 	})
@@ -113,7 +113,7 @@ func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := begun(t, c, called("up__task", `{"gate":"never"}`))
 		simple := talkAs(t, j.url, p.client, "", `{"elicitation":{}}`)
-		before := len(s.requestsOf("tasks/get"))
+		before := len(s.requestsOf(t, "tasks/get", 0))
 		for _, q := range []query{
 			{method: "tasks/get", params: `"taskId":` + string(raw.Quote(id))}, {method: "tasks/cancel", params: `"taskId":` + string(raw.Quote(id))},
 			{method: "tasks/update", params: `"taskId":` + string(raw.Quote(id)) + `,"inputResponses":{}`},
@@ -132,7 +132,7 @@ func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
 		if m := a.answer(t); a.status != 400 {
 			t.Errorf("status %d and %s of a tool that needs tasks, want 400", a.status, m.Append(nil))
 		}
-		if n := len(s.requestsOf("tasks/get")) - before; n > 0 {
+		if n := len(s.requestsOf(t, "tasks/get", 0)) - before; n > 0 {
 			t.Errorf("the upstream was asked after the task %d times", n)
 		}
 		for _, method := range []string{"tasks/list", "tasks/result"} {
@@ -152,7 +152,7 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 		theirs := start(t, p, world{upstreams: map[string]upstream.Config{"up": other.config}, crowded: true})
 		theirs.offers(t, "up")
 		foreign := begun(t, talkAs(t, theirs.url, p.client, "", withTasks), called("up__task", `{"gate":"never"}`))
-		before := len(s.requestsOf("tasks/get"))
+		before := len(s.requestsOf(t, "tasks/get", 0))
 		bare := talkAs(t, j.url+"/up", p.client, "", withTasks)
 		for what, row := range map[string]struct {
 			c  *talker
@@ -171,7 +171,7 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 		if wantCode(t, a.answer(t), -32020); a.status != 400 {
 			t.Errorf("with the name of another task: status %d, want 400", a.status)
 		}
-		if n := len(s.requestsOf("tasks/get")) - before; n > 0 {
+		if n := len(s.requestsOf(t, "tasks/get", 0)) - before; n > 0 {
 			t.Errorf("the upstream was asked %d times for what is not its task", n)
 		}
 		if got := c.must(t, "tasks/get", `"taskId":`+string(raw.Quote(id))); text(t, got, "status") != "working" {
