@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -43,6 +44,44 @@ func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
 		for _, r := range callsOf(t, s.Journal, 4) {
 			if strings.Contains(string(r.Body), "inputResponses") || strings.Contains(string(r.Body), "requestState") {
 				t.Errorf("a legacy upstream received %s", r.Body)
+			}
+		}
+	})
+}
+
+// TestProtocolT73PromptsAndResources has what is no tool want a browser, too.
+func TestProtocolT73PromptsAndResources(t *testing.T) {
+	instead := json.RawMessage(`{"do":"url","gate":"signed in"}`)
+	script := upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{}, Instead: map[string]json.RawMessage{"p": instead, "note:1": instead}}
+	eachPair(t, func(t *testing.T, p pair) {
+		s, j := over(t, p, script, nil)
+		c, simple := j.talk(t), talkAs(t, j.url, p.client, "2025-11-25", `{}`)
+		for _, q := range []query{{method: "prompts/get", params: `"name":"up__p"`}, {method: "resources/read", params: `"uri":"mcp://up/note:1"`}} {
+			if m := simple.begin(t, q).answer(t); m.Error != nil && m.Error.Code == -32042 {
+				t.Errorf("%s of a client that cannot open a page is answered %s", q.method, m.Append(nil))
+			}
+			done := func(m jsonrpc.Message) bool {
+				return m.Error == nil && strings.Contains(string(m.Result), `\"executions\":`)
+			}
+			var m jsonrpc.Message
+			if p.client == upstream.EraLegacy && p.upstream == upstream.EraLegacy {
+				wantCode(t, c.begin(t, q).answer(t), -32042)
+				s.openGate(t, "signed in")
+				for m = c.begin(t, q).answer(t); !done(m) && m.Error != nil && m.Error.Code == -32042; { // the process may see the gate a moment late
+					m = c.begin(t, q).answer(t)
+				}
+			} else {
+				opened := false
+				m, _ = c.converse(t, q, func(put) string {
+					if !opened {
+						s.openGate(t, "signed in")
+						opened = true
+					}
+					return `"result":{"action":"accept"}`
+				})
+			}
+			if !done(m) {
+				t.Errorf("%s = %s, want its result", q.method, m.Append(nil))
 			}
 		}
 	})

@@ -419,6 +419,23 @@ func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	}
 }
 
+// TestProtocolT55TimeOfAPersonDoesNotCount has a person take longer to answer than a call may be silent, and than it may take at all.
+func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 100*time.Millisecond, 150*time.Millisecond })
+		c, other := j.talk(t), talkAs(t, j.url, p.client, "2025-11-25", `{}`)
+		m, asked := c.converse(t, asking(askForm, askRoots), func(q put) string {
+			for range 2 { // meanwhile two calls of another client time out, one after the other
+				ours(t, other.call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
+			}
+			return answersTo(q)
+		})
+		if len(asked) != 2 || answersOf(t, m) != `[{`+accepted+`},{`+rooted+`}]` {
+			t.Errorf("%d questions and %s", len(asked), m.Append(nil))
+		}
+	})
+}
+
 func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
