@@ -33,7 +33,9 @@ func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 	o, err := raw.Parse(c.answer)
 	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
 }
-func (c *canned) RootsChanged(upstream.Profile, string, string) {}
+func (c *canned) Subscribe(context.Context, []string) ([]string, error) { return nil, nil }
+func (c *canned) Unsubscribe([]string)                                  {}
+func (c *canned) RootsChanged(upstream.Profile, string, string)         {}
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {

@@ -49,6 +49,10 @@ func methods(era upstream.Era, method string) handler {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodPing:
 		return ping
+	case mcp.MethodResourcesSubscribe:
+		return subscribeResource
+	case mcp.MethodResourcesUnsubscribe:
+		return unsubscribeResource
 	case mcp.MethodSetLogLevel:
 		return setLevel
 	}

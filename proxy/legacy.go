@@ -144,7 +144,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{endpoint: e.name, first: []byte("retry: 2000\n\n")}
+	l := &listener{endpoint: e.name, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return
@@ -155,6 +155,14 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	f.listen(ctx, w, r, l)
+}
+
+// everyList is what a legacy client hears of, since it cannot say what it wants.
+func everyList() (all [upstream.Parts]bool) {
+	for p := range all {
+		all[p] = true
+	}
+	return all
 }
 
 // delete ends a session.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/auth/seal"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -43,10 +45,11 @@ type Server struct {
 	tasks     *seal.Box // ids of tasks
 	parked    *lot
 	listeners listeners
-	bodies    buffers      // of requests
-	results   buffers      // of upstreams' answers
-	requests  atomic.Int64 // in progress
-	replays   atomic.Int64 // streams that were taken up again
+	moving    sync.WaitGroup // of follow
+	bodies    buffers        // of requests
+	results   buffers        // of upstreams' answers
+	requests  atomic.Int64   // in progress
+	replays   atomic.Int64   // streams that were taken up again
 
 	serverInfo []byte // JSON
 	modernMeta []byte // the _meta of a result that is ours
@@ -82,7 +85,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.parked = &lot{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{}, of: map[string]int{}}
-	s.listeners.open = map[*listener]struct{}{}
+	s.listeners.open, s.listeners.hearers, s.listeners.queue = map[*listener]struct{}{}, map[*hearer]struct{}{}, s.limits.Queue
+	s.sessions.over = s.listeners.forget
 	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`), cmp.Or(o.Version, "devel")), '}')
 	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
 	s.supported = []byte{'['}
@@ -135,10 +139,20 @@ func (s *Server) swap(w *world) {
 	s.listeners.endUnless(func(endpoint string) bool { return w.endpoints[endpoint] != nil })
 	for name, e := range w.endpoints {
 		before := old.endpoints[name]
-		if before == nil || before.view.parts[upstream.PartTools].legacy.print != e.view.parts[upstream.PartTools].legacy.print {
-			s.listeners.tell(name)
+		same := func(p upstream.Part) bool {
+			return before != nil && before.view.parts[p].legacy.print == e.view.parts[p].legacy.print
+		}
+		if !same(upstream.PartTools) {
+			s.listeners.tell(name, upstream.PartTools, mcp.MethodNotificationToolsListChanged)
+		}
+		if !same(upstream.PartPrompts) {
+			s.listeners.tell(name, upstream.PartPrompts, mcp.MethodNotificationPromptsListChanged)
+		}
+		if !same(upstream.PartResources) || !same(upstream.PartTemplates) {
+			s.listeners.tell(name, upstream.PartResources, mcp.MethodNotificationResourcesListChanged)
 		}
 	}
+	s.follow(w)
 	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
 		s.hooks.Problems(problems)
 	}
@@ -197,6 +211,7 @@ func (s *Server) Shutdown() {
 func (s *Server) Kill() {
 	s.kill()
 	s.parked.running.Wait()
+	s.moving.Wait()
 }
 
 // WithDefaults fills in what the section leaves out.

@@ -53,6 +53,7 @@ type sessions struct {
 	mu      sync.Mutex
 	byID    map[string]*list.Element // of order
 	order   *list.List               // of *entry, the latest used in front
+	over    func(*session)           // called with mu held when one is forgotten or ended; nil does nothing
 	deleted map[[16]byte]time.Time   // hashes of ids, and when their age ends them anyway
 }
 
@@ -137,6 +138,9 @@ func (ss *sessions) trim(now time.Time) {
 func (ss *sessions) drop(e *list.Element) {
 	ss.order.Remove(e)
 	delete(ss.byID, e.Value.(*entry).id)
+	if ss.over != nil {
+		ss.over(e.Value.(*entry).s)
+	}
 }
 
 // delete ends a session for good, with its calls and streams.
@@ -230,6 +234,13 @@ func (s *session) leave(l *listener) {
 	if delete(s.streams, l); len(s.streams) == 0 {
 		s.streams = nil
 	}
+}
+
+// over reports whether the client has deleted the session.
+func (s *session) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
 }
 
 // close ends the session's calls and streams.

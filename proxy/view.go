@@ -20,6 +20,8 @@ type backend interface {
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
 	Tried() bool
+	Subscribe(context.Context, []string) ([]string, error)
+	Unsubscribe([]string)
 	Call(context.Context, *upstream.Call) (upstream.Result, error)
 	RootsChanged(p upstream.Profile, session, principal string)
 }
@@ -65,6 +67,7 @@ type target struct {
 // offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and its clients may therefore ask for.
 type offers struct {
 	completions bool
+	subscribe   bool // to resources
 	logging     bool
 	tasks       bool // the extension; modern upstreams only
 }
@@ -91,6 +94,7 @@ func compile(endpoint string, backends []backend, names Names, bare bool, old *v
 		catalog := b.Catalog()
 		v.sources = append(v.sources, catalog)
 		v.settled = v.settled && b.Tried()
+		v.offers.subscribe = v.offers.subscribe || catalog.Offers("resources", "subscribe") || unknown(catalog)
 		v.offers.completions = v.offers.completions || completes(catalog)
 		v.offers.logging = v.offers.logging || catalog.Offers("logging") || unknown(catalog)
 		v.offers.tasks = v.offers.tasks || catalog.Era == upstream.EraModern && catalog.Offers("extensions", upstream.ExtensionTasks)
@@ -312,7 +316,11 @@ func unknown(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabili
 //
 // MCP Apps are always there as well: the extension has no methods of its own, and its parts in tools and resources pass through whatever an upstream declares.
 func (v *view) capabilities(era upstream.Era) []byte {
-	b := []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}`)
+	b := []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`)
+	if v.offers.subscribe {
+		b = append(b, `,"subscribe":true`...)
+	}
+	b = append(b, '}')
 	if v.offers.completions {
 		b = append(b, `,"completions":{}`...)
 	}

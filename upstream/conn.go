@@ -24,6 +24,9 @@ type conn interface {
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
 	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
 	watch()
+	// follow makes the server tell of changes to the resources in all, of which added are new and gone are no more, on a conn that watches. It returns those of added
+	// that the server accepted; the error says why it did not accept others.
+	follow(ctx context.Context, all, added, gone []string) ([]string, error)
 	// asking reports whether a call in progress has asked something that only its being alone here has told us the caller of.
 	asking() bool
 	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
@@ -57,7 +60,9 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 
 // hooks is what a conn reports to the link that opened it. Both are called on the wire's reading goroutine and must not block.
 type hooks struct {
-	changed func() // the server's lists have changed, or may have while we could not listen
+	changed func()           // the server's lists have changed, or may have while we could not listen
+	updated func(uri string) // a resource has changed; nil where nobody wants to know
+	missed  func()           // every resource may have changed while we could not listen; nil likewise
 }
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.
@@ -69,8 +74,9 @@ type base struct {
 	info  serverInfo // written by the handshake, read once that is done
 
 	ids    atomic.Uint64
-	listed atomic.Bool  // a list was asked for
-	alone  atomic.Int32 // calls in progress that have asked, and must stay the only ones for that
+	acked  func(*jsonrpc.Message) // takes the acknowledgement of a subscription; nil in the legacy era
+	listed atomic.Bool            // a list was asked for
+	alone  atomic.Int32           // calls in progress that have asked, and must stay the only ones for that
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight            // calls of clients in progress; the id is also the progress token that we gave out
@@ -163,8 +169,12 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		b.completed(m)
 	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
 		b.takeBack(m)
-	case m.Method == notificationAcknowledged && b.listed.Load():
-		b.hooks.changed() // between the list and now we could not hear of changes
+	case m.Method == mcp.MethodNotificationResourceUpdated:
+		if uri, err := m.Body.String("uri"); err == nil && b.hooks.updated != nil {
+			b.hooks.updated(uri)
+		}
+	case m.Method == notificationAcknowledged && b.acked != nil:
+		b.acked(m)
 	default:
 		b.log.Debug("notification ignored", "method", m.Method)
 	}

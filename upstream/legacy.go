@@ -55,6 +55,12 @@ func (l *legacyConn) watch() {
 		if _, any, _ := l.info.tells(); any {
 			gap = l.hooks.changed
 		}
+		if tellsOfLists := gap; l.hooks.missed != nil {
+			gap = func() {
+				tellsOfLists()
+				l.hooks.missed()
+			}
+		}
 		w.listen(gap)
 	}
 }

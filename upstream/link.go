@@ -135,7 +135,7 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	if l.key.aside {
 		dial = l.u.dialer.dialAside
 	}
-	c, err := dial(opening, l.key.profile, hooks{changed: func() { nudge(changed) }})
+	c, err := dial(opening, l.key.profile, l.hooks(changed))
 	if err != nil {
 		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = context.Cause(opening)
@@ -155,8 +155,28 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	}
 	ready, broken := time.Now(), make(chan error, 1)
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
+	if l.reads {
+		waiting.Go(func() { l.u.resubscribe(ctx, c) }) // which the end of c ends
+	}
 	err = l.serve(ctx, c, changed, broken, ended)
 	return max(1, time.Since(ready)), err
+}
+
+// hooks is what the link wants to hear of its conn.
+func (l *link) hooks(changed chan<- struct{}) hooks {
+	h := hooks{changed: func() { nudge(changed) }}
+	if l.reads {
+		h.updated, h.missed = l.u.updated, l.u.missed
+	}
+	return h
+}
+
+// stale is ready when the server follows resources that nobody wants any more; never on a link that does not read the catalog.
+func (l *link) stale() <-chan struct{} {
+	if !l.reads {
+		return nil
+	}
+	return l.u.subs.stale
 }
 
 // serve looks after a conn until it ends, and returns why it did.
@@ -189,6 +209,8 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			l.reread(ctx, c)
 			read = time.Now()
 			refresh.Reset(l.refreshIn(c))
+		case <-l.stale():
+			l.u.withdraw(ctx, c)
 		case <-idle.C:
 			left := l.idleLeft()
 			if left <= 0 {

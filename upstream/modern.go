@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -16,7 +16,10 @@ import (
 // modernConn speaks 2026-07-28: every request carries its version and its client's capabilities, and nothing is remembered between two of them.
 type modernConn struct {
 	base
-	self []byte // our clientInfo
+	follows chan follow // requests to the goroutine of watch; unbuffered, never closed
+	lmu     sync.Mutex
+	listens map[jsonrpc.ID]*listen // that were not acknowledged yet
+	self    []byte                 // our clientInfo
 }
 
 const modernVersion = mcp.ProtocolVersion20260728
@@ -153,15 +156,8 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	return o, nil
 }
 
-// watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all.
-func (m *modernConn) watch() {
-	if _, any, _ := m.info.tells(); any {
-		m.tasks.Go(m.subscribe)
-	}
-}
-
 // filter is what of the server's changes we want to hear: a member of the params of subscriptions/listen.
-func (m *modernConn) filter() []byte {
+func (m *modernConn) filter(uris []string) []byte {
 	parts, _, _ := m.info.tells()
 	var wanted []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} { // the last one is about templates as well
@@ -169,26 +165,18 @@ func (m *modernConn) filter() []byte {
 			wanted = append(wanted, `"`+name+`":true`)
 		}
 	}
+	if len(uris) > 0 {
+		list := []byte(`"resourceSubscriptions":[`)
+		for i, uri := range uris {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = raw.AppendQuote(list, uri)
+		}
+		wanted = append(wanted, string(append(list, ']')))
+	}
 	return []byte(`"notifications":{` + strings.Join(wanted, ",") + `}`)
 }
 
 // notificationAcknowledged is the first message of a subscription.
 const notificationAcknowledged = "notifications/subscriptions/acknowledged"
-
-// subscribe is the goroutine of watch. Until a stream is acknowledged something may be missed; receive sees to that.
-func (m *modernConn) subscribe() {
-	params := m.params(everything(), m.filter())
-	var pause backoff
-	for m.ctx.Err() == nil {
-		opened := time.Now()
-		_, err := m.ask(m.ctx, string(mcp.MethodSubscriptionsListen), params, m.header(string(mcp.MethodSubscriptionsListen), ""))
-		if _, refused := asPeerError(err).(*jsonrpc.Error); refused {
-			m.log.Warn("the upstream tells of changes and refuses to be listened to", "error", err)
-			return
-		}
-		if time.Since(opened) > time.Minute {
-			pause.reset()
-		}
-		pause.wait(m.ctx, nil)
-	}
-}

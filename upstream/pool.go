@@ -19,6 +19,7 @@ type pool struct {
 	log     *slog.Logger
 	dialer  *dialer
 	catalog atomic.Pointer[Catalog]
+	subs    subscriptions
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -46,7 +47,7 @@ func (p *pool) serves(c Config, o Options) bool {
 }
 
 func startPool(name string, hard Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}}
+	p := &pool{name: name, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions()}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}

@@ -32,6 +32,9 @@ type Hooks struct {
 	StateChanged func(name string, s State, err error)
 	// CatalogChanged is called when Catalog returns something else than before.
 	CatalogChanged func(name string)
+	// ResourceUpdated is called when a resource that somebody has subscribed to has changed, or a part of it, or may have while we could not hear of it. The URI
+	// is the upstream's own.
+	ResourceUpdated func(name, uri string)
 }
 
 func (o Options) withDefaults() Options {
@@ -224,7 +227,7 @@ func (u *Upstream) stayModern(err error) {
 }
 
 // take returns a ready conn of the link of that key, which must be released.
-func (u *Upstream) take(ctx context.Context, key linkKey) (*link, conn, error) {
+func (u *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
 	for {
 		l, err := u.link(ctx, key)
 		if err != nil {

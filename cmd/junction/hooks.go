@@ -69,7 +69,8 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			}
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
-		CatalogChanged: func(string) { p.catalogChanged() },
+		CatalogChanged:  func(string) { p.catalogChanged() },
+		ResourceUpdated: func(name, uri string) { p.server.Updated(name, uri) },
 	}
 }
 

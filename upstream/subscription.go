@@ -1,0 +1,218 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file holds which resources of an upstream somebody wants to hear of. Whoever subscribes is counted: the server is asked when the first one comes, and told when
+// the last one has gone. It is asked over the link that reads the catalog, which stays in use meanwhile, and again whenever that has connected anew.
+
+// subscriptions are those of a pool.
+type subscriptions struct {
+	turn  chan struct{} // 1-buffered, full while somebody talks to the server about them
+	stale chan struct{} // 1-buffered: the server follows what nobody wants any more
+
+	mu       sync.Mutex
+	wanted   map[string]int  // who subscribed, by URI
+	held     *link           // in use while somebody has; nil otherwise
+	conn     conn            // that follows
+	followed map[string]bool // what it follows; changed by who has the turn
+}
+
+func newSubscriptions() subscriptions {
+	return subscriptions{turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
+}
+
+// errNoSubscriptions means that a server does not tell of changes to its resources.
+var errNoSubscriptions = errors.New("the server takes no subscriptions to resources")
+
+// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those of them that the server follows; each of these wants one
+// Unsubscribe. The error says why others are not: it is a *jsonrpc.Error if the server said so.
+func (p *pool) Subscribe(ctx context.Context, uris []string) ([]string, error) {
+	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
+		return nil, errNoSubscriptions
+	}
+	l, c, err := p.take(ctx, p.reading())
+	if err != nil {
+		return nil, &Error{p.name, KindUnavailable, err}
+	}
+	defer l.release()
+	if !has(c.about().capabilities, "resources") || !isTrue(c.about().capabilities, "resources", "subscribe") {
+		return nil, errNoSubscriptions
+	}
+	s := &p.subs
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, &Error{p.name, KindTimeout, context.Cause(ctx)}
+	}
+	err = s.sync(ctx, c, uris)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var accepted []string
+	for _, uri := range uris {
+		if s.conn == c && s.followed[uri] {
+			accepted = append(accepted, uri)
+			s.wanted[uri]++
+		}
+	}
+	if len(s.wanted) > 0 && s.held == nil {
+		l.hold()
+		s.held = l
+	}
+	return accepted, err
+}
+
+// Unsubscribe takes back what Subscribe has returned. It does not wait for the server.
+func (p *pool) Unsubscribe(uris []string) {
+	s := &p.subs
+	s.mu.Lock()
+	for _, uri := range uris {
+		if s.wanted[uri]--; s.wanted[uri] <= 0 {
+			delete(s.wanted, uri)
+		}
+	}
+	var held *link
+	if len(s.wanted) == 0 {
+		held, s.held = s.held, nil
+	}
+	s.mu.Unlock()
+	if held != nil {
+		held.release()
+	}
+	nudge(s.stale)
+}
+
+// sync has c follow what is wanted, and more, and nothing else. The caller has the turn.
+func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
+	s.mu.Lock()
+	if s.conn != c {
+		s.conn, s.followed = c, map[string]bool{}
+	}
+	all := map[string]bool{}
+	for uri := range s.wanted {
+		all[uri] = true
+	}
+	for _, uri := range more {
+		all[uri] = true
+	}
+	var added, gone []string
+	for uri := range all {
+		if !s.followed[uri] {
+			added = append(added, uri)
+		}
+	}
+	for uri := range s.followed {
+		if !all[uri] {
+			gone = append(gone, uri)
+		}
+	}
+	s.mu.Unlock()
+	if len(added) == 0 && len(gone) == 0 {
+		return nil
+	}
+	slices.Sort(added)
+	accepted, err := c.follow(ctx, slices.Sorted(maps.Keys(all)), added, gone)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uri := range accepted {
+		s.followed[uri] = true
+	}
+	if err == nil || len(added) == 0 {
+		for _, uri := range gone {
+			delete(s.followed, uri)
+		}
+	}
+	return err
+}
+
+// resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that everything may have changed.
+func (p *pool) resubscribe(ctx context.Context, c conn) {
+	ctx, cancel := context.WithTimeout(ctx, p.hard.ConnectTimeout)
+	defer cancel()
+	s := &p.subs
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	err := s.sync(ctx, c, nil)
+	<-s.turn
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("not all resources are followed any more", "error", err)
+	}
+	p.missed()
+}
+
+// withdraw tells the server of what nobody wants any more, unless somebody is talking to it just now, who will see to that.
+func (p *pool) withdraw(ctx context.Context, c conn) {
+	ctx, cancel := context.WithTimeout(ctx, p.hard.ConnectTimeout)
+	defer cancel()
+	s := &p.subs
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+		if err := s.sync(ctx, c, nil); err != nil {
+			p.log.Debug("the upstream was not told what nobody wants any more", "error", err)
+		}
+	default:
+	}
+}
+
+// missed says of all resources that somebody wants to hear of that they may have changed.
+func (p *pool) missed() {
+	p.subs.mu.Lock()
+	uris := slices.Sorted(maps.Keys(p.subs.wanted))
+	p.subs.mu.Unlock()
+	for _, uri := range uris {
+		p.updated(uri)
+	}
+}
+
+// updated passes the server's word on.
+func (p *pool) updated(uri string) {
+	if p.options.Hooks.ResourceUpdated != nil {
+		p.options.Hooks.ResourceUpdated(p.name, uri)
+	}
+}
+
+// follow is that of conn: the server is asked about one resource after the other.
+func (l *legacyConn) follow(ctx context.Context, _, added, gone []string) ([]string, error) {
+	var accepted []string
+	var refused error
+	ask := func(method mcp.MCPMethod, uri string) error {
+		_, err := l.ask(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil)
+		if _, said := err.(*jsonrpc.Error); said {
+			refused = cmp.Or(refused, err)
+			return nil
+		}
+		if err == nil && method == mcp.MethodResourcesSubscribe {
+			accepted = append(accepted, uri)
+		}
+		return err
+	}
+	for _, uri := range gone {
+		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
+		}
+	}
+	refused = nil
+	for _, uri := range added {
+		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
+		}
+	}
+	return accepted, refused
+}
