@@ -118,3 +118,25 @@ func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
 		t.Errorf("the upstream was asked %d times to follow", n)
 	}
 }
+
+func TestSubscriptionsOutliveTheConnection(t *testing.T) {
+	for _, up := range clientEras() {
+		t.Run(string(up), func(t *testing.T) {
+			script := upstreamtest.Script{Era: string(up), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
+			server, url := upstreamtest.Start(t, script)
+			e := mustProxy(t, map[string]upstream.Config{"up": {URL: url}})
+			c := mustClient(t, e, upstream.EraModern)
+			stream := c.mustListen(t, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
+			stream.next(t)
+			server.EndStreams(false)
+			const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a","_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`
+			if got := stream.next(t); got != want { // something may have been missed
+				t.Errorf("heard %s\nwant  %s", got, want)
+			}
+			server.Updated("file:///a")
+			if got := stream.next(t); got != want {
+				t.Errorf("heard %s\nwant  %s", got, want)
+			}
+		})
+	}
+}
