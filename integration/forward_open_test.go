@@ -133,7 +133,8 @@ func start(t *testing.T, p pair, w world) *junction {
 		t.Fatal(err)
 	}
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
-		StateChanged: func(string, upstream.State, error) { j.changed() },
+		StateChanged:    func(string, upstream.State, error) { j.changed() },
+		ResourceUpdated: func(name, uri string) { j.server.Updated(name, uri) },
 		CatalogChanged: func(string) {
 			select {
 			case j.refresh <- struct{}{}:
