@@ -252,6 +252,23 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	}
 }
 
+// TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a part of another: all who have subscribed to something of its are told.
+func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
+	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+		ups, j := twins(t, p, library)
+		c := j.talk(t)
+		one, _ := subscribe(t, c, `1`, `{"resourceSubscriptions":["mcp://a/file:///x"]}`)
+		two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://a/file:///y"]}`)
+		none, _ := subscribe(t, c, `3`, `{"resourceSubscriptions":["mcp://b/file:///x"],"toolsListChanged":true}`)
+		ups["a"].subscribed(t, p, "file:///y")
+		ups["a"].listened(t, p)
+		ups["a"].notify(t, "notifications/resources/updated", `{"uri":"alias:1"}`)
+		hears(t, one, "resources/updated mcp://a/alias:1")
+		hears(t, two, "resources/updated mcp://a/alias:1")
+		silent(t, j, one, two, none)
+	})
+}
+
 func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
