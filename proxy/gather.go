@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
 )
 
 // Gather makes an http.Server that has a Server as its handler write an answer of more than 4 KiB, which is the size of its buffer, with one system call in place
@@ -13,17 +12,20 @@ func Gather(s *http.Server, l net.Listener) net.Listener {
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, gatheringKey{}, c)
 	}
-	return gatherListener{l}
+	return gatherListener{l, new(buffers)}
 }
 
 type gatheringKey struct{}
 
-type gatherListener struct{ net.Listener }
+type gatherListener struct {
+	net.Listener
+	spare *buffers
+}
 
 func (l gatherListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
-		return &gathering{TCPConn: tcp}, nil
+		return &gathering{TCPConn: tcp, spare: l.spare}, nil
 	}
 	return c, err
 }
@@ -31,17 +33,13 @@ func (l gatherListener) Accept() (net.Conn, error) {
 // gathering is a connection that can hold back one small write, to make it together with the next. It belongs to the goroutine that answers.
 type gathering struct {
 	*net.TCPConn
-	on   bool
-	held *[]byte // nil when nothing is
+	on    bool
+	held  *[]byte // nil when nothing is
+	spare *buffers
 }
 
 // gatherSize is that of the buffer of an http.Server.
 const gatherSize = 4 << 10
-
-var gatherBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, gatherSize)
-	return &b
-}}
 
 // gatheringOf returns the connection of a request, or nil.
 func gatheringOf(r *http.Request) *gathering {
@@ -54,7 +52,7 @@ func (c *gathering) Write(b []byte) (int, error) {
 	case c.held != nil:
 		return c.release(b)
 	case c.on && len(b) <= gatherSize:
-		c.held = gatherBuffers.Get().(*[]byte)
+		c.held = c.spare.take()
 		*c.held = append((*c.held)[:0], b...)
 		return len(b), nil
 	}
@@ -68,7 +66,7 @@ func (c *gathering) release(b []byte) (int, error) {
 	parts := net.Buffers{*held, b}
 	n, err := parts.WriteTo(c.TCPConn)
 	n -= int64(len(*held))
-	gatherBuffers.Put(held)
+	c.spare.put(held)
 	return int(max(n, 0)), err
 }
 

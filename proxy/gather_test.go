@@ -59,7 +59,7 @@ func TestGatherHoldsBackOneWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	accepted, err := gatherListener{l}.Accept()
+	accepted, err := gatherListener{l, new(buffers)}.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
