@@ -120,6 +120,8 @@ func parse(text []byte, depth int) (m Message, err error) {
 	case err == raw.ErrAbsent:
 	case err != nil:
 		return m, fmt.Errorf("method: %w", err)
+	case string(method) == `"tools/call"`: // most are, and so that has its copy here
+		m.Method = "tools/call"
 	default:
 		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
 			return m, fmt.Errorf("method: %w", err)
