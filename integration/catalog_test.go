@@ -467,6 +467,10 @@ func TestProtocolT40InvalidHeaderAnnotation(t *testing.T) {
 				if slices.Contains(names, name) || m.Error == nil || m.Error.Code != -32602 {
 					t.Errorf("%s is listed, or called with %s; a modern client must not see it", name, m.Append(nil))
 				}
+			} else if p.upstream == upstream.EraModern && p.wire == "http" {
+				if slices.Contains(names, name) || m.Error == nil {
+					t.Errorf("%s is listed, or called with %s; we are a client over HTTP that must not use it", name, m.Append(nil))
+				}
 			} else if !slices.Contains(names, name) || m.Error != nil {
 				t.Errorf("%s is not listed, or called with %s; a legacy client knows no such headers and may use it", name, m.Append(nil))
 			}

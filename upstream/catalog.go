@@ -70,7 +70,8 @@ type Catalog struct {
 	Left   []LeftOut
 	Listed time.Time // zero before the first listing
 
-	index [Parts]map[string]int // by name, into the four lists
+	index   [Parts]map[string]int // by name, into the four lists
+	mirrors bool                  // arguments go into headers on their way to it
 }
 
 // Item is one definition of a catalog.
@@ -183,7 +184,7 @@ const (
 // connection fails, that is the error, and of the other lists the one that last has stays, with the reason in Left.
 func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
 	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now()}
+	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
 	if info.era == EraLegacy || has(info.capabilities, "tools") { // there are old servers that do not declare their tools
 		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
@@ -295,6 +296,17 @@ func (c *Catalog) add(p Part, definition []byte) {
 	} else {
 		reason = malformed(p, o)
 	}
+	var t Tool
+	if p == PartTools && reason == "" {
+		t.Item = Item{name, o}
+		schema, _ := o.Get("inputSchema")
+		if t.Params, err = paramHeaders(schema); err != nil && c.mirrors {
+			reason = err.Error() // we are the client that must leave it out
+		} else if err != nil {
+			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
+		}
+		t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
+	}
 	if reason != "" {
 		c.Left = append(c.Left, LeftOut{p, name, reason})
 		return
@@ -305,12 +317,6 @@ func (c *Catalog) add(p Part, definition []byte) {
 		*list = append(*list, Item{name, o})
 		return
 	}
-	t := Tool{Item: Item{name, o}}
-	schema, _ := o.Get("inputSchema")
-	if t.Params, err = paramHeaders(schema); err != nil {
-		t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
-	}
-	t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
 	c.Tools = append(c.Tools, t)
 }
 

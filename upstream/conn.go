@@ -22,8 +22,9 @@ type conn interface {
 	call(ctx context.Context, c *Call, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
-	// watch begins to listen for changes, which go to the hooks that the conn was opened with. It does not block.
-	watch()
+	// watch begins to listen to what the server says unasked; changes go to the hooks that the conn was opened with. It does not block. The channel is closed when
+	// nothing that the server says from then on is missed, or when it has nothing to say.
+	watch() <-chan struct{}
 	// follow makes the server tell of changes to the resources in all, of which added are new and gone are no more, on a conn that watches. It returns those of added
 	// that the server accepted; the error says why it did not accept others.
 	follow(ctx context.Context, all, added, gone []string) ([]string, error)
@@ -41,6 +42,7 @@ type conn interface {
 type serverInfo struct {
 	era          Era
 	both         bool // it speaks the newest version of the legacy era as well
+	mirrors      bool // arguments of calls go into headers as well
 	version      string
 	capabilities raw.Object
 	serverInfo   []byte // JSON; nil when it gave none

@@ -49,20 +49,22 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 }
 
 // watch opens the GET stream of an HTTP server; on the other wires a server tells of changes unasked.
-func (l *legacyConn) watch() {
-	if w, ok := l.wire.(*httpWire); ok {
-		gap := func() {}
-		if _, any, _ := l.info.tells(); any {
-			gap = l.hooks.changed
-		}
-		if tellsOfLists := gap; l.hooks.missed != nil {
-			gap = func() {
-				tellsOfLists()
-				l.hooks.missed()
-			}
-		}
-		w.listen(gap)
+func (l *legacyConn) watch() <-chan struct{} {
+	w, ok := l.wire.(*httpWire)
+	if !ok {
+		return closed
 	}
+	gap := func() {}
+	if _, any, _ := l.info.tells(); any {
+		gap = l.hooks.changed
+	}
+	if tellsOfLists := gap; l.hooks.missed != nil {
+		gap = func() {
+			tellsOfLists()
+			l.hooks.missed()
+		}
+	}
+	return w.listen(gap)
 }
 
 func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {

@@ -126,6 +126,9 @@ func (l *link) update(change func(*linkState) bool) bool {
 	return true
 }
 
+// listenPatience is how long the first call waits until we can hear the server's questions. One that opens a stream says so at once, or with its first event.
+const listenPatience = time.Second
+
 // connectAndServe returns when the conn has ended, how long it lived, and why it ended. 0 means that there was none.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
@@ -147,10 +150,18 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	defer waiting.Wait()
 	defer c.close()
 	waiting.Go(func() { ended <- c.wait() })
-	if l.reads {
+	switch {
+	case l.reads:
 		c.watch()
 		if err := l.u.readCatalog(opening, c); err != nil {
 			return 0, err
+		}
+	case l.key.profile.Asks():
+		// There are servers that put their questions on the listening stream, and lose them while there is none.
+		select {
+		case <-c.watch():
+		case <-time.After(listenPatience):
+		case <-opening.Done():
 		}
 	}
 	ready, broken := time.Now(), make(chan error, 1)

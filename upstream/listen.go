@@ -46,7 +46,10 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 }
 
 // watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all, or as soon as somebody wants to hear of a resource.
-func (m *modernConn) watch() { m.tasks.Go(m.watching) }
+func (m *modernConn) watch() <-chan struct{} {
+	m.tasks.Go(m.watching)
+	return closed // a question comes in an answer
+}
 
 func (m *modernConn) watching() {
 	var streams sync.WaitGroup

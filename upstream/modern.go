@@ -45,6 +45,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
+	_, m.info.mirrors = m.wire.(*httpWire)
 	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.capabilities, _ = result.Object("capabilities")
 	m.info.instructions, _ = result.String("instructions")

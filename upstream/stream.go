@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"junction/upstream/jsonrpc"
@@ -191,16 +192,28 @@ func passing(status int) bool {
 }
 
 // listen takes what a legacy server says unasked, on a GET stream of its own, until the wire is closed or the server offers no such stream. Messages go to the
-// wire's receiver. gap is called whenever the stream was opened again, because something may have been missed meanwhile; it must not block.
-func (w *httpWire) listen(gap func()) {
+// wire's receiver. gap is called whenever the stream was opened again, because something may have been missed meanwhile; it must not block. The channel is closed
+// when the stream is open, or when there will be none.
+func (w *httpWire) listen(gap func()) <-chan struct{} {
 	if w.begin() != nil {
-		return
+		return closed
 	}
+	open := make(chan struct{})
 	go func() {
 		defer w.work.Done()
-		w.listening(gap)
+		tell := sync.OnceFunc(func() { close(open) })
+		defer tell()
+		w.listening(func() { tell(); gap() })
 	}()
+	return open
 }
+
+// closed is a channel that is.
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 func (w *httpWire) listening(gap func()) {
 	var p position
