@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -224,9 +228,10 @@ func mustExceptions(t testing.TB) map[string]map[string]map[string]bool {
 	return by
 }
 
-// conformanceUpstreams are the reference server in each era and over each wire, by name.
+// conformanceUpstreams are the reference server by name, over each wire: one that is spoken to in the era that it offers, where it offers both; and, spoken to
+// in one era only, one that might as well know no other.
 func conformanceUpstreams() []string {
-	return []string{"legacy-http", "legacy-stdio", "modern-http", "modern-stdio"}
+	return []string{"dual-http", "dual-stdio", "legacy-http", "legacy-stdio", "modern-http", "modern-stdio"}
 }
 
 // conformanceRevisions are the revisions of which the suite has requirements.
@@ -251,16 +256,18 @@ func TestConformance(t *testing.T) {
 		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
 		return "http://" + address + "/"
 	}
-	// The suite adds and removes a tool and waits for what is said of it: nobody else may use the same server.
+	// The suite adds a tool and waits for what is said of it: nobody else may use the same server.
 	direct := map[string]string{legacyVersion: serve("-stateless=false"), modernVersion: serve()}
 	p := mustProgram(t, fmt.Sprintf(`upstreams:
+  dual-http: {url: %q}
+  dual-stdio: {command: [%q]}
   legacy-http: {url: %q, era: legacy}
   legacy-stdio: {command: [%q], era: legacy}
   modern-http: {url: %q, era: modern}
-  modern-stdio: {command: [%q]}
-`, serve("-stateless=false"), reference, serve(), reference))
+  modern-stdio: {command: [%q], era: modern}
+`, mustJoinEras(t, serve("-stateless=false"), serve()), reference, serve("-stateless=false"), reference, serve(), reference))
 	for _, u := range p.mustReady(t, patience).Upstreams {
-		if want, _, _ := strings.Cut(u.Name, "-"); u.Era != want {
+		if want, _, _ := strings.Cut(u.Name, "-"); u.Era != want && !(want == "dual" && u.Era == "modern") {
 			t.Fatalf("upstream %+v, want the %s era", u, want)
 		}
 	}
@@ -286,6 +293,24 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mustJoinEras makes one server of both eras of two that speak one each: over HTTP, the reference server keeps sessions, or it speaks the modern era.
+func mustJoinEras(t testing.TB, legacy, modern string) string {
+	t.Helper()
+	to := func(where string) http.Handler {
+		u, err := url.Parse(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
+	}
+	eras := map[bool]http.Handler{false: to(legacy), true: to(modern)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		eras[r.Header.Get("Mcp-Protocol-Version") == modernVersion].ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/"
 }
 
 // check fails the test for each check of a scenario that is not as good as in the baseline, except those that are not expected to be, and for those that are.
