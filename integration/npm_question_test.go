@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// asked is what the command ask of a foreign client prints.
+type asked struct {
+	Era       string
+	Questions []question
+	Result    toolResult
+}
+
+// question is a question that a foreign client was asked.
+type question struct {
+	Method string
+	Params struct {
+		Mode    string          `json:"mode"`
+		Message string          `json:"message"`
+		URL     string          `json:"url"`
+		Schema  json.RawMessage `json:"requestedSchema"`
+		System  string          `json:"systemPrompt"`
+		Samples json.RawMessage `json:"messages"`
+	}
+}
+
+// mustAsk has a client that can be asked everything call a tool.
+func (c npmClient) mustAsk(t testing.TB, url, tool, arguments string) asked {
+	t.Helper()
+	var a asked
+	if err := c.run(t, &a, url, "ask", tool, arguments); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// check compares what a client was asked and got with what a client of the server itself is asked and gets. Only the message that a person reads may be longer: it
+// says which upstream asks.
+func (got asked) check(t *testing.T, upstream string, want asked) {
+	t.Helper()
+	if got.Result.IsError != want.Result.IsError || got.Result.text() != want.Result.text() {
+		t.Errorf("the result is %q (isError %v), want %q (%v)", got.Result.text(), got.Result.IsError, want.Result.text(), want.Result.IsError)
+	}
+	if len(got.Questions) != len(want.Questions) {
+		t.Fatalf("it was asked %d questions, want %d: %+v", len(got.Questions), len(want.Questions), got.Questions)
+	}
+	// Questions that are asked together come in any order.
+	byMethod := func(a, b question) int { return strings.Compare(a.Method, b.Method) }
+	slices.SortStableFunc(got.Questions, byMethod)
+	slices.SortStableFunc(want.Questions, byMethod)
+	for i, w := range want.Questions {
+		g := got.Questions[i]
+		if g.Method != w.Method || g.Params.URL != w.Params.URL || g.Params.System != w.Params.System || (g.Params.Mode == "url") != (w.Params.Mode == "url") {
+			t.Errorf("question %d is %+v, want %+v", i, g, w)
+		}
+		if m := g.Params.Message; !strings.Contains(m, w.Params.Message) || w.Params.Message != "" && !strings.Contains(m, upstream) {
+			t.Errorf("the message of question %d is %q, want %q and the name %s", i, m, w.Params.Message, upstream)
+		}
+		for what, pair := range map[string][2]json.RawMessage{"schema": {g.Params.Schema, w.Params.Schema}, "messages": {g.Params.Samples, w.Params.Samples}} {
+			if (pair[0] == nil) != (pair[1] == nil) || pair[0] != nil && !sameJSON(t, pair[0], pair[1]) {
+				t.Errorf("the %s of question %d is\n%s\nwant\n%s", what, i, pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// TestForeignQuestions has clients that others wrote, of both eras, answer what servers that others wrote ask, of both eras and over every wire.
+func TestForeignQuestions(t *testing.T) {
+	mustNPM(t)
+	reference := mustBuildReference(t)
+	serve := func(args ...string) string {
+		address := freePort(t)
+		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
+		return "http://" + address + "/"
+	}
+	everything, modern := mustServe(t, "streamableHttp"), serve()
+	p := mustProgram(t, fmt.Sprintf(`upstreams:
+  every-http: {url: %q}
+  every-sse: {transport: sse, url: %q}
+  every-stdio: {%s}
+  ref-http: {url: %q, era: modern}
+  ref-stdio: {command: [%q], era: modern}
+`, everything, mustServe(t, "sse"), node(t, "server-everything", "stdio"), modern, reference))
+	for _, u := range p.mustReady(t, patience).Upstreams {
+		if want := map[bool]string{true: "legacy", false: "modern"}[strings.HasPrefix(u.Name, "every-")]; u.Era != want {
+			t.Fatalf("upstream %+v, want the %s era", u, want)
+		}
+	}
+	clients := sdkClients()
+	legacy, newest := clients[0], clients[len(clients)-1]
+	if legacy.modern || !newest.modern {
+		t.Fatalf("the clients are %+v, want a legacy one first and a modern one last", clients)
+	}
+	servers := []struct {
+		upstreams []string
+		direct    npmClient // speaks to the server itself
+		url       string
+		calls     [][2]string
+	}{
+		{[]string{"every-http", "every-sse", "every-stdio"}, legacy, everything, [][2]string{
+			{"trigger-elicitation-request", `{}`},
+			{"trigger-url-elicitation", `{"url":"https://example.com/sign-in","elicitationId":"e1"}`},
+			{"trigger-sampling-request", `{"prompt":"What is the capital of France?"}`},
+			{"get-roots-list", `{}`},
+		}},
+		{[]string{"ref-http", "ref-stdio"}, newest, modern, [][2]string{
+			{"test_input_required_result_elicitation", `{}`},
+			{"test_input_required_result_sampling", `{}`},
+			{"test_input_required_result_list_roots", `{}`},
+			{"test_input_required_result_multiple_inputs", `{}`},
+			{"test_input_required_result_multi_round", `{}`},
+			{"test_input_required_result_request_state", `{}`},
+		}},
+	}
+	for _, s := range servers {
+		for _, call := range s.calls {
+			want := s.direct.mustAsk(t, s.url, call[0], call[1])
+			if len(want.Questions) == 0 {
+				t.Fatalf("%s asks %s nothing when it is called directly: %+v", call[0], s.direct.name, want.Result)
+			}
+			for _, up := range s.upstreams {
+				for _, c := range clients {
+					if testing.Short() && c.name != legacy.name && c.name != newest.name {
+						continue
+					}
+					t.Run(strings.Join([]string{up, call[0], c.name}, "/"), func(t *testing.T) {
+						t.Parallel()
+						got := c.mustAsk(t, p.URL+"/"+up, call[0], call[1])
+						if got.Era != c.era() {
+							t.Errorf("the client speaks the %s era, want %s", got.Era, c.era())
+						}
+						got.check(t, up, want)
+					})
+				}
+			}
+		}
+	}
+}
