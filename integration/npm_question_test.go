@@ -53,8 +53,7 @@ func (got asked) check(t *testing.T, upstream string, want asked) {
 	// Questions that are asked together come in any order.
 	byMethod := func(a, b question) int { return strings.Compare(a.Method, b.Method) }
 	slices.SortStableFunc(got.Questions, byMethod)
-	slices.SortStableFunc(want.Questions, byMethod)
-	for i, w := range want.Questions {
+	for i, w := range slices.SortedStableFunc(slices.Values(want.Questions), byMethod) {
 		g := got.Questions[i]
 		if g.Method != w.Method || g.Params.URL != w.Params.URL || g.Params.System != w.Params.System || (g.Params.Mode == "url") != (w.Params.Mode == "url") {
 			t.Errorf("question %d is %+v, want %+v", i, g, w)
@@ -104,10 +103,10 @@ func TestForeignQuestions(t *testing.T) {
 		calls     [][2]string
 	}{
 		{[]string{"every-http", "every-sse", "every-stdio"}, legacy, everything, [][2]string{
+			{"get-roots-list", `{}`}, // first: it asks once in a connection, and soon after the beginning without being called
 			{"trigger-elicitation-request", `{}`},
 			{"trigger-url-elicitation", `{"url":"https://example.com/sign-in","elicitationId":"e1"}`},
 			{"trigger-sampling-request", `{"prompt":"What is the capital of France?"}`},
-			{"get-roots-list", `{}`},
 		}},
 		{[]string{"ref-http", "ref-stdio"}, newest, modern, [][2]string{
 			{"test_input_required_result_elicitation", `{}`},
@@ -119,26 +118,29 @@ func TestForeignQuestions(t *testing.T) {
 		}},
 	}
 	for _, s := range servers {
+		want := map[string]asked{}
 		for _, call := range s.calls {
-			want := s.direct.mustAsk(t, s.url, call[0], call[1])
-			if len(want.Questions) == 0 {
-				t.Fatalf("%s asks %s nothing when it is called directly: %+v", call[0], s.direct.name, want.Result)
+			a := s.direct.mustAsk(t, s.url, call[0], call[1])
+			if len(a.Questions) == 0 {
+				t.Fatalf("%s asks %s nothing when it is called directly: %+v", call[0], s.direct.name, a.Result)
 			}
-			for _, up := range s.upstreams {
-				for _, c := range clients {
-					if testing.Short() && c.name != legacy.name && c.name != newest.name {
-						continue
+			want[call[0]] = a
+		}
+		for _, up := range s.upstreams {
+			t.Run(up, func(t *testing.T) {
+				t.Parallel()
+				for _, call := range s.calls {
+					for _, c := range []npmClient{legacy, newest} {
+						t.Run(call[0]+"/"+c.name, func(t *testing.T) { // one after the other: a question of two calls at once may be nobody's
+							got := c.mustAsk(t, p.URL+"/"+up, call[0], call[1])
+							if got.Era != c.era() {
+								t.Errorf("the client speaks the %s era, want %s", got.Era, c.era())
+							}
+							got.check(t, up, want[call[0]])
+						})
 					}
-					t.Run(strings.Join([]string{up, call[0], c.name}, "/"), func(t *testing.T) {
-						t.Parallel()
-						got := c.mustAsk(t, p.URL+"/"+up, call[0], call[1])
-						if got.Era != c.era() {
-							t.Errorf("the client speaks the %s era, want %s", got.Era, c.era())
-						}
-						got.check(t, up, want)
-					})
 				}
-			}
+			})
 		}
 	}
 }
