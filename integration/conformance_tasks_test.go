@@ -66,7 +66,9 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // order is the arguments with which an upstreamtest server does what the suite expects of a tool.
 func (j *jobs) order(tool, name, seconds string) string {
 	const ask = `{"key":%q,"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}}}}}`
-	text := func(t string) string { return fmt.Sprintf(`{"content":[{"type":"text","text":%q}],"resultType":"complete"}`, t) }
+	text := func(t string) string {
+		return fmt.Sprintf(`{"content":[{"type":"text","text":%q}],"resultType":"complete"}`, t)
+	}
 	switch tool {
 	case "greet":
 		return `{"do":"ask","questions":[],"state":"none","result":` + text("Hello, "+strings.Trim(name, `"`)+"!") + `}`
