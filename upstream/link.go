@@ -260,7 +260,7 @@ func (l *link) refreshIn(c conn) time.Duration {
 }
 
 // calm is the least time between two readings of a catalog that its server asks for.
-const calm = time.Second
+const calm = 250 * time.Millisecond
 
 // minRefresh keeps a server with a short TTL from being asked all the time.
 const minRefresh = 10 * time.Second
