@@ -13,15 +13,18 @@ import (
 )
 
 // This file holds the subscriptions/listen of a modern server (2026-07-28, basic/patterns/subscriptions). What it says cannot be changed while it is open, so
-// another one is opened beside it, and takes its place when it was acknowledged: nothing is missed in between.
+// another one is opened beside it, and takes its place when it was acknowledged: nothing is missed in between. On stdio, where all share one connection, the old one
+// is ended first: there are servers that remember one subscription for a connection, and forget the new one when the old one ends (the official Go SDK, 1.8).
 
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {
 	uris    []string
 	first   bool // of its conn: there is none that it takes the place of
+	gap     bool // none was open when it was opened
 	ctx     context.Context
 	stop    context.CancelFunc
 	once    sync.Once
+	ended   chan struct{} // closed when the server is done with it, or does not say so in time
 	settled chan struct{} // closed when it was acknowledged for the first time, or will not be: accepted and err are set
 	// accepted are the resources that the server said it would tell of.
 	accepted []string
@@ -55,34 +58,43 @@ func (m *modernConn) watching() {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	_, any, _ := m.info.tells()
-	open := func(uris []string, first bool) *listen {
-		l := &listen{uris: uris, first: first, settled: make(chan struct{})}
+	open := func(uris []string, first, gap bool) *listen {
+		l := &listen{uris: uris, first: first, gap: gap, ended: make(chan struct{}), settled: make(chan struct{})}
 		l.ctx, l.stop = context.WithCancel(m.ctx)
 		streams.Go(func() { m.keep(l) })
 		return l
 	}
 	var now *listen
 	if any {
-		now = open(nil, true)
+		now = open(nil, true, true)
 	}
+	_, beside := m.wire.(*httpWire)
 	for {
 		select {
 		case <-m.ctx.Done():
 			return
 		case f := <-m.follows:
 			var next *listen
+			if now != nil && !beside {
+				now.stop()
+				<-now.ended
+			}
 			if any || len(f.uris) > 0 {
-				next = open(f.uris, false)
+				next = open(f.uris, false, !beside)
+				var err error
 				select {
 				case <-next.settled:
+					err = next.err
 				case <-f.ctx.Done():
-					next.stop()
-					f.answer <- followed{err: context.Cause(f.ctx)}
-					continue
+					err = context.Cause(f.ctx)
 				}
-				if next.err != nil {
+				if err != nil {
 					next.stop()
-					f.answer <- followed{err: next.err}
+					if now != nil && !beside {
+						<-next.ended
+						now = open(now.uris, true, true)
+					}
+					f.answer <- followed{err: err}
 					continue
 				}
 			}
@@ -119,6 +131,7 @@ func (m *modernConn) follow(ctx context.Context, all, added, _ []string) ([]stri
 
 // keep opens the subscription, and opens it again.
 func (m *modernConn) keep(l *listen) {
+	defer close(l.ended)
 	defer l.stop()
 	var pause backoff
 	method := string(mcp.MethodSubscriptionsListen)
@@ -129,13 +142,10 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id] = l
 		m.lmu.Unlock()
 		req := &request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.uris))}, Header: m.header(method, "")}
-		answer, err := m.wire.Call(l.ctx, req, func(msg *jsonrpc.Message) { m.deliver(nobody, msg) })
+		answer, err := m.listenOnce(l, req)
 		m.lmu.Lock()
 		delete(m.listens, id)
 		m.lmu.Unlock()
-		if _, http := m.wire.(*httpWire); l.ctx.Err() != nil && !http && m.ctx.Err() == nil {
-			m.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(append([]byte(`{"requestId":`), id...), '}')}})
-		}
 		if err = asPeerError(err); err == nil && answer.Error != nil {
 			err = answer.Error
 		}
@@ -156,6 +166,26 @@ func (m *modernConn) keep(l *listen) {
 		pause.wait(l.ctx, nil)
 	}
 	l.settle(nil, errClosed)
+}
+
+// listenEnd is how long a server may take to end a subscription.
+const listenEnd = time.Second
+
+// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with its response; on stdio the server is told, and waited for.
+func (m *modernConn) listenOnce(l *listen, req *request) (*jsonrpc.Message, error) {
+	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
+	if _, http := m.wire.(*httpWire); http {
+		return m.wire.Call(l.ctx, req, on)
+	}
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, func() {
+		if m.ctx.Err() == nil {
+			m.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(append([]byte(`{"requestId":`), req.ID...), '}')}})
+			time.AfterFunc(listenEnd, cancel)
+		}
+	})()
+	return m.wire.Call(ctx, req, on)
 }
 
 // settle says how the first attempt ended, and reports whether this is the first.
@@ -194,7 +224,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 			}
 		}
 	}
-	if l.settle(accepted, nil) && !l.first {
+	if l.settle(accepted, nil) && !l.gap {
 		return // the one before it is still open
 	}
 	if m.listed.Load() {
