@@ -34,8 +34,8 @@ const commands = {
 
   async use(session, json) {
     const offered = session.client.getServerCapabilities();
-    const { tools } = await listTools(session);
-    const used = { ...identity(session), tools, resources: [], prompts: [], results: [], questions: session.questions };
+    const { tools, raw } = await listTools(session);
+    const used = { ...identity(session), tools, raw, resources: [], prompts: [], results: [], questions: session.questions };
     for (const { name, arguments: args } of JSON.parse(json)) {
       used.results.push(await settle(session.callTool({ name, arguments: args })));
     }
