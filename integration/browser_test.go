@@ -190,3 +190,26 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 		}
 	})
 }
+
+// TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the notification goes to the client that was asked, and to no other.
+func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
+	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+		s, j := over(t, p, upstreamtest.Script{}, nil)
+		one, two := j.talk(t), j.talk(t)
+		heard, silent := one.get(t), two.get(t)
+		m := one.call(t, "up__url", signIn)
+		wantCode(t, m, -32042)
+		if m.Error == nil {
+			t.FailNow()
+		}
+		list, _ := raw.Get(m.Error.Data, "elicitations")
+		items, _ := raw.Elements(list)
+		id := text(t, items[0], "elicitationId")
+		s.listened(t, p)
+		s.notify(t, "notifications/elicitation/complete", `{"elicitationId":"nobody's"}`)
+		s.notify(t, "notifications/elicitation/complete", `{"elicitationId":"e-1"}`)
+		heard.wantNote(t, "notifications/elicitation/complete", `{"elicitationId":`+string(raw.Quote(id))+`}`)
+		two.succeed(t, "up__echo", `{}`)
+		silent.wantSilence(t)
+	})
+}

@@ -197,3 +197,14 @@ func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
 		}
 	})
 }
+
+// TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in structuredContent something else: both are for the client.
+func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
+	eachWire(t, pair{upstream.EraLegacy, upstream.EraModern, ""}, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{}, nil)
+		got := j.talk(t).succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"two numbers"}],"structuredContent":[1,2]}}`)
+		if want := `[{"type":"text","text":"two numbers"},{"type":"text","text":"[1,2]"}]`; member(got, "content") != want || member(got, "structuredContent") != "" {
+			t.Errorf("result = %s, want the content %s alone", got, want)
+		}
+	})
+}

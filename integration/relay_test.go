@@ -141,3 +141,49 @@ func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 		})
 	}
 }
+
+func TestProtocolRelayQuestionTakenBack(t *testing.T) {
+	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+		s, j := over(t, p, upstreamtest.Script{}, nil)
+		c := j.talk(t)
+		a := c.begin(t, called("up__ask", `{"giveUp":"now","tell":true,"questions":[`+askForm+`]}`))
+		question, ok := a.next(t)
+		if !ok || question.Method != "elicitation/create" {
+			t.Fatalf("got %s, want a question", question.Append(nil))
+		}
+		s.openGate(t, "now")
+		notes, m := a.all(t)
+		if m.Error != nil || !strings.Contains(string(m.Result), "gave up") {
+			t.Errorf("got %s, want the upstream's result", m.Append(nil))
+		}
+		if len(notes) != 1 || notes[0].Method != "notifications/cancelled" || member(notes[0].Params, "requestId") != string(question.ID) {
+			t.Errorf("%d notifications, want that question %s is taken back", len(notes), question.ID)
+		}
+		if status := c.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, accepted)); status/100 != 2 && status/100 != 4 {
+			t.Errorf("the answer that comes too late = status %d", status)
+		}
+		c.succeed(t, "up__echo", `{}`)
+		for _, r := range s.Received() {
+			if r.Body != nil && r.Message.IsResponse() {
+				t.Errorf("the upstream was answered %s although it has taken the question back", r.Body)
+			}
+		}
+	})
+}
+
+// TestProtocolRelayMalformedResults are results of which a member has a type that it cannot have.
+func TestProtocolRelayMalformedResults(t *testing.T) {
+	for what, result := range map[string]string{
+		"type is no string":  `{"resultType":7,"content":[]}`,
+		"state is an object": `{"resultType":"input_required","inputRequests":{},"requestState":{}}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, client := range eras {
+				runPair(t, pair{client, upstream.EraModern, "http"}, func(t *testing.T, p pair) {
+					_, j := over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: []byte(result)}}}, nil)
+					ours(t, j.talk(t).call(t, "up__echo", `{}`), "up", upstream.KindInvalid)
+				})
+			}
+		})
+	}
+}

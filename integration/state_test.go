@@ -125,3 +125,19 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 		})
 	}
 }
+
+// TestProtocolT68ResponsesThatAreNoObject is malformed, and so an error (basic/patterns/mrtr).
+func TestProtocolT68ResponsesThatAreNoObject(t *testing.T) {
+	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{}, nil)
+		c := j.talk(t)
+		q := asking(askForm)
+		m := c.begin(t, q).answer(t)
+		requested(t, m)
+		for _, responses := range []string{`[]`, `"x"`, `7`, `null`} {
+			again := q
+			again.params += `,"inputResponses":` + responses + `,"requestState":` + member(m.Result, "requestState")
+			wantCode(t, c.begin(t, again).answer(t), -32602)
+		}
+	})
+}

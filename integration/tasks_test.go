@@ -255,3 +255,17 @@ func TestProtocolRow23CancelledTask(t *testing.T) {
 		})
 	}
 }
+
+// TestProtocolRow23TaskOfALegacyServerAsks has such a task ask a question, which is the client's own as if there were no task.
+func TestProtocolRow23TaskOfALegacyServerAsks(t *testing.T) {
+	for _, client := range eras {
+		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
+			_, j := over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
+			m, asked := j.talk(t).converse(t, called("up__report", `{"do":"task","questions":[`+askForm+`]}`), answersTo)
+			wantQuestions(t, asked, askForm)
+			if answersOf(t, m) != `[{`+accepted+`}]` {
+				t.Errorf("got %s, want the answer", m.Append(nil))
+			}
+		})
+	}
+}

@@ -138,6 +138,9 @@ func (s *session) progressed(params raw.Object) {
 	}
 }
 
+// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
+const methodElicitationComplete = "notifications/elicitation/complete"
+
 // newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy client, which needs one.
 func (x *exchange) newElicitationID() string {
 	x.opened = append(x.opened, "junction-"+rand.Text())
@@ -147,7 +150,7 @@ func (x *exchange) newElicitationID() string {
 // closeElicitations tells the client that what it has opened is done, now that the upstream does not ask for it any more.
 func (x *exchange) closeElicitations() {
 	for _, id := range x.opened {
-		x.reply.notify("notifications/elicitation/complete", append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
+		x.reply.notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
 	}
 }
 

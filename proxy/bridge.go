@@ -85,6 +85,8 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 		state, err := r.Get("requestState")
 		if err != nil && err != raw.ErrAbsent {
 			return result{}, x.invalid("requestState: " + err.Error())
+		} else if err == nil && state[0] != '"' {
+			return result{}, x.invalid("requestState is no string")
 		}
 		opened := len(x.opened)
 		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}} // r is overwritten by the next call
@@ -139,6 +141,8 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 	}
 	upstreamState, err := o.Get("requestState")
 	switch {
+	case err == nil && upstreamState[0] != '"':
+		return result{}, x.invalid("requestState is no string")
 	case err == nil:
 		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState})
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})

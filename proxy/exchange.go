@@ -30,8 +30,9 @@ type exchange struct {
 	session   *session // legacy only
 	principal string   // "" while there is one user only
 	profile   upstream.Profile
-	logLevel  string   // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
-	target    *target  // of a call
+	logLevel  string  // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
+	target    *target // of a call
+	listeners *listeners
 	opened    []string // elicitations of ours: see newElicitationID
 	outlived  bool     // a call goes on with the params after the request was answered
 }
@@ -59,6 +60,13 @@ func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*ex
 // Notify implements upstream.Peer.
 func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
+		return
+	}
+	if method == methodElicitationComplete && x.session != nil {
+		// It may come long after the call: then the session hears it on another stream.
+		if !x.reply.send(jsonrpc.AppendRequest(nil, "", method, params)) {
+			x.listeners.tellSession(x.session, x.endpoint.name, note{method: method, params: string(params)})
+		}
 		return
 	}
 	x.reply.notify(method, params)

@@ -59,7 +59,7 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if err != nil {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
-	x.session, x.client, x.profile = s, s.client, s.profile
+	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
 	return nil
 }
 

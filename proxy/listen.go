@@ -31,7 +31,11 @@ type listener struct {
 }
 
 // note is something to tell. Equal ones that wait merge.
-type note struct{ method, uri string }
+type note struct {
+	method string
+	uri    string // of the resource that it is about; "" for none
+	params string // JSON, instead of that
+}
 
 // listeners are the open streams, and who has subscribed to resources.
 type listeners struct {
@@ -156,7 +160,7 @@ func (ls *listeners) updated(name, uri string, bare func(endpoint string) bool) 
 		certain = others
 	}
 	for _, f := range certain {
-		ls.deliver(f.h, note{mcp.MethodNotificationResourceUpdated, f.exposed})
+		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
 	}
 }
 
@@ -183,6 +187,19 @@ func (ls *listeners) deliver(h *hearer, n note) {
 	}
 	l.pending = ls.push(l.pending, n)
 	l.nudge()
+}
+
+// tellSession queues a note for one stream of a session's; without one nobody hears it.
+func (ls *listeners) tellSession(s *session, endpoint string, n note) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.open {
+		if l.session == s && l.endpoint == endpoint {
+			l.pending = ls.push(l.pending, n)
+			l.nudge()
+			return
+		}
+	}
 }
 
 // take returns what waits for a stream.
@@ -361,7 +378,7 @@ func (s *Server) follow(w *world) {
 				continue
 			case len(got) > 0:
 				m.h.subs[m.key] = subscription{sub.exposed, m.now}
-				ls.deliver(m.h, note{mcp.MethodNotificationResourceUpdated, sub.exposed}) // something may have been missed
+				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed}) // something may have been missed
 			default:
 				delete(m.h.subs, m.key)
 			}
@@ -459,6 +476,9 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // appendEvent appends a note as the stream's client reads it.
 func (l *listener) appendEvent(b []byte, n note) []byte {
 	var params []byte
+	if n.params != "" {
+		return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, []byte(n.params)))
+	}
 	if n.uri != "" {
 		params = raw.AppendQuote([]byte(`{"uri":`), n.uri)
 	}

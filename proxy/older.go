@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"bytes"
+	"encoding/json"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
@@ -78,12 +81,20 @@ func withText(o raw.Object, structured []byte) []byte {
 	}
 	b := []byte{'['}
 	for _, block := range blocks {
-		if kind, _ := blockType(block); kind == "text" {
-			return nil
+		if kind, o := blockType(block); kind == "text" {
+			if text, err := o.String("text"); err == nil && sameJSON([]byte(text), structured) {
+				return nil
+			}
 		}
 		b = append(append(b, block...), ',')
 	}
 	return append(raw.AppendQuote(append(b, `{"type":"text","text":`...), string(structured)), "}]"...)
+}
+
+// sameJSON reports whether two texts are the same JSON but for white space.
+func sameJSON(a, b []byte) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 func blockType(block []byte) (string, raw.Object) {

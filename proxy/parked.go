@@ -86,7 +86,9 @@ func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (res
 		return result{}, errState()
 	}
 	answers, err := x.params.Object("inputResponses")
-	if err != nil && err != raw.ErrAbsent {
+	if _, absent := x.params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
+		return result{}, invalidParams("Invalid params: inputResponses is no object")
+	} else if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
 	p.mu.Lock()

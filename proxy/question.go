@@ -29,6 +29,16 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 	edits := []raw.Edit{{Name: "task"}} // no client is asked to make its answer a task (2025-11-25, basic/utilities/tasks): we never declare that it can
 	if !meta {
 		edits = append(edits, raw.Edit{Name: "_meta"})
+	} else if own, err := raw.Get(params, "_meta"); err == nil {
+		// The task that the question belongs to is one between us and the server: see upstream/task.go.
+		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
+			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
+				if rest, err := raw.Parse(own); err == nil && len(rest.Members()) == 0 {
+					own = nil // it was all that there was
+				}
+				edits = append(edits, raw.Edit{Name: "_meta", Value: own})
+			}
+		}
 	}
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodElicitationCreate:

@@ -60,11 +60,12 @@ func (p *reply) send(message []byte) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.done || len(p.queue) >= p.limits.Queue && p.record == nil {
+	gone := p.gone() // then it is only for the record
+	if p.done || gone && p.record == nil || !gone && len(p.queue) >= p.limits.Queue {
 		return false
 	}
 	p.start()
-	if event := p.event(message); len(p.queue) < p.limits.Queue {
+	if event := p.event(message); !gone {
 		p.queue = append(p.queue, event)
 	}
 	select {
@@ -72,6 +73,19 @@ func (p *reply) send(message []byte) bool {
 	default:
 	}
 	return true
+}
+
+// gone reports whether the client takes nothing any more; p.mu is held.
+func (p *reply) gone() bool {
+	if p.more == nil {
+		return false
+	}
+	select {
+	case <-p.written:
+		return true
+	default:
+		return false
+	}
 }
 
 // start begins the stream and its writer; p.mu is held.

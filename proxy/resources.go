@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"strings"
 
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -60,6 +61,9 @@ func (v *view) resource(era upstream.Era, uri string) (*target, error) {
 		}
 	}
 	owners := v.table.owners(uri)
+	if len(owners) == 0 && strings.HasPrefix(uri, "mcp://") {
+		return nil, unknownResource(era, uri) // of an upstream that is no more
+	}
 	if len(owners) == 0 {
 		for i, b := range v.backends {
 			if reads(v.sources[i]) && !(b.Tried() && unknown(v.sources[i])) {

@@ -81,9 +81,9 @@ type base struct {
 	alone  atomic.Int32           // calls in progress that have asked, and must stay the only ones for that
 
 	mu      sync.Mutex
-	flights map[jsonrpc.ID]*flight            // calls of clients in progress; the id is also the progress token that we gave out
-	asked   map[jsonrpc.ID]context.CancelFunc // questions of the server's that are being answered
-	browse  map[string]Peer                   // who was sent to a page, by elicitationId; nil before the first
+	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
+	asked   map[jsonrpc.ID]*asked  // questions of the server's that are being answered
+	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
 	ctx    context.Context
@@ -93,7 +93,7 @@ type base struct {
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
-	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]context.CancelFunc{}
+	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*asked{}
 	b.outbox = make(chan *request, 256)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }

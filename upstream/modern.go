@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,10 +116,15 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	kind, err := result.String("resultType")
+	kind := TypeComplete
+	stated, err := result.Get("resultType")
+	if err == nil {
+		if kind, err = raw.String(stated); err == raw.ErrAbsent {
+			err = errors.New("no string")
+		}
+	}
 	switch {
 	case err == raw.ErrAbsent:
-		kind = TypeComplete
 	case err != nil:
 		return Result{}, fmt.Errorf("%w: resultType: %w", errInvalid, err)
 	case kind == TypeComplete:

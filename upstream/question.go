@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -105,6 +106,12 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 // keyRelatedTask is the member of _meta by which 2025-11-25 ties a message to a task (basic/utilities/tasks).
 const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
+// asked is a question that is being answered.
+type asked struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the client need not answer any more
+}
+
 // question has the client answer a question, on a goroutine that close waits for.
 func (b *base) question(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
@@ -121,7 +128,8 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many questions are open on this connection")
 		return
 	}
-	b.asked[m.ID] = cancel
+	a := &asked{cancel, make(chan struct{})}
+	b.asked[m.ID] = a
 	if own == nil && !f.alone && b.flights[f.id] == f {
 		f.alone = true
 		b.alone.Add(1)
@@ -135,6 +143,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
 	}
 	b.tasks.Go(func() {
+		defer close(a.done)
 		defer cancel()
 		if f.clock != nil {
 			f.clock.hold()
@@ -228,10 +237,16 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if cancel := b.asked[jsonrpc.ID(v)]; cancel != nil {
-		delete(b.asked, jsonrpc.ID(v))
-		cancel()
+	a := b.asked[jsonrpc.ID(v)]
+	delete(b.asked, jsonrpc.ID(v))
+	b.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.cancel()
+	select { // so that the client hears of it before it hears the answer to its call, which may be next
+	case <-a.done:
+	case <-time.After(50 * time.Millisecond):
 	}
 }
 
