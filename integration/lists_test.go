@@ -26,7 +26,7 @@ var otherLists = []struct{ method, member, key, before string }{
 // five has five items of each kind, which a server lists as a proxy that knows its schemas would not.
 func five() (script upstreamtest.Script) {
 	for _, letter := range "abcde" {
-		odd := fmt.Sprintf(`"title":"\u00e9\/","size":1.0,"icons":[{"src":"data:,x"}],"annotations":{"priority":0.10},"_meta":{"k":[1E2]},"future":12345678901234567890`)
+		odd := `"title":"\u00e9\/","size":1.0,"icons":[{"src":"data:,x"}],"annotations":{"priority":0.10},"_meta":{"k":[1E2]},"future":12345678901234567890`
 		script.Prompts = append(script.Prompts, fmt.Appendf(nil, `{"x":{},"name":"%c","arguments":[{"name":"x","required":true}],%s}`, letter, odd))
 		script.Resources = append(script.Resources, fmt.Appendf(nil, `{"name":"n","uri":"note:%c",%s}`, letter, odd))
 		script.Templates = append(script.Templates, fmt.Appendf(nil, `{"name":"n","uriTemplate":"note:%c{/x}",%s}`, letter, odd))

@@ -52,7 +52,7 @@ func TestLogOfCallsWaits(t *testing.T) {
 					if got := w.take(); len(got) > 0 {
 						t.Fatalf("%q was written at once", got)
 					}
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 					if got := w.take(); len(got) != 1 || strings.Count(got[0], "\n") != 2 || strings.Index(got[0], "one") > strings.Index(got[0], "two") {
 						t.Fatalf("after the delay %q was written, want one and two at once", got)

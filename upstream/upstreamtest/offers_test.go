@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 logging and roots are deprecated, and servers of today have them
+
 package upstreamtest_test
 
 import (
