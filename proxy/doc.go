@@ -24,7 +24,7 @@
 //
 // A world is immutable and belongs to the request to its end. It holds a view for each endpoint (view.go): the catalogs of its upstreams, merged and renamed
 // (names.go), with the way back, and the answers to the lists prepared. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
-// another world in its place; clients that listen (listen.go) are told if one of
+// another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of
 // their lists is another one then, and of resources that they have subscribed to.
 //
 // What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the

@@ -1,0 +1,330 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file holds who has subscribed to resources: a subscriptions/listen of the modern era, or a session of the legacy one. What there is to tell them goes to their
+// streams (listen.go).
+
+// hearer is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy session, with or without a stream. Guarded by listeners.mu.
+type hearer struct {
+	endpoint string
+	stream   *listener // of a subscriptions/listen; nil for a session
+	session  *session
+	subs     map[resourceKey]subscription
+	waiting  []note // of a session without a stream
+}
+
+type resourceKey struct{ upstream, uri string } // the upstream's own
+
+type subscription struct {
+	exposed string // as the client has subscribed to it
+	backend backend
+}
+
+// updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
+// subscribed to something of the upstream's.
+func (ls *listeners) updated(name, uri string, bare func(endpoint string) bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	type found struct {
+		h       *hearer
+		exposed string
+	}
+	var certain, others []found
+	for h := range ls.hearers {
+		any, sure, exposed := false, false, exposeURI(name, uri)
+		if bare(h.endpoint) {
+			exposed = uri
+		}
+		for key, sub := range h.subs {
+			if key.upstream != name {
+				continue
+			}
+			any = true
+			if key.uri == uri {
+				exposed, sure = sub.exposed, true
+			} else if isPart(uri, key.uri) {
+				sure = true
+			}
+		}
+		if sure {
+			certain = append(certain, found{h, exposed})
+		} else if any {
+			others = append(others, found{h, exposed})
+		}
+	}
+	if len(certain) == 0 {
+		certain = others
+	}
+	for _, f := range certain {
+		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
+	}
+}
+
+// isPart reports whether a URI is below another one.
+func isPart(uri, of string) bool {
+	rest, ok := strings.CutPrefix(uri, strings.TrimSuffix(of, "/"))
+	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
+}
+
+// hear adds a hearer, or returns the one that the session has on the endpoint.
+func (ls *listeners) hear(endpoint string, stream *listener, session *session) *hearer {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for h := range ls.hearers {
+		if session != nil && h.session == session && h.endpoint == endpoint {
+			return h
+		}
+	}
+	h := &hearer{endpoint: endpoint, stream: stream, session: session, subs: map[resourceKey]subscription{}}
+	ls.hearers[h] = struct{}{}
+	return h
+}
+
+// release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is left.
+func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
+	gone := map[backend][]string{}
+	ls.mu.Lock()
+	for key, sub := range h.subs {
+		if !keep(key) {
+			gone[sub.backend] = append(gone[sub.backend], key.uri)
+			delete(h.subs, key)
+		}
+	}
+	if len(h.subs) == 0 {
+		delete(ls.hearers, h)
+	}
+	ls.mu.Unlock()
+	for b, uris := range gone {
+		b.Unsubscribe(uris)
+	}
+}
+
+func nothing(resourceKey) bool { return false }
+
+// forget ends the subscriptions of a session that is over.
+func (ls *listeners) forget(s *session) {
+	ls.mu.Lock()
+	var its []*hearer
+	for h := range ls.hearers {
+		if h.session == s {
+			its = append(its, h)
+		}
+	}
+	ls.mu.Unlock()
+	for _, h := range its {
+		ls.release(h, nothing)
+	}
+}
+
+// asking is how long an upstream may take to accept a subscription.
+const asking = 10 * time.Second
+
+// maxSubscriptions bounds what one legacy session, or one stream of the modern era, subscribes to.
+const maxSubscriptions = 1000
+
+// subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns those that an upstream accepted. The error is why one was not.
+func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) (map[*target]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, asking)
+	defer cancel()
+	type group struct {
+		uris    []string
+		targets []*target
+	}
+	groups := map[backend]*group{}
+	var failed error
+	ls := &s.listeners
+	ls.mu.Lock()
+	accepted := map[*target]bool{}
+	for _, t := range targets {
+		key := resourceKey{t.backend.Name(), t.name}
+		if _, twice := h.subs[key]; twice {
+			accepted[t] = true
+			continue
+		}
+		if len(h.subs)+len(accepted) >= maxSubscriptions {
+			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources", maxSubscriptions)
+			continue
+		}
+		g := groups[t.backend]
+		if g == nil {
+			g = &group{}
+			groups[t.backend] = g
+		}
+		if !slices.Contains(g.uris, t.name) {
+			g.uris = append(g.uris, t.name)
+		}
+		g.targets = append(g.targets, t)
+	}
+	ls.mu.Unlock()
+	var all sync.WaitGroup
+	for b, g := range groups {
+		all.Go(func() {
+			got, err := b.Subscribe(ctx, g.uris)
+			ls.mu.Lock()
+			if err != nil {
+				failed = err
+			}
+			_, alive := ls.hearers[h]
+			var twice []string
+			for _, uri := range got {
+				key := resourceKey{b.Name(), uri}
+				if _, there := h.subs[key]; there || !alive {
+					twice = append(twice, uri)
+					continue
+				}
+				for _, t := range g.targets {
+					if t.name == uri {
+						h.subs[key] = subscription{t.exposed, b}
+						break
+					}
+				}
+			}
+			for _, t := range g.targets {
+				if slices.Contains(got, t.name) && alive {
+					accepted[t] = true
+				}
+			}
+			ls.mu.Unlock()
+			b.Unsubscribe(twice)
+		})
+	}
+	all.Wait()
+	return accepted, failed
+}
+
+// Updated says that a resource of an upstream's has changed, by its own URI. It does not block.
+func (s *Server) Updated(name, uri string) {
+	w := s.world.Load()
+	s.listeners.updated(name, uri, func(endpoint string) bool { return endpoint != "" && w.endpoints[endpoint] != nil })
+}
+
+// follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them.
+func (s *Server) follow(w *world) {
+	type moved struct {
+		h        *hearer
+		key      resourceKey
+		old, now backend
+	}
+	var list []moved
+	ls := &s.listeners
+	ls.mu.Lock()
+	for h := range ls.hearers {
+		for key, sub := range h.subs {
+			for _, b := range w.backends {
+				if b.Name() == key.upstream && b != sub.backend {
+					list = append(list, moved{h, key, sub.backend, b})
+				}
+			}
+		}
+	}
+	ls.mu.Unlock()
+	if len(list) == 0 || s.ending.Err() != nil {
+		return
+	}
+	s.moving.Go(func() {
+		for _, m := range list {
+			ctx, cancel := context.WithTimeout(s.ending, asking)
+			got, err := m.now.Subscribe(ctx, []string{m.key.uri})
+			cancel()
+			if err != nil {
+				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream", m.key.upstream, "error", err)
+			}
+			ls.mu.Lock()
+			sub, there := m.h.subs[m.key]
+			switch {
+			case !there || sub.backend != m.old: // it was taken back meanwhile
+				ls.mu.Unlock()
+				m.now.Unsubscribe(got)
+				continue
+			case len(got) > 0:
+				m.h.subs[m.key] = subscription{sub.exposed, m.now}
+				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed}) // something may have been missed
+			default:
+				delete(m.h.subs, m.key)
+			}
+			ls.mu.Unlock()
+			m.old.Unsubscribe([]string{m.key.uri})
+		}
+	})
+}
+
+// subscribeResource answers resources/subscribe of a legacy session.
+func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	if !x.endpoint.view.offers.subscribe {
+		return result{}, unknownMethod(x.era, x.msg.Method)
+	}
+	t, err := x.resource(info)
+	if err != nil {
+		return result{}, err
+	}
+	h := s.listeners.hear(x.endpoint.name, nil, x.session)
+	accepted, err := s.subscribeTo(ctx, h, []*target{t})
+	if !accepted[t] {
+		s.listeners.release(h, func(resourceKey) bool { return true })
+		if err == nil {
+			err = invalidParams("The upstream %s does not tell of changes to this resource", t.backend.Name())
+		}
+		if peer, ok := err.(*jsonrpc.Error); ok {
+			err = t.renameError(peer)
+		}
+		return result{}, err
+	}
+	if x.session.over() {
+		s.listeners.forget(x.session)
+	}
+	return result{body: []byte("{}")}, nil
+}
+
+// unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not subscribed to is none afterwards, either.
+func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	if !x.endpoint.view.offers.subscribe {
+		return result{}, unknownMethod(x.era, x.msg.Method)
+	}
+	t, err := x.resource(info)
+	if err != nil {
+		return result{}, err
+	}
+	gone := resourceKey{t.backend.Name(), t.name}
+	s.listeners.release(s.listeners.hear(x.endpoint.name, nil, x.session), func(k resourceKey) bool { return k != gone })
+	return result{body: []byte("{}")}, nil
+}
+
+// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an upstream accepted, as JSON.
+func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte) ([]string, error) {
+	var targets []*target
+	for _, v := range uris {
+		uri, err := raw.String(v)
+		if err == raw.ErrAbsent {
+			return nil, invalidParams("Invalid params: a resource in resourceSubscriptions is no string")
+		} else if err != nil {
+			return nil, err
+		}
+		if t, err := x.endpoint.view.resource(x.era, uri); err == nil { // one that is of nobody is not acknowledged
+			targets = append(targets, t)
+		}
+	}
+	accepted, err := s.subscribeTo(ctx, h, targets)
+	if err != nil {
+		s.log.Debug("not all subscriptions were accepted", "error", err)
+	}
+	var list []string
+	for _, t := range targets {
+		if accepted[t] {
+			list = append(list, string(raw.Quote(t.exposed)))
+		}
+	}
+	return list, nil
+}
