@@ -136,7 +136,7 @@ func TestWayBackOfURIs(t *testing.T) {
 		{"by its name, an app", merged, "ui://b/clock/face", "b ui://clock/face"},
 		{"by its name, without resources", merged, "mcp://tools/file:///x", "not found"},
 		{"of nobody's name, listed by one", merged, "mcp://nobody/1", "b mcp://nobody/1"},
-		{"of a prefix in other case", merged, "mcp://A/file:///x", "either a, b"},
+		{"of a prefix in other case", merged, "mcp://A/file:///x", "not found"},
 		{"listed by two", merged, "file:///x", "either a, b"},
 		{"web, listed by two", merged, "https://x.org/both", "either a, b"},
 		{"web, listed by one", merged, "https://x.org/a", "a https://x.org/a"},

@@ -64,7 +64,7 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 type hooks struct {
 	changed func()           // the server's lists have changed, or may have while we could not listen
 	updated func(uri string) // a resource has changed; nil where nobody wants to know
-	missed  func()           // every resource may have changed while we could not listen; nil likewise
+	missed  func([]string)   // these resources may have changed while we could not listen; nil stands for all, and a nil hook is not called
 }
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.

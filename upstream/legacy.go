@@ -61,7 +61,7 @@ func (l *legacyConn) watch() <-chan struct{} {
 	if tellsOfLists := gap; l.hooks.missed != nil {
 		gap = func() {
 			tellsOfLists()
-			l.hooks.missed()
+			l.hooks.missed(nil)
 		}
 	}
 	return w.listen(gap)

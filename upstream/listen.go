@@ -19,8 +19,9 @@ import (
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {
 	uris    []string
-	first   bool // of its conn: there is none that it takes the place of
-	gap     bool // none was open when it was opened
+	first   bool     // of its conn: there is none that it takes the place of
+	gap     bool     // none was open when it was opened
+	before  []string // the resources of the one before it, of which something may have been missed in the gap
 	ctx     context.Context
 	stop    context.CancelFunc
 	once    sync.Once
@@ -58,15 +59,15 @@ func (m *modernConn) watching() {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	_, any, _ := m.info.tells()
-	open := func(uris []string, first, gap bool) *listen {
-		l := &listen{uris: uris, first: first, gap: gap, ended: make(chan struct{}), settled: make(chan struct{})}
+	open := func(uris []string, first, gap bool, before []string) *listen {
+		l := &listen{uris: uris, first: first, gap: gap, before: before, ended: make(chan struct{}), settled: make(chan struct{})}
 		l.ctx, l.stop = context.WithCancel(m.ctx)
 		streams.Go(func() { m.keep(l) })
 		return l
 	}
 	var now *listen
 	if any {
-		now = open(nil, true, true)
+		now = open(nil, true, true, nil)
 	}
 	_, beside := m.wire.(*httpWire)
 	for {
@@ -79,8 +80,12 @@ func (m *modernConn) watching() {
 				now.stop()
 				<-now.ended
 			}
+			var before []string
+			if now != nil {
+				before = now.uris
+			}
 			if any || len(f.uris) > 0 {
-				next = open(f.uris, false, !beside)
+				next = open(f.uris, false, !beside, before)
 				var err error
 				select {
 				case <-next.settled:
@@ -92,7 +97,7 @@ func (m *modernConn) watching() {
 					next.stop()
 					if now != nil && !beside {
 						<-next.ended
-						now = open(now.uris, true, true)
+						now = open(now.uris, true, true, now.uris)
 					}
 					f.answer <- followed{err: err}
 					continue
@@ -224,13 +229,18 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 			}
 		}
 	}
-	if l.settle(accepted, nil) && !l.gap {
+	first := l.settle(accepted, nil)
+	if first && !l.gap {
 		return // the one before it is still open
 	}
 	if m.listed.Load() {
 		m.hooks.changed()
 	}
-	if m.hooks.missed != nil {
-		m.hooks.missed()
+	missed := l.uris
+	if first {
+		missed = l.before
+	}
+	if m.hooks.missed != nil && len(missed) > 0 {
+		m.hooks.missed(missed)
 	}
 }

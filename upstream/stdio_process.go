@@ -163,6 +163,12 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.gone(drained) // a killed process needs a moment, too
 	<-p.exited
 	p.stdout.Close()
+	last := time.NewTimer(lastWords)
+	defer last.Stop()
+	select { // what it wrote is read to its end, unless somebody else holds the other end
+	case <-p.silent:
+	case <-last.C:
+	}
 	p.stderr.Close()
 }
 

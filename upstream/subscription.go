@@ -153,7 +153,7 @@ func (p *pool) resubscribe(ctx context.Context, c conn) {
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("not all resources are followed any more", "error", err)
 	}
-	p.missed()
+	p.missed(nil)
 }
 
 // withdraw tells the server of what nobody wants any more, unless somebody is talking to it just now, who will see to that.
@@ -171,14 +171,26 @@ func (p *pool) withdraw(ctx context.Context, c conn) {
 	}
 }
 
-// missed says of all resources that somebody wants to hear of that they may have changed.
-func (p *pool) missed() {
-	p.subs.mu.Lock()
-	uris := slices.Sorted(maps.Keys(p.subs.wanted))
-	p.subs.mu.Unlock()
-	for _, uri := range uris {
-		p.updated(uri)
+// missed says of those of the resources that somebody wants to hear of that they may have changed; nil stands for all.
+func (p *pool) missed(uris []string) {
+	if uris == nil {
+		uris = p.followed()
 	}
+	for _, uri := range uris {
+		p.subs.mu.Lock()
+		_, wanted := p.subs.wanted[uri]
+		p.subs.mu.Unlock()
+		if wanted {
+			p.updated(uri)
+		}
+	}
+}
+
+// followed are all resources that somebody wants to hear of.
+func (p *pool) followed() []string {
+	p.subs.mu.Lock()
+	defer p.subs.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.subs.wanted))
 }
 
 // updated passes the server's word on.
