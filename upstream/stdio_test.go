@@ -224,7 +224,7 @@ func TestStdioBuffersAreExchanged(t *testing.T) {
 					return
 				}
 				results[k], want[k] = unsafe.String(&m.Result[0], len(m.Result)), string(req.Params)
-				if len(m.Result) > 2*lineBuffer && !within(m.Result, kept[k]) {
+				if len(m.Result) > 2*lineBuffer && !within(m.Result, kept[k]) && 2*len(m.Result) >= cap(kept[k]) { // one that would waste half of it is copied
 					t.Errorf("a result of %d bytes is not in the buffer of %d", len(m.Result), cap(kept[k]))
 				}
 				for i := range results {
