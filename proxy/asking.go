@@ -143,12 +143,16 @@ const methodElicitationComplete = "notifications/elicitation/complete"
 
 // newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy client, which needs one.
 func (x *exchange) newElicitationID() string {
+	x.opening.Lock()
+	defer x.opening.Unlock()
 	x.opened = append(x.opened, "junction-"+rand.Text())
 	return x.opened[len(x.opened)-1]
 }
 
 // closeElicitations tells the client that what it has opened is done, now that the upstream does not ask for it any more.
 func (x *exchange) closeElicitations() {
+	x.opening.Lock()
+	defer x.opening.Unlock()
 	for _, id := range x.opened {
 		x.reply.notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
 	}
@@ -158,6 +162,9 @@ func (x *exchange) closeElicitations() {
 // client that refuses a form is one that has cancelled it; for everything else there is no word that the upstream would understand, and nothing is made up
 // (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
+	if len(requests.Members()) > maxAsked {
+		return nil, x.invalid("it asks too many questions at once")
+	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {
 		method, params, err := inputRequest(m.Value)

@@ -69,6 +69,7 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte 
 		return jsonrpc.AppendError(nil, m.ID, problem)
 	}
 	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
+	x.profile, x.listeners = all.profile, all.listeners
 	if !m.IsRequest() {
 		f.accept(x)
 		return nil

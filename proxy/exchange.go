@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -33,8 +34,9 @@ type exchange struct {
 	logLevel  string  // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
 	target    *target // of a call
 	listeners *listeners
-	opened    []string // elicitations of ours: see newElicitationID
-	outlived  bool     // a call goes on with the params after the request was answered
+	opening   sync.Mutex // guards opened: a legacy upstream may ask several things at once
+	opened    []string   // elicitations of ours: see newElicitationID
+	outlived  bool       // a call goes on with the params after the request was answered
 }
 
 // newExchange reads what every request has. The error is a *refusal.

@@ -39,6 +39,7 @@ type parked struct {
 	origin *exchange // of the first request: who asked for what
 	cancel context.CancelFunc
 	inLot  bool // guarded by lot.mu
+	over   bool // the call has ended, and is not put into the lot any more; guarded by lot.mu
 
 	mu      sync.Mutex
 	present *exchange       // the request that waits for the call; nil while the client is away
@@ -100,6 +101,7 @@ func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (res
 		p.mu.Unlock()
 		return result{}, err
 	}
+	p.present = x // before another request can
 	p.mu.Unlock()
 	return p.wait(ctx, s, x)
 }
@@ -175,6 +177,9 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		select {
 		case <-p.changed:
 		case <-ctx.Done():
+			p.mu.Lock()
+			p.present = nil // its body is another request's from now on
+			p.mu.Unlock()
 			p.giveUp()
 			return result{}, context.Cause(ctx)
 		}
@@ -294,7 +299,7 @@ func (l *lot) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch who := p.origin.principal; {
-	case l.closed:
+	case l.closed, p.over:
 		return false
 	case p.inLot:
 		return true
@@ -310,6 +315,7 @@ func (l *lot) admit(p *parked) bool {
 func (l *lot) remove(p *parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p.over = true
 	if !p.inLot {
 		return
 	}

@@ -105,7 +105,7 @@ func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}
 	if len(r.events) < r.count {
 		return nil, true, nil
 	}
-	return r.events[min(n+1, len(r.events)):], r.ended, r.grown
+	return r.events[min(n, len(r.events)-1)+1:], r.ended, r.grown
 }
 
 // recorded returns the record that an event id is of, and the event's number; nil for an id that we do not know.

@@ -154,7 +154,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 			accepted[t] = true
 			continue
 		}
-		if len(h.subs)+len(accepted) >= maxSubscriptions {
+		if len(h.subs)+len(accepted) >= maxSubscriptions || len(t.name) > maxLookedUp {
 			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources", maxSubscriptions)
 			continue
 		}

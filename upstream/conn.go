@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -83,6 +84,7 @@ type base struct {
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
 	asked   map[jsonrpc.ID]*asked  // questions of the server's that are being answered
+	haunted time.Time              // until then a call that was given up may still ask
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
@@ -111,9 +113,11 @@ func (b *base) run() {
 		case <-b.ctx.Done():
 			return
 		case m := <-b.outbox:
-			if err := b.wire.Send(b.ctx, m); err != nil && b.ctx.Err() == nil {
+			ctx, cancel := context.WithTimeout(b.ctx, sendPatience)
+			if err := b.wire.Send(ctx, m); err != nil && b.ctx.Err() == nil {
 				b.log.Debug("message to the upstream lost", "method", m.Method, "error", err)
 			}
+			cancel()
 		}
 	}
 }
@@ -336,6 +340,9 @@ func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCance
 	}
 	m, err := b.wire.Call(ctx, req, on)
 	if err != nil {
+		if f != nil && ctx.Err() != nil {
+			b.haunt()
+		}
 		if ctx.Err() != nil && tellCancel {
 			reason := "the request was cancelled"
 			if _, late := context.Cause(ctx).(*timeoutError); late {

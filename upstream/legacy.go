@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -100,6 +101,9 @@ var levels = []string{"", "emergency", "alert", "critical", "error", "warning", 
 // Level returns how verbose a level of log messages is; 0 is no level.
 func Level(name string) int { return max(0, slices.Index(levels, name)) }
 
+// levelPatience is how long a server may take to accept a level: calls wait for that.
+const levelPatience = 2 * time.Second
+
 // setLevel has the server send log messages from the level on. The level is one for the whole connection, so it is never taken back; the clients' own ones
 // are kept by who relays.
 func (l *legacyConn) setLevel(ctx context.Context, name string) {
@@ -109,7 +113,9 @@ func (l *legacyConn) setLevel(ctx context.Context, name string) {
 	if wanted <= l.level || !has(l.info.capabilities, "logging") {
 		return
 	}
-	if _, err := l.ask(ctx, string(mcp.MethodSetLogLevel), append(raw.AppendQuote([]byte(`{"level":`), name), '}'), nil); err != nil {
+	asking, cancel := context.WithTimeout(ctx, levelPatience)
+	defer cancel()
+	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), append(raw.AppendQuote([]byte(`{"level":`), name), '}'), nil); err != nil {
 		l.log.Debug("the upstream does not take the level of log messages", "level", name, "error", err)
 		if ctx.Err() != nil {
 			return

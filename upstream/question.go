@@ -51,6 +51,7 @@ type flight struct {
 	token []byte          // the client's own progress token; nil when it wants no progress
 	clock *clock          // may be nil
 	ctx   context.Context // ends with the call
+	ends  []func()        // of its questions, when this attempt to make the call is over; guarded by base.mu
 	task  string          // of a legacy server that makes the call a task; guarded by base.mu
 	alone bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
 }
@@ -68,8 +69,21 @@ func (b *base) land(f *flight) {
 	if f.alone {
 		b.alone.Add(-1)
 	}
+	for _, end := range f.ends {
+		end()
+	}
 	b.mu.Unlock()
 }
+
+// haunt keeps questions of a call that was given up from being taken for those of the next one.
+func (b *base) haunt() {
+	b.mu.Lock()
+	b.haunted = time.Now().Add(ghost)
+	b.mu.Unlock()
+}
+
+// ghost is for how long a call that was given up may still ask something: nobody tells us when the server is done with it.
+const ghost = 5 * time.Minute
 
 // owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
 // name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know (see the comment on Ask in
@@ -97,6 +111,9 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	case len(b.flights) > 1:
 		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) + " calls in progress on this connection"
 	}
+	if time.Now().Before(b.haunted) {
+		return nil, "it could belong to a call that was given up"
+	}
 	for _, only := range b.flights {
 		f = only
 	}
@@ -122,6 +139,13 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	b.mu.Lock()
+	if b.flights[f.id] != f { // it has ended just now
+		b.mu.Unlock()
+		cancel()
+		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: its call is over")
+		return
+	}
+	f.ends = append(f.ends, cancel)
 	if len(b.asked) >= maxQuestions {
 		b.mu.Unlock()
 		cancel()
@@ -130,7 +154,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	}
 	a := &asked{cancel, make(chan struct{})}
 	b.asked[m.ID] = a
-	if own == nil && !f.alone && b.flights[f.id] == f {
+	if own == nil && !f.alone {
 		f.alone = true
 		b.alone.Add(1)
 	}
@@ -147,28 +171,45 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		defer cancel()
 		if f.clock != nil {
 			f.clock.hold()
-			defer f.clock.release()
 		}
 		result, err := f.peer.Ask(ctx, q)
+		if f.clock != nil {
+			f.clock.release() // the server's time counts again, also that in which it takes the answer
+		}
 		b.mu.Lock()
-		_, wanted := b.asked[id]
-		delete(b.asked, id)
+		wanted := b.asked[id] == a
 		b.mu.Unlock()
 		if !wanted {
 			return // the server has taken it back
 		}
+		defer func() { // until it is sent, so that maxQuestions bounds these goroutines
+			b.mu.Lock()
+			if b.asked[id] == a {
+				delete(b.asked, id)
+			}
+			b.mu.Unlock()
+		}()
+		sending, cancel := context.WithTimeout(b.ctx, sendPatience)
+		defer cancel()
 		reply := &request{Message: jsonrpc.Message{ID: id, Result: result}}
 		if err != nil {
 			reply.Result, reply.Error = unanswered(q.Method, err)
 		}
-		if err := b.wire.Send(b.ctx, reply); err != nil && b.ctx.Err() == nil {
+		if err := b.wire.Send(sending, reply); err != nil && b.ctx.Err() == nil {
 			b.log.Debug("answer to the upstream lost", "method", q.Method, "error", err)
 		}
 	})
 }
 
+// sendPatience is how long a server may take to accept a message that is no request.
+const sendPatience = 30 * time.Second
+
 // asking is that of conn.
-func (b *base) asking() bool { return b.alone.Load() > 0 }
+func (b *base) asking() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.alone.Load() > 0 || time.Now().Before(b.haunted)
+}
 
 // methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"

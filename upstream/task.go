@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,7 +68,11 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
 		if ctx.Err() != nil {
+			l.haunt()
 			l.post(&request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
+		}
+		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, errNotSent) {
+			err = fmt.Errorf("the connection broke while the task was in progress: %v", err) // %v: the call was received, and must not be made again
 		}
 		return Result{}, err
 	}
