@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back to where others wait for a place.
+func TestLateQuestionKeepsNoPlace(t *testing.T) {
+	l := &lot{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
+	over, next := &parked{lot: l, id: "over", origin: &exchange{}}, &parked{lot: l, id: "next", origin: &exchange{}}
+	l.remove(over)
+	if l.admit(over) {
+		t.Error("a call that is over was admitted")
+	}
+	if !l.admit(next) {
+		t.Error("the next call of the user was not admitted")
+	}
+	l.remove(next)
+	if len(l.calls)+len(l.of) > 0 {
+		t.Errorf("%d calls of %d users are left", len(l.calls), len(l.of))
+	}
+}
+
+func TestReplayOfAnIDOutOfRange(t *testing.T) {
+	s := &session{version: "2025-11-25"}
+	r := s.record()
+	r.add([]byte(`{}`))
+	for _, n := range []int{1, 2, math.MaxInt} {
+		rec, number := s.recorded(r.name + "-" + strconv.Itoa(n))
+		if rec != r {
+			t.Fatalf("the id with the number %d is of no record", n)
+		}
+		if events, ended, _ := rec.after(number); len(events) > 0 || ended {
+			t.Errorf("after the number %d there are %q, ended: %t; want nothing yet", n, events, ended)
+		}
+	}
+}
