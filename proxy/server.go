@@ -133,6 +133,17 @@ func (s *Server) Refresh() {
 	s.swap(s.newWorld(old.config, old.backends, old))
 }
 
+// Settle takes over changed catalogs, as Refresh does, if there are any.
+func (s *Server) Settle() {
+	v := s.world.Load().endpoints[""].view
+	for i, b := range v.backends {
+		if b.Catalog() != v.sources[i] {
+			s.Refresh()
+			return
+		}
+	}
+}
+
 // swap stores the world and tells of the difference; s.changing is held.
 func (s *Server) swap(w *world) {
 	old := s.world.Swap(w)

@@ -144,6 +144,7 @@ func local(host string) bool {
 
 func (p *program) report(stopping context.Context) report {
 	statuses := p.statuses()
+	p.server.Settle() // who reads that an upstream is ready finds its tools
 	r := report{Status: "ready", Tools: p.server.Tools(), Upstreams: []upstreamReport{}, Problems: []problemReport{}}
 	switch {
 	case stopping.Err() != nil:
