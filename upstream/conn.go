@@ -79,11 +79,11 @@ type base struct {
 	ids    atomic.Uint64
 	acked  func(*jsonrpc.Message) // takes the acknowledgement of a subscription; nil in the legacy era
 	listed atomic.Bool            // a list was asked for
-	alone  atomic.Int32           // calls in progress that have asked, and must stay the only ones for that
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
 	asked   map[jsonrpc.ID]*asked  // questions of the server's that are being answered
+	alone   int                    // calls in progress that have asked, and must stay the only ones for that
 	haunted time.Time              // until then a call that was given up may still ask
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 

@@ -51,7 +51,6 @@ type flight struct {
 	token []byte          // the client's own progress token; nil when it wants no progress
 	clock *clock          // may be nil
 	ctx   context.Context // ends with the call
-	ends  []func()        // of its questions, when this attempt to make the call is over; guarded by base.mu
 	task  string          // of a legacy server that makes the call a task; guarded by base.mu
 	alone bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
 }
@@ -67,10 +66,12 @@ func (b *base) land(f *flight) {
 	b.mu.Lock()
 	delete(b.flights, f.id)
 	if f.alone {
-		b.alone.Add(-1)
+		b.alone--
 	}
-	for _, end := range f.ends {
-		end()
+	for _, a := range b.asked {
+		if a.of == f {
+			a.cancel()
+		}
 	}
 	b.mu.Unlock()
 }
@@ -86,8 +87,8 @@ func (b *base) haunt() {
 const ghost = 5 * time.Minute
 
 // owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
-// name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know (see the comment on Ask in
-// the specification of 2025-11-25, client/elicitation: a question must be bound to the client and the user who caused it). reason says why there is none.
+// name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know, and a
+// question must be bound to the client and the user who caused it (2025-11-25, client/elicitation). reason says why there is none.
 func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -125,6 +126,7 @@ const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
 // asked is a question that is being answered.
 type asked struct {
+	of     *flight
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client need not answer any more
 }
@@ -145,18 +147,17 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: its call is over")
 		return
 	}
-	f.ends = append(f.ends, cancel)
 	if len(b.asked) >= maxQuestions {
 		b.mu.Unlock()
 		cancel()
 		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many questions are open on this connection")
 		return
 	}
-	a := &asked{cancel, make(chan struct{})}
+	a := &asked{f, cancel, make(chan struct{})}
 	b.asked[m.ID] = a
 	if own == nil && !f.alone {
 		f.alone = true
-		b.alone.Add(1)
+		b.alone++
 	}
 	b.mu.Unlock()
 	if m.Method == string(mcp.MethodElicitationCreate) {
@@ -208,7 +209,7 @@ const sendPatience = 30 * time.Second
 func (b *base) asking() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.alone.Load() > 0 || time.Now().Before(b.haunted)
+	return b.alone > 0 || time.Now().Before(b.haunted)
 }
 
 // methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
