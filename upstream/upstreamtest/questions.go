@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -157,6 +158,9 @@ func (c *call) request(ctx context.Context, a arguments) ([][]byte, error) {
 			questions, answers = a.Questions, nil
 		}
 		got, err := c.requestTogether(ctx, a, questions[:batch])
+		if errors.Is(err, errGaveUp) {
+			c.s.add(Record{Verb: "GIVEUP", PID: os.Getpid()})
+		}
 		if err != nil {
 			return nil, err
 		}
