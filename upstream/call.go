@@ -147,8 +147,10 @@ func (e *timeoutError) Error() string {
 
 // clock ends a call after too much silence, and after max in any case.
 type clock struct {
+	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	timeout time.Duration
+	max     time.Duration
 
 	mu    sync.Mutex
 	end   time.Time
@@ -158,24 +160,27 @@ type clock struct {
 }
 
 // newClock returns a context that ends when the call's time is over, with a *timeoutError as cause. stop frees it.
-func newClock(parent context.Context, timeout, max time.Duration) (context.Context, *clock, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
+func newClock(parent context.Context, timeout, max time.Duration) (context.Context, *clock) {
 	timeout = min(timeout, max)
-	c := &clock{timeout: timeout, end: time.Now().Add(max)}
-	c.timer = time.AfterFunc(timeout, func() {
-		c.mu.Lock()
-		left, held := time.Until(c.end), c.held > 0
-		c.mu.Unlock()
-		if held {
-			return // a question was just put
-		}
-		if left <= 0 {
-			cancel(&timeoutError{after: max})
-		} else {
-			cancel(&timeoutError{after: timeout, silent: true})
-		}
-	})
-	return ctx, c, func() { c.stop(); cancel(nil) }
+	c := &clock{timeout: timeout, max: max, end: time.Now().Add(max)}
+	ctx, cancel := context.WithCancelCause(parent)
+	c.cancel = cancel
+	c.timer = time.AfterFunc(timeout, c.expire)
+	return ctx, c
+}
+
+// expire is called by the timer.
+func (c *clock) expire() {
+	c.mu.Lock()
+	left, held := time.Until(c.end), c.held > 0
+	c.mu.Unlock()
+	switch {
+	case held: // a question was just put
+	case left <= 0:
+		c.cancel(&timeoutError{after: c.max})
+	default:
+		c.cancel(&timeoutError{after: c.timeout, silent: true})
+	}
 }
 
 // touch says that the upstream has shown a sign of life.
@@ -189,9 +194,10 @@ func (c *clock) touch() {
 
 func (c *clock) stop() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.over = true
 	c.timer.Stop()
+	c.mu.Unlock()
+	c.cancel(nil)
 }
 
 // hold stops the silence from counting while a person is asked, and the hard cap as well; release follows. Both may be called for several questions at once.

@@ -331,13 +331,12 @@ func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
-	on := b.receive
 	if f != nil {
 		f.ctx = ctx
 		b.takeoff(f)
 		defer b.land(f)
-		on = func(m *jsonrpc.Message) { b.deliver(f, m) }
 	}
+	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
 	m, err := b.wire.Call(ctx, req, on)
 	if err != nil {
 		if f != nil && ctx.Err() != nil {

@@ -286,13 +286,16 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 				body = new(reader) // the transport may not be done with the first
 			}
 			*body = t.out.reader()
-			r.Body, r.ContentLength, r.GetBody = body, t.out.size, t.out.again
+			r.Body, r.ContentLength = body, t.out.size
 		}
 		var resp *http.Response
 		var err error
 		if isPlain {
 			resp, err = o.plainTrip(ctx, plain, t, &r, more)
 		} else {
+			if m != nil {
+				r.GetBody = t.out.again
+			}
 			resp, err = o.rt.RoundTrip(r.WithContext(t.ctx))
 		}
 		if err != nil {

@@ -80,8 +80,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
-	ctx, clock, stop := newClock(ctx, timeout, max)
-	defer stop()
+	ctx, clock := newClock(ctx, timeout, max)
+	defer clock.stop()
 	select {
 	case u.slots <- struct{}{}:
 		defer func() { <-u.slots }()
@@ -93,37 +93,28 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
 		}
 	}
-	own := *c
-	own.asTask = tool != nil && tool.TaskOnly
-	if u.reading() == (linkKey{}) {
-		own.Profile = Profile{}
-	}
 	for again := false; ; again = true {
-		own.Header = c.Header
-		if tool != nil && len(tool.Params) > 0 {
-			arguments, _ := c.Params.Object("arguments")
-			own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...) // ours count, if both have one
-		}
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
 			return Result{}, u.unavailable(ctx, err)
 		}
-		result, err := cn.call(ctx, &own, clock)
-		var peer *jsonrpc.Error
-		switch {
-		case err == nil:
+		result, err := cn.call(ctx, u.own(c, tool), clock)
+		if err == nil {
 			l.release()
 			return result, nil
-		case errors.As(err, &peer) && peer.Code == codeHeaderMismatch && !again:
+		}
+		peer, said := errors.AsType[*jsonrpc.Error](err)
+		switch {
+		case said && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
 			if l.reads && u.readCatalog(ctx, cn) == nil {
 				_, _, tool = u.limits(c)
 			}
 			l.release()
-		case errors.As(err, &peer) && peer.Code == codeUnsupportedVersion && !again:
+		case said && peer.Code == codeUnsupportedVersion && !again:
 			l.fail(cn, err)
 			l.release()
-		case errors.As(err, &peer):
+		case said:
 			l.release()
 			return Result{}, peer
 		case errors.Is(err, errNotSent) && !again && ctx.Err() == nil:
@@ -137,6 +128,24 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return Result{}, &Error{u.name, kindOf(err), err}
 		}
 	}
+}
+
+// own returns the call as the server hears it: c itself where that is the same.
+func (u *Upstream) own(c *Call, tool *Tool) *Call {
+	silent := u.reading() == (linkKey{})
+	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
+		return c
+	}
+	own := *c
+	if silent {
+		own.Profile = Profile{}
+	}
+	if tool != nil {
+		own.asTask = tool.TaskOnly
+		arguments, _ := c.Params.Object("arguments")
+		own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...) // ours count, if both have one
+	}
+	return &own
 }
 
 // limits returns the time that a call may take, and the tool that it calls, if it calls one that we know.
