@@ -128,8 +128,14 @@ func Redact(text string) string {
 
 // keyring is the Verifier of the keys of the file.
 type keyring struct {
-	keys map[Hash]*Key
+	keys map[Hash]*entry
 	now  func() time.Time
+}
+
+// entry is a key of the file, with the ID of its principal.
+type entry struct {
+	Key
+	id string
 }
 
 // Keys returns a Verifier that knows these keys and no others. Entries of one name are one principal, so that a key can be replaced while both are in use. Of
@@ -140,14 +146,13 @@ func Keys(list []Key, now func() time.Time) Verifier {
 	if now == nil {
 		now = time.Now
 	}
-	r := &keyring{keys: make(map[Hash]*Key, len(list)), now: now}
-	for i := range list {
-		k := list[i]
+	r := &keyring{keys: make(map[Hash]*entry, len(list)), now: now}
+	for _, k := range list {
 		if _, twice := r.keys[k.Hash]; twice {
 			r.keys[k.Hash] = nil
 			continue
 		}
-		r.keys[k.Hash] = &k
+		r.keys[k.Hash] = &entry{k, "key:" + k.Name}
 	}
 	return r
 }
@@ -169,7 +174,7 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	case !k.from(from):
 		return nil, fmt.Errorf("%w: the key is not for requests from this address", ErrInvalidToken)
 	}
-	return &Principal{Kind: KindKey, ID: "key:" + k.Name, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash}, nil
+	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash}, nil
 }
 
 // Still reports whether Verify would return the principal again. An expiry that has come nearer ends what was begun under the old one; one that has moved away
