@@ -1,6 +1,9 @@
 package proxy
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Hooks report what happens. Each may be nil. They must not block.
 type Hooks struct {
@@ -10,18 +13,33 @@ type Hooks struct {
 	Problems func([]Problem)
 }
 
-// CallInfo is what there is to know of a call, none of it secret: neither arguments nor results.
+// CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is "" where there is nothing to say.
 type CallInfo struct {
-	Client   string // the name that the client gave itself; anybody can claim any
-	Era      string
-	Endpoint string // "" is the merged one
-	Upstream string // "" when the name was unknown
-	Method   string
-	Name     string // as the client called it
+	Principal string     // id of who called, such as "local" or "key:ci"
+	Kind      string     // of the principal: local, key, user or service
+	Address   netip.Addr // of the client; the zero Addr when it is not known
+	Client    string     // the name that the client gave itself; anybody can claim any
+	Session   string     // what tells a legacy session from others; not its id, which whoever has it may use
+	Request   string     // the JSON-RPC id, as the client wrote it
+	Era       string
+	Endpoint  string // "" is the merged one
+	Surface   string // of the endpoint
+	Upstream  string // "" when the name was unknown
+	Method    string
+	Name      string // as the client called it
+	Own       string // as the upstream calls it
+
+	// Verdict is deny, ask or allow; "" when nothing was decided, as about a method that does not exist. Policy and Rule say what gave it, and Missing which
+	// capability is not held.
+	Verdict, Policy, Rule, Missing string
+	// Arguments is the JSON text of the call's arguments; nil when it has none. It is valid during the hook only.
+	Arguments []byte
+
 	Took     time.Duration
 	Sent     int // bytes of the request's body
 	Received int // bytes of the result
 	// Outcome is ok, error (the upstream's own), or the kind of our error.
 	Outcome string
+	Code    int64 // of the JSON-RPC error that the client was answered with; 0 when there was none
 	Err     error
 }
