@@ -70,6 +70,11 @@ func (d *decoder) warnings(c *Config) Warnings {
 			warn(at+".command", "there is no program %s; that upstream shows as unavailable until it is installed", program)
 		}
 	}
+	if file := c.Audit.File; file != "" && file != auditStderr {
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
+		}
+	}
 	ps.sort()
 	return Warnings(ps)
 }

@@ -38,6 +38,7 @@ type Config struct {
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
 	Log       LogConfig                  `yaml:"log"`
+	Audit     AuditConfig                `yaml:"audit"`
 	Names     proxy.Names                `yaml:"names"`
 	Limits    proxy.Limits               `yaml:"limits"`
 	Sessions  proxy.Sessions             `yaml:"sessions"`
@@ -51,6 +52,15 @@ type LogConfig struct {
 	Level  slog.Level `yaml:"level"`  // the least that is logged: debug, info, warn or error. Default info.
 	Format LogFormat  `yaml:"format"` // text or json. Default text.
 }
+
+// AuditConfig is the file's audit section: one line of JSON for each call, and for each that was refused.
+type AuditConfig struct {
+	File      string `yaml:"file"`      // where lines are added; made if it does not exist, for us alone. "stderr" is standard error. "" is no audit.
+	Arguments bool   `yaml:"arguments"` // the arguments too, whatever is in them, and not their digest alone
+}
+
+// auditStderr is the name that is no file.
+const auditStderr = "stderr"
 
 // LogFormat is a word of the file.
 type LogFormat string
@@ -188,6 +198,7 @@ func (c *Config) validate(d *decoder) {
 		c.validateUpstream(d, name)
 	}
 	c.validateNames(d)
+	c.validateAudit(d)
 }
 
 func (c *Config) validateAddresses(d *decoder) {

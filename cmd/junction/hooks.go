@@ -18,10 +18,11 @@ import (
 )
 
 // proxyHooks write one line per call, and one per item that is not offered.
-func proxyHooks(log *slog.Logger) proxy.Hooks {
-	calls := callLog(log)
+func (p *program) proxyHooks() proxy.Hooks {
+	log, calls := p.log, callLog(p.log)
 	return proxy.Hooks{
 		CallDone: func(c proxy.CallInfo) {
+			p.audited(&c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
 				level = slog.LevelDebug // anybody can cause these, as many as they like

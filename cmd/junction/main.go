@@ -1,7 +1,7 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
 // main.go has the commands and exit codes, program.go the parts of a running proxy and their lifetimes, config.go the file, reload.go what happens when the file
-// changes, hooks.go the log and the admin address. The commands that are clients of an endpoint are in client.go, the demo server in demo.go.
+// changes, hooks.go the log and the admin address, audit.go who did what. The commands that are clients of an endpoint are in client.go, the demo server in demo.go.
 package main
 
 import (

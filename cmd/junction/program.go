@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,6 +43,7 @@ type program struct {
 	public, admin net.Listener // admin may be nil
 	server        *proxy.Server
 	set           upstream.Set
+	audit         atomic.Pointer[audit] // nil while nobody wants one
 
 	refresh chan struct{} // 1-buffered: a catalog has changed
 }
@@ -107,12 +109,17 @@ func open(o options) (_ *program, err error) {
 			return nil, err
 		}
 	}
+	audit, err := p.nextAudit(config.Audit)
+	if err != nil {
+		return nil, err
+	}
+	p.useAudit(audit)
 	secret, err := p.key(config.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: proxyHooks(p.log),
+		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
 	})
 	if err != nil {
 		return nil, err
@@ -227,6 +234,7 @@ func (p *program) close() {
 	if p.public != nil {
 		p.public.Close()
 	}
+	p.useAudit(nil)
 	flushLog(p.log)
 }
 

@@ -242,7 +242,7 @@ func TestTakenAddress(t *testing.T) {
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
 	logger := newLog(&log, LogConfig{Format: LogText})
-	hooks := proxyHooks(logger)
+	hooks := (&program{log: logger}).proxyHooks()
 	hooks.CallDone(proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	flushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {

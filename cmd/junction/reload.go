@@ -47,6 +47,9 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
+			if a := p.audit.Load(); a != nil {
+				a.Reopen()
+			}
 			p.reload(true)
 		case e := <-events:
 			// Others in the folder, a log perhaps, never stop writing. They must not put it off; one of them may be what our file is a link to.
@@ -94,9 +97,15 @@ func (p *program) reload(asked bool) {
 		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
 		return
 	}
+	audit, err := p.nextAudit(c.Audit)
+	if err != nil {
+		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+		return
+	}
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
+	p.useAudit(audit)
 	p.apply(c)
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
 }

@@ -1,0 +1,374 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"junction/proxy"
+	"junction/upstream/raw"
+)
+
+// This file stands between calls, which wait for nobody, and a disk that may be slow, full or gone: lines wait in memory for a goroutine that writes them.
+
+const (
+	auditDelay = 50 * time.Millisecond // for which a line waits for others
+	auditBatch = 64 << 10              // as many bytes are written without a delay
+	auditQueue = 8 << 20               // bytes that wait at most; a line that is alone may be longer
+	auditRetry = time.Second           // after a write that failed
+	auditCalm  = time.Minute           // between two complaints
+)
+
+// audit writes one line of JSON for each call into one file.
+type audit struct {
+	config AuditConfig
+	log    *slog.Logger
+
+	// The goroutine's, once it has begun.
+	out  io.Writer   // the file, or standard error; nil after a file could not be opened
+	info fs.FileInfo // of the file; nil for standard error
+	torn bool        // the last write ended within a line
+
+	wake   chan struct{} // 1-buffered: something is to be written
+	urgent chan struct{} // 1-buffered: without a delay
+	closed chan struct{} // closed by Close
+	tasks  sync.WaitGroup
+
+	mu         sync.Mutex
+	waiting    []byte // whole lines
+	held       int    // bytes that the goroutine has taken and not written yet
+	dropped    int    // lines, since the last one that there was room for
+	lost       int    // lines, since the log has last said that all is well
+	failure    error  // of the last write; nil when it went well
+	complained time.Time
+	told       bool // the log says that something is wrong
+	moved      bool // Reopen was called
+	over       bool // Close was called
+}
+
+// startAudit opens the file and begins a goroutine, which Close ends.
+func startAudit(c AuditConfig, stderr io.Writer, log *slog.Logger) (*audit, error) {
+	a := &audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
+	if c.File == auditStderr {
+		a.out = stderr
+	} else if err := a.open(); err != nil {
+		return nil, fmt.Errorf("audit.file: %s: %w; nothing is done that cannot be audited: make that file possible, or name another", c.File, reason(err))
+	}
+	a.tasks.Go(a.run)
+	return a, nil
+}
+
+// record takes the line of a call. It does not wait for the disk: a line that there is no room for is dropped and counted. It returns false after Close.
+func (a *audit) record(c *proxy.CallInfo) bool {
+	var digest [sha256.Size]byte
+	if c.Arguments != nil {
+		digest = sha256.Sum256(c.Arguments)
+	}
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return false
+	}
+	before := len(a.waiting)
+	if a.dropped > 0 {
+		a.waiting = appendDropped(a.waiting, now, a.dropped)
+	}
+	a.waiting = appendCall(a.waiting, now, c, &digest, a.config.Arguments)
+	if len(a.waiting)+a.held > auditQueue && before+a.held > 0 {
+		a.waiting = a.waiting[:before]
+		a.dropped++
+		a.lost++
+		a.complain(now)
+		return true
+	}
+	a.dropped = 0
+	if before == 0 {
+		nudge(a.wake)
+	}
+	if len(a.waiting) >= auditBatch {
+		nudge(a.urgent)
+	}
+	return true
+}
+
+// Reopen opens the file anew, for whoever has renamed it and wants to see the new one at once: the next line would find out by itself.
+func (a *audit) Reopen() {
+	a.mu.Lock()
+	a.moved = true
+	a.mu.Unlock()
+	nudge(a.wake)
+	nudge(a.urgent)
+}
+
+// Close writes what waits and returns when nothing of the audit is left. It may be called twice.
+func (a *audit) Close() {
+	a.mu.Lock()
+	if !a.over {
+		a.over = true
+		close(a.closed)
+	}
+	a.mu.Unlock()
+	a.tasks.Wait()
+}
+
+// run writes what waits, all of it with one write. What could not be written is tried again before anything else, and takes room until then.
+func (a *audit) run() {
+	var buffer, left []byte // left is the part of buffer that is still to be written
+	for over := false; !over; {
+		select {
+		case <-a.wake:
+		case <-a.closed:
+		}
+		if len(left) > 0 {
+			over = a.pause(auditRetry, nil)
+		} else {
+			over = a.pause(auditDelay, a.urgent)
+		}
+		left = a.write(left)
+		if len(left) == 0 {
+			buffer = a.take(buffer)
+			left = a.write(buffer)
+		}
+		if len(left) > 0 {
+			nudge(a.wake)
+		}
+	}
+	if f, ok := a.out.(*os.File); ok && a.info != nil {
+		f.Close()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if lost := a.lost + bytes.Count(left, []byte{'\n'}); len(left) > 0 || lost > 0 && !a.told {
+		a.log.Error("audit lines are lost", "file", a.config.File, "dropped", lost, "error", a.failure)
+	}
+}
+
+// pause waits, not so long when early is ready, and not at all when the audit is closed: then it returns true.
+func (a *audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-early:
+	case <-a.closed:
+		return true
+	}
+	return false
+}
+
+// take returns the lines that wait, and leaves spare, which was taken before, for those to come.
+func (a *audit) take(spare []byte) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dropped > 0 {
+		a.waiting = appendDropped(a.waiting, time.Now(), a.dropped)
+		a.dropped = 0
+	}
+	taken := a.waiting
+	if a.held = len(taken); cap(spare) > 1<<20 {
+		spare = nil // of a very long line, or of a bad time
+	}
+	a.waiting = spare[:0]
+	return taken
+}
+
+// write writes whole lines, and returns those that it could not write.
+func (a *audit) write(lines []byte) (left []byte) {
+	n, err := 0, a.ready()
+	if err == nil && a.torn {
+		_, err = a.out.Write([]byte{'\n'}) // so that only that line is broken, which comes again
+		a.torn = err != nil
+	}
+	if err == nil && len(lines) > 0 {
+		n, err = a.out.Write(lines)
+		whole := bytes.LastIndexByte(lines[:n], '\n') + 1
+		a.torn = whole < n
+		lines = lines[whole:]
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held, a.failure = len(lines), err
+	switch {
+	case err != nil:
+		a.complain(time.Now())
+	case n > 0 && a.told:
+		a.log.Info("audit lines are written again", "file", a.config.File, "dropped", a.lost)
+		a.told, a.lost = false, 0
+	}
+	return lines
+}
+
+// ready opens the file if it is not the one that the name means any more.
+func (a *audit) ready() error {
+	if a.config.File == auditStderr {
+		return nil
+	}
+	a.mu.Lock()
+	moved := a.moved
+	a.moved = false
+	a.mu.Unlock()
+	if a.out != nil && !moved {
+		if now, err := os.Stat(a.config.File); err == nil && os.SameFile(now, a.info) {
+			return nil
+		}
+	}
+	return a.open()
+}
+
+// open opens the file, and closes the one before when it could.
+func (a *audit) open() error {
+	const create = os.O_APPEND | os.O_CREATE | os.O_WRONLY
+	if info, err := os.Stat(a.config.File); err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 {
+		return errors.New("it is no regular file") // opening a pipe waits for who reads it
+	}
+	f, err := os.OpenFile(a.config.File, create, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if old, ok := a.out.(*os.File); ok {
+		old.Close()
+	}
+	a.out, a.info, a.torn = f, info, false
+	return nil
+}
+
+// complain has the log say that something is wrong, if it has not said so just now; a.mu is held. The log may be as stuck as the file, so nobody waits for it but Close.
+func (a *audit) complain(now time.Time) {
+	if !a.complained.IsZero() && now.Sub(a.complained) < auditCalm {
+		return
+	}
+	a.complained, a.told = now, true
+	text, lost, err := "audit lines wait in memory: they cannot be written", a.lost, a.failure
+	if lost > 0 {
+		text = "audit lines are lost: more of them come than can be written"
+	}
+	if err == nil {
+		err = errors.New("the last write takes too long")
+	}
+	a.tasks.Go(func() { a.log.Error(text, "file", a.config.File, "dropped", lost, "error", err) })
+}
+
+// appendDropped appends the line that stands for n that are missing.
+func appendDropped(b []byte, now time.Time, n int) []byte {
+	b = strconv.AppendInt(append(appendTime(b, now), `,"dropped":`...), int64(n), 10)
+	return append(b, "}\n"...)
+}
+
+// appendTime appends the beginning of a line.
+func appendTime(b []byte, now time.Time) []byte {
+	return append(now.UTC().AppendFormat(append(b, `{"time":"`...), "2006-01-02T15:04:05.000000Z"), '"')
+}
+
+// appendCall appends the line of a call. A text that is empty is left out. It is made by hand: encoding/json takes two and a half times as long, and memory.
+func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size]byte, arguments bool) []byte {
+	b = appendTime(b, now)
+	text := func(name, value string) {
+		if value != "" {
+			b = raw.AppendQuote(append(append(append(b, `,"`...), name...), `":`...), value)
+		}
+	}
+	number := func(name string, value int64) {
+		b = strconv.AppendInt(append(append(append(b, `,"`...), name...), `":`...), value, 10)
+	}
+	text("principal", c.Principal)
+	text("kind", c.Kind)
+	text("claimed_client", c.Client)
+	text("session", c.Session)
+	text("request", c.Request)
+	if c.Address.IsValid() {
+		b = append(c.Address.AppendTo(append(b, `,"address":"`...)), '"')
+	}
+	text("era", c.Era)
+	text("endpoint", c.Endpoint)
+	text("surface", c.Surface)
+	text("upstream", c.Upstream)
+	text("method", c.Method)
+	text("name", c.Name)
+	text("own_name", c.Own)
+	text("verdict", c.Verdict)
+	text("policy", c.Policy)
+	text("rule", c.Rule)
+	text("missing", c.Missing)
+	if c.Arguments != nil {
+		b = append(hex.AppendEncode(append(b, `,"arguments_sha256":"`...), digest[:]), '"')
+	}
+	text("outcome", c.Outcome)
+	if c.Code != 0 {
+		number("code", c.Code)
+	}
+	b = strconv.AppendFloat(append(b, `,"duration_ms":`...), float64(c.Took.Microseconds())/1000, 'f', -1, 64)
+	number("sent", int64(c.Sent))
+	number("received", int64(c.Received))
+	if arguments && c.Arguments != nil {
+		b = append(b, `,"arguments":`...)
+		if utf8.Valid(c.Arguments) {
+			b = raw.AppendLine(b, c.Arguments)
+		} else {
+			b = raw.AppendLine(b, bytes.ToValidUTF8(c.Arguments, []byte("\ufffd")))
+		}
+	}
+	return append(b, "}\n"...)
+}
+
+// nudge sends to a 1-buffered channel without waiting.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// validateAudit adds to d what is wrong with the section.
+func (c *Config) validateAudit(d *decoder) {
+	switch file := c.Audit.File; {
+	case d.broken("audit.file"):
+	case file == "" && (d.has("audit.file") || d.has("audit.arguments")):
+		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the section to write no audit")
+	case strings.HasSuffix(file, "/"):
+		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)
+	case strings.EqualFold(file, "stdout") || file == "-":
+		d.invalid("audit.file", "standard output is for people; write stderr, or a file")
+	}
+}
+
+// audited takes the line of a call, if there is an audit.
+func (p *program) audited(c *proxy.CallInfo) {
+	for a := p.audit.Load(); a != nil && !a.record(c); a = p.audit.Load() { // that one was closed: it has a successor already
+	}
+}
+
+// useAudit makes a the audit, which may be nil, and ends the one before.
+func (p *program) useAudit(a *audit) {
+	if old := p.audit.Swap(a); old != nil && old != a {
+		old.Close()
+	}
+}
+
+// nextAudit returns the audit that c asks for: the running one where nothing has changed, and nil for none.
+func (p *program) nextAudit(c AuditConfig) (*audit, error) {
+	now := p.audit.Load()
+	switch {
+	case c.File == "":
+		return nil, nil
+	case now != nil && now.config == c:
+		return now, nil
+	}
+	return startAudit(c, p.stderr, p.log)
+}

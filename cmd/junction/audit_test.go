@@ -1,0 +1,508 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/proxy"
+	"junction/upstream/upstreamtest"
+)
+
+// auditRig is an audit to a pretended standard error, in a bubble.
+type auditRig struct {
+	*audit
+	disk *disk
+	log  bytes.Buffer // read only while everybody waits
+}
+
+// disk is where lines go.
+type disk struct {
+	mu    sync.Mutex
+	text  string
+	list  []string      // of writes
+	fail  error         // what writes return
+	limit int           // bytes that a write takes before it fails; 0 is none
+	stuck chan struct{} // writes wait until it is closed; nil does not wait
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	stuck := d.stuck
+	d.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := len(b)
+	if d.fail != nil {
+		n = min(n, d.limit)
+	}
+	d.text += string(b[:n])
+	d.list = append(d.list, string(b[:n]))
+	return n, d.fail
+}
+
+func (d *disk) set(fail error, limit int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail, d.limit = fail, limit
+}
+
+// take returns the writes since the last take.
+func (d *disk) take() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.list
+	d.list = nil
+	return list
+}
+
+func inAudit(t *testing.T, c AuditConfig, f func(t *testing.T, r *auditRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &auditRig{disk: &disk{}}
+		c.File = auditStderr
+		var err error
+		if r.audit, err = startAudit(c, r.disk, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		f(t, r)
+	})
+}
+
+func (r *auditRig) call(name string) { r.record(&proxy.CallInfo{Name: name, Outcome: "ok"}) }
+
+func auditNames(text string) (names []string) {
+	for line := range strings.Lines(text) {
+		var l struct {
+			Name    string
+			Dropped int
+		}
+		switch err := json.Unmarshal([]byte(line), &l); {
+		case err != nil:
+			l.Name = "broken"
+		case l.Dropped > 0:
+			l.Name = fmt.Sprint("dropped ", l.Dropped)
+		}
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+func (r *auditRig) mustHave(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	r.disk.mu.Lock()
+	defer r.disk.mu.Unlock()
+	if got := auditNames(r.disk.text); strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Fatalf("the lines are %q, want %q", got, want)
+	}
+}
+
+func sha256Hex(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// TestAuditLine: one line has all that there is to say, and no argument unless that is asked for.
+func TestAuditLine(t *testing.T) {
+	arguments := []byte("{\n\"token\": \"canary\"}")
+	full := proxy.CallInfo{
+		Principal: "key:ci", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
+		Endpoint: "web", Surface: "cli", Upstream: "shell", Method: "tools/call", Name: "shell__run", Own: "run", Verdict: "deny", Policy: "developers", Rule: "rules[2]",
+		Missing: "destructive", Arguments: arguments, Took: 1234567 * time.Nanosecond, Sent: 120, Received: 30, Outcome: "refused", Code: -32602, Err: errors.New("canary"),
+	}
+	want := map[string]any{
+		"principal": "key:ci", "kind": "key", "address": "10.1.2.3", "claimed_client": "claude \"code\"\n", "session": "s1", "request": "7", "era": "modern",
+		"endpoint": "web", "surface": "cli", "upstream": "shell", "method": "tools/call", "name": "shell__run", "own_name": "run", "verdict": "deny",
+		"policy": "developers", "rule": "rules[2]", "missing": "destructive", "arguments_sha256": sha256Hex(string(arguments)), "duration_ms": 1.234, "sent": 120.0,
+		"received": 30.0, "outcome": "refused", "code": -32602.0,
+	}
+	for _, tt := range []struct {
+		name string
+		c    AuditConfig
+		call proxy.CallInfo
+		want map[string]any
+	}{
+		{"everything", AuditConfig{}, full, want},
+		{"nothing", AuditConfig{}, proxy.CallInfo{}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
+		{"arguments", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
+			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary"}}},
+		{"arguments of bytes that are no text", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},
+			map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0, "name": "\ufffd\u2028\x00",
+				"arguments_sha256": sha256Hex("{\"a\":\"\xff\"}"), "arguments": map[string]any{"a": "\ufffd"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inAudit(t, tt.c, func(t *testing.T, r *auditRig) {
+				r.record(&tt.call)
+				tt.want["time"] = time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
+				r.Close()
+				text := r.disk.text
+				if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
+					t.Errorf("it is no one line: %q", text)
+				}
+				if strings.Contains(text, "canary") && !tt.c.Arguments {
+					t.Errorf("it tells an argument: %s", text)
+				}
+				var got map[string]any
+				if err := json.Unmarshal([]byte(text), &got); err != nil {
+					t.Fatalf("%q: %v", text, err)
+				}
+				for k := range got {
+					if fmt.Sprint(got[k]) != fmt.Sprint(tt.want[k]) {
+						t.Errorf("%s is %v, want %v", k, got[k], tt.want[k])
+					}
+				}
+				if len(got) != len(tt.want) {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit that nobody needs does nothing.
+func TestAuditIsWrittenTogether(t *testing.T) {
+	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+		for range 3 {
+			time.Sleep(time.Hour)
+			r.call("one")
+			r.call("two")
+			synctest.Wait()
+			if got := r.disk.take(); len(got) > 0 {
+				t.Fatalf("%q was written at once", got)
+			}
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if got := r.disk.take(); len(got) != 1 || fmt.Sprint(auditNames(got[0])) != "[one two]" {
+				t.Fatalf("written were %q, want one and two at once", got)
+			}
+		}
+		long := strings.Repeat("x", 1000)
+		for range auditBatch/1000 + 1 {
+			r.call(long)
+		}
+		synctest.Wait()
+		if got := r.disk.take(); len(got) != 1 {
+			t.Errorf("%d writes of as much as one takes, want one without a delay", len(got))
+		}
+		r.call("last")
+		r.Close()
+		r.Close()
+		if got := r.disk.take(); len(got) != 1 || r.record(&proxy.CallInfo{}) {
+			t.Errorf("at the end %q was written, want the last line, and none taken after it", got)
+		}
+	})
+}
+
+// TestAuditOfAStuckDisk: no call waits for it. What there is no room for is counted, in the log and, where it would have been, in the file.
+func TestAuditOfAStuckDisk(t *testing.T) {
+	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+		stuck := make(chan struct{})
+		r.disk.stuck = stuck
+		r.call("first")
+		time.Sleep(time.Second) // the goroutine is in the write now
+		long := strings.Repeat("x", auditQueue/4)
+		began := time.Now()
+		for range 30 {
+			r.call(long)
+			time.Sleep(10 * time.Second)
+		}
+		if took := time.Since(began); took != 5*time.Minute {
+			t.Errorf("calls have waited for %v", took-5*time.Minute)
+		}
+		r.call("short, for which there is room")
+		synctest.Wait()
+		if got := strings.Count(r.log.String(), "audit lines are lost"); got != 5 {
+			t.Errorf("the log complains %d times in 5 minutes, want 5:\n%s", got, r.log.String())
+		}
+		r.disk.mu.Lock()
+		r.disk.stuck = nil
+		r.disk.mu.Unlock()
+		close(stuck)
+		time.Sleep(time.Second)
+		r.mustHave(t, "first", long, long, long, "dropped 27", "short, for which there is room")
+		if !strings.Contains(r.log.String(), `msg="audit lines are written again" file=stderr dropped=27`) {
+			t.Errorf("the log does not say that all is well again:\n%s", r.log.String())
+		}
+		time.Sleep(time.Hour)
+		r.call(strings.Repeat("y", auditQueue*2)) // alone, whatever its length
+		r.call("late")
+		time.Sleep(time.Second)
+		r.mustHave(t, "first", long, long, long, "dropped 27", "short, for which there is room", strings.Repeat("y", auditQueue*2), "dropped 1")
+		if n := strings.Count(r.log.String(), "\n"); n != 8 {
+			t.Errorf("the log has %d lines, want 8:\n%.2000s", n, r.log.String())
+		}
+	})
+}
+
+// TestAuditOfAFullDisk: lines wait, in order, and are written when there is room; a line that was half written comes again.
+func TestAuditOfAFullDisk(t *testing.T) {
+	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+		r.call("a")
+		time.Sleep(time.Second)
+		r.mustHave(t, "a")
+		line := len(r.disk.text)
+		r.disk.set(syscall.ENOSPC, line+line/2)
+		r.call("b")
+		r.call("c")
+		time.Sleep(time.Second / 2)
+		r.disk.set(syscall.ENOSPC, 0)
+		for range 90 {
+			time.Sleep(time.Second)
+		}
+		r.call("d")
+		synctest.Wait()
+		if got := strings.Count(r.log.String(), "audit lines wait in memory"); got != 2 || !strings.Contains(r.log.String(), "no space left") {
+			t.Errorf("the log complains %d times in 90 seconds, want 2:\n%s", got, r.log.String())
+		}
+		r.disk.set(nil, 0)
+		time.Sleep(2 * time.Second)
+		r.mustHave(t, "a", "b", "broken", "c", "d")
+		if got := strings.Count(r.log.String(), "written again"); got != 1 {
+			t.Errorf("the log says %d times that all is well:\n%s", got, r.log.String())
+		}
+		r.disk.set(syscall.EIO, 0)
+		r.call("e")
+		r.call("f")
+		r.Close()
+		if !strings.Contains(r.log.String(), `msg="audit lines are lost" file=stderr dropped=2 error="input/output error"`) {
+			t.Errorf("the log does not say what was lost at the end:\n%s", r.log.String())
+		}
+	})
+}
+
+// auditFiles reads all that was written below a folder, one file after another.
+func auditFiles(t *testing.T, dir string) (text string, files int) {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "audit*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b)
+	}
+	return text, len(list)
+}
+
+// TestAuditSurvivesRotation: while many calls are made the file is renamed again and again, and made anew or not. No line is lost, twice, or broken.
+func TestAuditSurvivesRotation(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "audit.jsonl")
+	var log writes
+	a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers, rotations = 4, 30
+	var wg sync.WaitGroup
+	var made [callers]int
+	rotated := make(chan struct{})
+	for i := range callers {
+		wg.Go(func() {
+			for ; ; made[i]++ {
+				a.record(&proxy.CallInfo{Name: fmt.Sprint(i, ".", made[i]), Method: "tools/call", Arguments: []byte(`{"a":1}`)})
+				if made[i]%100 == 0 {
+					a.mustWriteAll(t)
+					select {
+					case <-rotated:
+						made[i]++
+						return
+					default:
+					}
+				}
+			}
+		})
+	}
+	for i := range rotations {
+		mustRename(t, file, filepath.Join(dir, fmt.Sprint("audit.", i)))
+		switch i % 3 {
+		case 0:
+			a.Reopen()
+		case 1:
+			mustWrite(t, file, "") // as logrotate does with create
+		}
+		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
+			a.mustWriteAll(t)
+		}
+	}
+	close(rotated)
+	wg.Wait()
+	a.Close()
+	text, files := auditFiles(t, dir)
+	seen := map[string]int{}
+	for _, name := range auditNames(text) {
+		seen[name]++
+	}
+	for i := range callers {
+		for n := range made[i] {
+			if got := seen[fmt.Sprint(i, ".", n)]; got != 1 {
+				t.Fatalf("the line of call %d.%d is there %d times", i, n, got)
+			}
+		}
+	}
+	if files != rotations+1 || seen["broken"] > 0 {
+		t.Errorf("%d files, %d broken lines, want %d and none", files, seen["broken"], rotations+1)
+	}
+	if got := log.take(); len(got) > 0 {
+		t.Errorf("the log says %q", got)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v, want one for its owner alone", info.Mode(), err)
+	}
+}
+
+// mustWriteAll makes a call, and waits until no line waits.
+func (a *audit) mustWriteAll(t *testing.T) {
+	t.Helper()
+	a.record(&proxy.CallInfo{Name: "waited for"})
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 10_000 {
+		<-tick.C
+		a.mu.Lock()
+		done := len(a.waiting)+a.held == 0
+		a.mu.Unlock()
+		if done {
+			return
+		}
+	}
+	t.Error("a line was not written")
+}
+
+// TestAuditFileThatIsGone: lines wait until its folder is there again.
+func TestAuditFileThatIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var log writes
+		a, err := startAudit(AuditConfig{File: filepath.Join(dir, "audit.jsonl")}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		mustRename(t, dir, dir+"2")
+		a.record(&proxy.CallInfo{Name: "a"})
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		if got := log.take(); len(got) != 1 || !strings.Contains(got[0], "audit lines wait in memory") {
+			t.Errorf("the log says %q, want once that lines wait", got)
+		}
+		mustRename(t, dir+"2", dir)
+		a.record(&proxy.CallInfo{Name: "b"})
+		time.Sleep(2 * time.Second)
+		a.Close()
+		if text, _ := auditFiles(t, dir); fmt.Sprint(auditNames(text)) != "[a b]" {
+			t.Errorf("the file has %q", text)
+		}
+	})
+}
+
+func TestAuditRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for file, want := range map[string]string{
+		dir:                        "it is no regular file",
+		fifo:                       "it is no regular file",
+		filepath.Join(dir, "a/b"):  "no such file or directory",
+		filepath.Join(fifo, "a/b"): "not a directory",
+	} {
+		a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.DiscardHandler))
+		if err == nil {
+			a.Close()
+		}
+		if want := "audit.file: " + file + ": " + want + "; "; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
+
+// TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one that cannot be written changes nothing.
+func TestAuditOfAProgram(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	dir := t.TempDir()
+	with := func(audit string) string { return addresses + audit + "upstreams: { a: { url: " + url + " } }\n" }
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	r := mustServe(t, with("audit: { file: " + one + " }\n")[len(addresses):])
+	r.stderr.mustSay(t, "state=ready", 1)
+	call := func(text string) {
+		t.Helper()
+		if got := runClient(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.err != nil {
+			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		}
+	}
+	call("canary")
+	reload := func(audit, says string) {
+		t.Helper()
+		n := strings.Count(r.stderr.String(), says)
+		mustWrite(t, r.file, with(audit))
+		r.stderr.mustSay(t, says, n+1)
+	}
+	reload("audit: { file: "+two+", arguments: true }\n", reloaded)
+	call("second")
+	reload("audit: { file: "+dir+" }\n", "it is no regular file")
+	call("third")
+	reload("", reloaded)
+	call("fourth")
+	resp, err := http.Post(r.url(), "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]int{one: 1, two: 2} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(text), `"method":"tools/call","name":"a__echo"`); got != want || bytes.Contains(text, []byte("canary")) {
+			t.Errorf("%s has %d calls, want %d and no argument unasked:\n%s", filepath.Base(file), got, want, text)
+		}
+	}
+}
+
+func BenchmarkAudit(b *testing.B) {
+	for _, size := range []int{100, 1000, 100_000} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			a, err := startAudit(AuditConfig{File: os.DevNull}, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer a.Close()
+			call := proxy.CallInfo{
+				Principal: "key:ci", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude-code", Era: "modern", Upstream: "shell", Method: "tools/call",
+				Name: "shell__run", Own: "run", Verdict: "allow", Policy: "developers", Rule: "rules[2]", Arguments: bytes.Repeat([]byte("x"), size),
+				Took: time.Millisecond, Sent: 120, Received: 30, Outcome: "ok",
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				a.record(&call)
+			}
+		})
+	}
+}
