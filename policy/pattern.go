@@ -1,0 +1,362 @@
+package policy
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"junction/upstream/raw"
+)
+
+// A glob is a pattern for a whole text. It works in time linear in the text, but for segments with a ?, because the segments between stars only need to be found
+// one after the other.
+type glob struct {
+	segments []segment // what stands between the stars; one of them if there is no star
+}
+
+// A segment is the literal pieces between question marks; one of them if there is none.
+type segment []string
+
+// globProblem says what is wrong with a glob.
+func globProblem(s string) string {
+	if n := len(s) - len(strings.TrimRight(s, `\`)); n%2 == 1 {
+		return `ends in a \ that has nothing to take as it stands; write \\ for a backslash`
+	}
+	return ""
+}
+
+func compileGlob(s string) glob {
+	var g glob
+	var seg segment
+	var piece []byte
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s):
+			i++
+			piece = append(piece, s[i])
+		case c == '?':
+			seg, piece = append(seg, string(piece)), nil
+		case c == '*':
+			g.segments = append(g.segments, append(seg, string(piece)))
+			seg, piece = nil, nil
+		default:
+			piece = append(piece, c)
+		}
+	}
+	g.segments = append(g.segments, append(seg, string(piece)))
+	return g
+}
+
+// literal returns the one text that the glob matches, and false if there are others.
+func (g glob) literal() (string, bool) {
+	if len(g.segments) == 1 && len(g.segments[0]) == 1 {
+		return g.segments[0][0], true
+	}
+	return "", false
+}
+
+// everything reports whether the glob is nothing but stars.
+func (g glob) everything() bool {
+	for _, s := range g.segments {
+		if len(s) != 1 || s[0] != "" {
+			return false
+		}
+	}
+	return len(g.segments) > 1
+}
+
+func (g glob) match(s string) bool {
+	head, last := g.segments[0], len(g.segments)-1
+	n := head.begin(s)
+	if n < 0 || last == 0 {
+		return n == len(s)
+	}
+	s = s[n:]
+	for _, seg := range g.segments[1:last] {
+		if n = seg.find(s); n < 0 {
+			return false
+		}
+		s = s[n:]
+	}
+	return g.segments[last].end(s)
+}
+
+// begin returns the length of the segment at the beginning of s, or -1.
+func (seg segment) begin(s string) int {
+	n := 0
+	for i, piece := range seg {
+		if i > 0 {
+			_, size := utf8.DecodeRuneInString(s[n:])
+			if size == 0 {
+				return -1
+			}
+			n += size
+		}
+		if !strings.HasPrefix(s[n:], piece) {
+			return -1
+		}
+		n += len(piece)
+	}
+	return n
+}
+
+// find returns the end of the first place in s where the segment is, or -1.
+func (seg segment) find(s string) int {
+	if len(seg) == 1 {
+		if i := strings.Index(s, seg[0]); i >= 0 {
+			return i + len(seg[0])
+		}
+		return -1
+	}
+	for i := 0; ; {
+		if n := seg.begin(s[i:]); n >= 0 {
+			return i + n
+		}
+		_, size := utf8.DecodeRuneInString(s[i:])
+		if size == 0 {
+			return -1
+		}
+		i += size
+	}
+}
+
+// end reports whether s ends in the segment.
+func (seg segment) end(s string) bool {
+	if len(seg) == 1 {
+		return strings.HasSuffix(s, seg[0])
+	}
+	for i := len(seg) - 1; i >= 0; i-- {
+		var ok bool
+		if s, ok = strings.CutSuffix(s, seg[i]); !ok {
+			return false
+		}
+		if i > 0 {
+			_, size := utf8.DecodeLastRuneInString(s)
+			if size == 0 {
+				return false
+			}
+			s = s[:len(s)-size]
+		}
+	}
+	return true
+}
+
+// A condition is one entry of a where.
+type condition struct {
+	name string   // as the file has it
+	path []string // the argument, then members and indices below it
+	any  []test
+}
+
+// A test is one glob or one expression.
+type test struct {
+	text string // as the file has it, for explanations and comparison
+	glob glob
+	re   *regexp.Regexp // nil for a glob
+}
+
+func (t *test) match(s string) bool {
+	if t.re != nil {
+		return t.re.MatchString(s)
+	}
+	return t.glob.match(s)
+}
+
+// each is the segment of a path that stands for every element.
+const each = "*"
+
+// pointerProblem says what is wrong with the name of a condition as a JSON pointer (RFC 6901), if it is one.
+func pointerProblem(name string) string {
+	if !strings.HasPrefix(name, "/") {
+		return ""
+	}
+	for i := range len(name) {
+		if name[i] == '~' && (i+1 == len(name) || name[i+1] != '0' && name[i+1] != '1') {
+			return "is no JSON pointer: write ~0 for a ~ in a name, and ~1 for a slash"
+		}
+	}
+	if name == "/"+each || strings.HasPrefix(name, "/"+each+"/") {
+		return "has * in place of an argument's name; name the argument"
+	}
+	return ""
+}
+
+func compileCondition(name string, p Pattern, v Verdict) condition {
+	c := condition{name: name, path: []string{name}}
+	if pointer, ok := strings.CutPrefix(name, "/"); ok {
+		c.path = strings.Split(pointer, "/")
+		for i, s := range c.path {
+			c.path[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+		}
+	}
+	for _, a := range p {
+		if a.Re != "" {
+			c.any = append(c.any, test{text: "re:" + a.Re, re: regexp.MustCompile(a.Re)})
+			continue
+		}
+		t := test{text: a.Glob, glob: compileGlob(a.Glob)}
+		c.any = append(c.any, t)
+		// 22, 22.0 and 2.2e1 are one number, whichever of them the file or the call has.
+		if s, ok := t.glob.literal(); ok && v != Allow {
+			if n, ok := number(s); ok && n != s {
+				c.any = append(c.any, test{text: a.Glob, glob: glob{[]segment{{n}}}})
+			}
+		}
+	}
+	return c
+}
+
+// holds reports whether the condition of a rule with the verdict v holds. The error is ErrAmbiguous when what it has to read could be read in two ways.
+func (c *condition) holds(arguments raw.Object, v Verdict) (bool, error) {
+	value, err := arguments.Get(c.path[0])
+	if err != nil {
+		return false, unlessAbsent(err)
+	}
+	return c.below(value, c.path[1:], v)
+}
+
+// below follows the rest of the path.
+func (c *condition) below(value []byte, path []string, v Verdict) (bool, error) {
+	if len(path) == 0 {
+		return c.judge(value, v)
+	}
+	unclear := v != Allow // whatever cannot be judged is not allowed, and is denied
+	switch value[0] {
+	case 'n':
+		return false, nil
+	case '{':
+		if path[0] == each {
+			return unclear, nil
+		}
+		o, err := raw.Parse(value)
+		if err != nil {
+			return false, err
+		}
+		if value, err = o.Get(path[0]); err != nil {
+			return false, unlessAbsent(err)
+		}
+		return c.below(value, path[1:], v)
+	case '[':
+		elements, err := raw.Elements(value)
+		if err != nil {
+			return false, err
+		}
+		if path[0] != each {
+			i, ok := index(path[0])
+			if !ok {
+				return unclear, nil
+			}
+			if i >= len(elements) {
+				return false, nil
+			}
+			return c.below(elements[i], path[1:], v)
+		}
+		for _, e := range elements {
+			if ok, err := c.below(e, path[1:], v); err != nil || ok != (v == Allow) {
+				return ok && err == nil, err
+			}
+		}
+		return v == Allow && len(elements) > 0, nil
+	}
+	return unclear, nil
+}
+
+// judge compares the value at the end of the path.
+func (c *condition) judge(value []byte, v Verdict) (bool, error) {
+	switch value[0] {
+	case '"':
+		s, err := raw.String(value)
+		if err != nil {
+			return false, err
+		}
+		// In C a text ends at its first NUL, so that two readers may read two texts.
+		if begin, _, cut := strings.Cut(s, "\x00"); cut {
+			return v != Allow && (c.match(s) || c.match(begin)), nil
+		}
+		return c.match(s), nil
+	case 'n':
+		return false, nil
+	}
+	if v == Allow {
+		return false, nil
+	}
+	s := string(value)
+	switch value[0] {
+	case '{', '[':
+		return true, nil
+	case 't', 'f':
+		return c.match(s), nil
+	}
+	if c.match(s) {
+		return true, nil
+	}
+	n, ok := number(s)
+	return !ok || c.match(n), nil // a number that is none to most readers cannot be judged
+}
+
+func (c *condition) match(s string) bool {
+	return slices.ContainsFunc(c.any, func(t test) bool { return t.match(s) })
+}
+
+// number returns the one spelling of a JSON number that all spellings of what most readers take it for have in common; false if s is no number to them.
+func number(s string) (string, bool) {
+	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		return "", false
+	}
+	if _, err := raw.Scan([]byte(s), 1); err != nil {
+		return "", false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return "", false
+	}
+	format := byte('f')
+	switch a := math.Abs(f); {
+	case a == 0:
+		return "0", true
+	case a < 1e-6 || a >= 1e21:
+		format = 'e'
+	}
+	return strconv.FormatFloat(f, format, -1, 64), true
+}
+
+// index reads the index of an element (RFC 6901, section 4).
+func index(s string) (int, bool) {
+	if s == "" || len(s) > 9 || s[0] == '0' && len(s) > 1 {
+		return 0, false
+	}
+	i := 0
+	for k := range len(s) {
+		if s[k] < '0' || s[k] > '9' {
+			return 0, false
+		}
+		i = i*10 + int(s[k]-'0')
+	}
+	return i, true
+}
+
+func unlessAbsent(err error) error {
+	if err == raw.ErrAbsent {
+		return nil
+	}
+	return err
+}
+
+// covers reports whether c, of a deny, holds whenever d, of an allow or an ask, does. It knows the plain cases: the same patterns or more, and *.
+func (c *condition) covers(d *condition) bool {
+	if !slices.Equal(c.path, d.path) {
+		return false
+	}
+	if slices.ContainsFunc(c.any, func(t test) bool { return t.re == nil && t.glob.everything() }) {
+		return true
+	}
+	for _, t := range d.any {
+		if !slices.ContainsFunc(c.any, func(u test) bool { return u.text == t.text && (u.re == nil) == (t.re == nil) }) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,329 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"junction/upstream/raw"
+)
+
+// Ruling is what the rights of one subject say of one item. It is immutable.
+type Ruling struct {
+	rights  *Rights
+	missing []string // capabilities
+	rules   []bound  // that can apply: by layer, policy and place in it
+	visible bool
+
+	fixed    bool // no rule reads the arguments: it is always the same decision
+	decision Decision
+}
+
+// A bound rule is one that applies to the item, if its conditions hold.
+type bound struct {
+	*rule
+	entry   *entry
+	verdict Verdict // stricter than that of the rule where an ask is for a place and the URI may mean another
+}
+
+// Bind takes the rules that can apply to the item.
+func (r *Rights) Bind(it Item) *Ruling {
+	g := &Ruling{rights: r, fixed: true}
+	for _, c := range it.Requires {
+		if !r.held[c] {
+			g.missing = append(g.missing, c)
+		}
+	}
+	n := newNamed(&it)
+	for _, e := range r.entries {
+		for i := range e.rules {
+			rule := &e.rules[i]
+			if v, ok := rule.selects(&n); ok {
+				g.rules = append(g.rules, bound{rule, e, v})
+				g.fixed = g.fixed && len(rule.where) == 0
+			}
+		}
+	}
+	if len(g.missing) > 0 {
+		g.fixed, g.decision = true, Decision{Missing: g.missing[0]}
+		return g
+	}
+	g.visible = visible(g.rules)
+	if g.fixed {
+		g.decision, _ = g.decide(raw.Object{})
+	}
+	return g
+}
+
+// named is an item whose names are being compared.
+type named struct {
+	*Item
+	odd   bool     // a URI of it may mean another place
+	forms []string // of the URIs, when they are needed
+	made  bool
+}
+
+func newNamed(it *Item) named {
+	return named{Item: it, odd: it.Kind == Resource && slices.ContainsFunc(it.Names, odd)}
+}
+
+// selects reports whether the rule is for the item, and what it says of it.
+func (r *rule) selects(n *named) (Verdict, bool) {
+	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(n.Upstream) }) {
+		return r.verdict, false
+	}
+	if n.Kind == Resource && len(r.where) > 0 {
+		return r.verdict, false // there are no arguments that a condition could hold of
+	}
+	if r.every {
+		return r.verdict, true
+	}
+	globs := r.tools
+	switch n.Kind {
+	case Prompt:
+		globs = r.prompts
+	case Resource:
+		return r.selectsPlace(n)
+	}
+	if globs == nil {
+		return r.verdict, false
+	}
+	if len(n.Names) == 0 {
+		return r.verdict, r.verdict != Allow
+	}
+	return r.verdict, slices.ContainsFunc(globs, func(g glob) bool { return slices.ContainsFunc(n.Names, g.match) })
+}
+
+func (r *rule) selectsPlace(n *named) (Verdict, bool) {
+	switch {
+	case r.resources == nil:
+		return r.verdict, false
+	case slices.ContainsFunc(r.resources, func(p place) bool { return p.plain.everything() }):
+		return r.verdict, true
+	case len(n.Names) == 0:
+		return r.verdict, r.verdict != Allow
+	case r.verdict == Allow:
+		return Allow, !n.odd && slices.ContainsFunc(r.resources, func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
+	}
+	if !n.made {
+		for _, uri := range n.Names {
+			n.forms = append(n.forms, forms(uri)...)
+		}
+		n.made = true
+	}
+	for i := range r.resources {
+		if slices.ContainsFunc(n.Names, func(uri string) bool { return r.resources[i].means(uri, n.forms) }) {
+			if n.odd {
+				return Deny, true // nobody can be asked about a place that is not sure
+			}
+			return r.verdict, true
+		}
+	}
+	return r.verdict, false
+}
+
+// visible reports whether some arguments are not denied.
+func visible(rules []bound) bool {
+	for from, to := 0, 0; from < len(rules); from = to {
+		to = endOfLayer(rules, from)
+		if slices.ContainsFunc(rules[from:to], func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 }) {
+			return false
+		}
+		for _, b := range rules[from:to] {
+			if b.verdict != Deny && !slices.ContainsFunc(rules[:to], func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// covers reports whether r, a deny, applies whenever o does. It knows the plain cases.
+func (r *rule) covers(o *rule) bool {
+	for i := range r.where {
+		if !slices.ContainsFunc(o.where, func(c condition) bool { return r.where[i].covers(&c) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// endOfLayer returns the index after the last rule of the layer that begins at from.
+func endOfLayer(rules []bound, from int) int {
+	to := from + 1
+	for to < len(rules) && rules[to].entry.layer == rules[from].entry.layer {
+		to++
+	}
+	return to
+}
+
+// Visible reports whether the item exists for the subject: it holds the capabilities, and there are arguments for which the verdict is not deny. Patterns that
+// together leave nothing, while none does alone, are not seen through; such an item is visible, and each call of it is denied.
+func (g *Ruling) Visible() bool { return g.visible }
+
+// Decide returns the verdict on a call with these arguments; without any, the zero Object. The error is raw.ErrAmbiguous when a rule has to read what may be
+// read in two ways; then the call is to be refused. What is not visible is denied without an error.
+func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
+	if g.fixed {
+		return g.decision, nil
+	}
+	d, err := g.decide(arguments)
+	if err != nil && !g.visible {
+		return Decision{}, nil
+	}
+	return d, err
+}
+
+func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
+	for from, to := 0, 0; from < len(g.rules); from = to {
+		to = endOfLayer(g.rules, from)
+		b, err := decideLayer(g.rules[from:to], arguments)
+		if err != nil {
+			return Decision{}, err
+		}
+		if b != nil {
+			return Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}, nil
+		}
+	}
+	return Decision{}, nil
+}
+
+// decideLayer returns the rule that decides, or nil if none of the layer applies.
+func decideLayer(rules []bound, arguments raw.Object) (*bound, error) {
+	for i := range rules {
+		if b := &rules[i]; b.verdict == Deny && len(b.where) == 0 {
+			return b, nil // whatever the others would have to read
+		}
+	}
+	for i := range rules {
+		if b := &rules[i]; b.verdict == Deny {
+			if ok, err := b.holds(arguments); ok || err != nil {
+				return b, err
+			}
+		}
+	}
+	var best *bound
+	var done *entry // the policy whose first applicable rule is known
+	for i := range rules {
+		b := &rules[i]
+		if b.verdict == Deny || b.entry == done {
+			continue
+		}
+		ok, err := b.holds(arguments)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		done = b.entry
+		if best == nil || b.verdict < best.verdict {
+			best = b
+		}
+	}
+	return best, nil
+}
+
+// holds reports whether all conditions hold.
+func (b *bound) holds(arguments raw.Object) (bool, error) {
+	for i := range b.where {
+		if ok, err := b.where[i].holds(arguments, b.verdict); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Reason is one line of an explanation: a capability that is missing, or a rule that applies or could, or, with an empty Rule, a policy or a layer in
+// which there is none.
+type Reason struct {
+	Missing string // a capability that is required and not held; nothing else is set
+	Layer   string // own, surface or global
+	Policy  string // empty for a layer without policies that match
+	Rule    string // such as rules[2]
+	Verdict Verdict
+	Where   string // the conditions on the arguments; empty if there are none
+	Note    string // why the rule does not count, or counts otherwise than written
+}
+
+// Explain returns what the decisions come from: the capabilities that are missing, then every layer in the order in which they decide.
+func (g *Ruling) Explain() []Reason {
+	var all []Reason
+	for _, c := range g.missing {
+		all = append(all, Reason{Missing: c})
+	}
+	rules, decided := g.rules, false
+	for l := own; l < layers; l++ {
+		n := 0
+		for n < len(rules) && rules[n].entry.layer == l {
+			n++
+		}
+		in := rules[:n]
+		rules = rules[n:]
+		denied := slices.IndexFunc(in, func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 })
+		before := len(all)
+		for _, e := range g.rights.entries {
+			if e.layer != l {
+				continue
+			}
+			some, first := false, ""
+			for i := range in {
+				b := &in[i]
+				if b.entry != e {
+					continue
+				}
+				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Verdict: b.verdict, Where: b.conditions()}
+				switch {
+				case decided:
+					r.Note = "a layer before it decides"
+				case denied >= 0 && i != denied:
+					r.Note = fmt.Sprintf("%s of %s denies in any case", in[denied].label, in[denied].entry.name)
+				case first != "" && b.verdict != Deny:
+					r.Note = first + " comes first"
+				case b.verdict != b.rule.verdict:
+					r.Note = "an ask, but the URI may mean another place"
+				}
+				all = append(all, r)
+				if some = true; first == "" && b.verdict != Deny && len(b.where) == 0 {
+					first = b.label
+				}
+			}
+			if !some {
+				all = append(all, Reason{Layer: l.String(), Policy: e.name, Note: "has no rule for it"})
+			}
+		}
+		if len(all) == before {
+			all = append(all, Reason{Layer: l.String(), Note: "no policy matches"})
+		}
+		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return len(b.where) == 0 })
+	}
+	return all
+}
+
+// conditions returns the where of a rule in one line, in the manner of the file.
+func (r *rule) conditions() string {
+	var b strings.Builder
+	for i, c := range r.where {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(c.name + ": ")
+		var tests []string
+		for k, t := range c.any {
+			if k > 0 && t.re == nil && c.any[k-1].re == nil && t.text == c.any[k-1].text {
+				continue // the other spelling of a number
+			}
+			text := show(t.text)
+			if t.re != nil {
+				text = "{ re: " + show(t.re.String()) + " }"
+			}
+			tests = append(tests, text)
+		}
+		if len(tests) == 1 {
+			b.WriteString(tests[0])
+		} else {
+			b.WriteString("[" + strings.Join(tests, ", ") + "]")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,186 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// This file is about URIs that say one place and may mean another. Nobody but the upstream knows how it reads them, so an allow does not guess: it leaves them
+// out. A deny is compared with everything that a usual reader makes of them.
+
+// maxDecodings is how often a URI is percent-decoded in the search for what it may mean; one that goes on after that is odd.
+const maxDecodings = 4
+
+// odd reports whether a URI may mean another place than it says: it has a dot segment, a backslash, a control character, or one of these or a slash
+// percent-encoded, be it more than once.
+func odd(uri string) bool {
+	for range maxDecodings {
+		if strings.TrimSpace(uri) != uri || strings.ContainsFunc(uri, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
+			return true
+		}
+		for s := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#:=&", r) }) {
+			if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." { // some servers cut what follows a semicolon
+				return true
+			}
+		}
+		decoded := percentDecode(uri)
+		if decoded == uri {
+			return false
+		}
+		if strings.Count(decoded, "/") != strings.Count(uri, "/") || strings.Contains(strings.ToLower(uri), "%2e") {
+			return true
+		}
+		uri = decoded
+	}
+	return true
+}
+
+// forms returns what a URI comes to for readers who decode it, remove dot segments and double slashes, take a backslash for a slash, or leave out the query, the
+// fragment or a slash at the end.
+func forms(uri string) []string {
+	var all []string
+	add := func(s string) {
+		if s != uri && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	s := uri
+	for range maxDecodings + 1 {
+		whole, _, _ := strings.Cut(s, "\x00")
+		path, _, _ := strings.Cut(whole, "#")
+		bare, _, _ := strings.Cut(path, "?")
+		for _, t := range []string{s, whole, path, bare} {
+			for _, single := range []bool{false, true} {
+				t := resolve(t, single)
+				add(t)
+				add(strings.TrimRight(t, "/"))
+			}
+		}
+		decoded := percentDecode(s)
+		if decoded == s {
+			break
+		}
+		s = decoded
+	}
+	// A URI of an upstream's may stand in another, behind whose it is: mcp://files/file:///a.
+	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
+		if host, inner, ok := strings.Cut(rest, "/"); ok && strings.Contains(inner, ":") {
+			for _, f := range forms(inner) {
+				add(scheme + "://" + host + "/" + f)
+			}
+		}
+	}
+	return all
+}
+
+// resolve removes dot segments and, with single, empty ones; scheme and host become lower case, and a file has no host.
+func resolve(uri string, single bool) string {
+	uri = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\\':
+			return '/'
+		case r < ' ' || r == 0x7f:
+			return -1
+		}
+		return r
+	}, strings.TrimSpace(uri))
+	begin, rest := "", uri
+	if scheme, after, ok := strings.Cut(uri, ":"); ok && !strings.Contains(scheme, "/") {
+		begin, rest = strings.ToLower(scheme)+":", after
+		if after, ok := strings.CutPrefix(rest, "//"); ok {
+			host, path, slash := strings.Cut(after, "/")
+			if host = strings.ToLower(host); begin == "file:" && host == "localhost" {
+				host = ""
+			}
+			begin, rest = begin+"//"+host, ""
+			if slash {
+				rest = "/" + path
+			}
+		} else if begin == "file:" {
+			begin += "//"
+		}
+	}
+	segments := strings.Split(rest, "/")
+	kept := segments[:0]
+	for i, s := range segments {
+		name, _, _ := strings.Cut(s, ";")
+		switch {
+		case name == ".":
+			if i == len(segments)-1 {
+				kept = append(kept, "")
+			}
+		case name == "..":
+			if n := len(kept); n > 1 || n == 1 && kept[0] != "" {
+				kept = kept[:n-1]
+			}
+			if i == len(segments)-1 {
+				kept = append(kept, "")
+			}
+		case s == "" && single && i > 0 && i < len(segments)-1:
+		default:
+			kept = append(kept, s)
+		}
+	}
+	return begin + strings.Join(kept, "/")
+}
+
+// percentDecode decodes what is percent-encoded, and leaves a % that encodes nothing.
+func percentDecode(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
+			b = append(b, byte(unhex(s[i+1])<<4|unhex(s[i+2])))
+			i += 2
+			continue
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return -1
+}
+
+// A place is a glob over URIs.
+type place struct {
+	plain   glob
+	decoded glob // the same as forms writes URIs
+}
+
+func compilePlace(s string) place {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
+			c := byte(unhex(s[i+1])<<4 | unhex(s[i+2]))
+			if c == '*' || c == '?' || c == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(c)
+			i += 2
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	d := b.String()
+	if scheme, rest, ok := strings.Cut(d, "://"); ok {
+		host, _, _ := strings.Cut(rest, "/")
+		d = strings.ToLower(scheme) + "://" + strings.ToLower(host) + rest[len(host):]
+	}
+	return place{compileGlob(s), compileGlob(d)}
+}
+
+// means reports whether the place is what the URI says or one of its forms.
+func (p *place) means(uri string, forms []string) bool {
+	return p.plain.match(uri) || p.decoded.match(uri) ||
+		slices.ContainsFunc(forms, func(s string) bool { return p.plain.match(s) || p.decoded.match(s) })
+}
