@@ -11,7 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"junction/auth"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
@@ -175,7 +177,9 @@ func start(t *testing.T, p pair, w world) *junction {
 
 // apply replaces the configuration of the upstreams.
 func (j *junction) apply(w world) {
-	j.set.Apply(w.upstreams, j.options, func(us []*upstream.Upstream) { j.server.Apply(proxy.WorldConfig{Names: w.names}, us) })
+	j.set.Apply(w.upstreams, j.options, func(us []*upstream.Upstream) {
+		j.server.Apply(proxy.WorldConfig{Names: w.names, Guard: &auth.Guard{}, Policy: policy.Open()}, us)
+	})
 }
 
 func (j *junction) changed() {

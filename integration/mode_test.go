@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -92,7 +94,7 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 		t.Fatal(err)
 	}
 	e := &endpoint{}
-	server, world, up := proxy.Options{Key: key}, proxy.WorldConfig{}, upstream.Options{}
+	server, world, up := proxy.Options{Key: key}, proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, upstream.Options{}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}

@@ -13,9 +13,9 @@ import (
 
 // batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at once, and in one document. Sessions of other versions, and
 // requests of no session, have no batches.
-func (s *Server) batch(w http.ResponseWriter, r *http.Request, world *world, e *endpoint, body []byte) {
+func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte) {
 	f := legacyFront{s}
-	all := &exchange{era: upstream.EraLegacy, world: world, endpoint: e, header: r.Header, request: r, reply: newReply(w, r, &s.limits)}
+	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits)}
 	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
 		return
@@ -63,7 +63,7 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte 
 		problem, _ := answer(malformed(err), "")
 		return jsonrpc.AppendError(nil, m.ID, problem)
 	}
-	x, err := newExchange(all.world, all.endpoint, r, m)
+	x, err := newExchange(all.caller, r, m)
 	if err != nil {
 		problem, _ := answer(err, "")
 		return jsonrpc.AppendError(nil, m.ID, problem)

@@ -29,12 +29,18 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 	x.target = t
 	c := x.call(t, header)
 	if x.era == upstream.EraLegacy {
+		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
+			return deref(asked), err
+		}
 		return s.callForLegacy(ctx, x, c)
 	}
 	legacy := t.backend.Catalog().Era == upstream.EraLegacy
 	st, err := s.takeState(x, c, legacy)
 	if err != nil {
 		return result{}, err
+	}
+	if asked, err := s.approveModern(x, st); asked != nil || err != nil {
+		return deref(asked), err
 	}
 	switch {
 	case st.Kind == stateParked:

@@ -13,7 +13,7 @@ import (
 // complete has the argument of a prompt or of a resource template completed by its upstream. An upstream that completes nothing has nothing to say, which is an
 // empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.endpoint.view.offers.completions {
+	if !x.share.view.offers.completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.reference(info)
@@ -49,10 +49,10 @@ func (x *exchange) reference(info *CallInfo) (*target, error) {
 	}
 	var found *target
 	if key == "uri" {
-		if found, err = x.endpoint.view.resource(upstream.EraModern, info.Name); err != nil { // in either era it is a parameter of the request
+		if found, err = x.share.resource(upstream.EraModern, info.Name); err != nil { // in either era it is a parameter of the request
 			return nil, err
 		}
-	} else if found = x.endpoint.view.named(upstream.PartPrompts, info.Name); found == nil {
+	} else if found = x.share.view.named(upstream.PartPrompts, info.Name); found == nil {
 		return nil, unknownPrompt(info.Name)
 	}
 	t := *found

@@ -18,6 +18,14 @@ type Names struct {
 	AppTools bool `yaml:"app_tools"`
 }
 
+// Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of the upstreams, merged, and its own policies.
+type Endpoint struct {
+	// Upstreams are the names of those that it offers. Default: all.
+	Upstreams []string `yaml:"upstreams"`
+	// Surface is what policies match it by, such as cli, web or chat. Default: the endpoint's name.
+	Surface string `yaml:"surface"`
+}
+
 // Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.
 type Limits struct {
 	Body     upstream.Size `yaml:"body"`     // one request's body. Default 16MiB.

@@ -64,6 +64,13 @@ func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (res
 	if h == nil {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
+	if limits := x.share.limits; (limits.Rate > 0 || limits.Concurrent > 0) && metered(x.msg.Method) {
+		m, wait, err := s.meters.enter(x.principal.ID, limits)
+		if err != nil {
+			return result{}, x.limited(err, wait)
+		}
+		defer s.meters.leave(x.principal.ID, m)
+	}
 	return h(ctx, s, x, info)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -15,24 +16,24 @@ import (
 
 // exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP request.
 type exchange struct {
-	era      upstream.Era
-	world    *world
-	endpoint *endpoint
-	msg      jsonrpc.Message
-	params   raw.Object // absent when there are none
-	meta     raw.Object // params._meta
-	request  *http.Request
-	header   http.Header // of the request
-	reply    *reply
-	size     int     // of the body
-	buffer   *[]byte // for the upstream's answer; nil means none
+	caller
+	era     upstream.Era
+	msg     jsonrpc.Message
+	params  raw.Object // absent when there are none
+	meta    raw.Object // params._meta
+	request *http.Request
+	header  http.Header // of the request
+	reply   *reply
+	size    int     // of the body
+	buffer  *[]byte // for the upstream's answer; nil means none
 
 	client    string   // the name that the client gave itself
 	session   *session // legacy only
-	principal string   // "" while there is one user only
 	profile   upstream.Profile
-	logLevel  string  // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
-	target    *target // of a call
+	logLevel  string          // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
+	target    *target         // of a call
+	decision  policy.Decision // about the call
+	approved  bool            // a person has approved it
 	listeners *listeners
 	opening   sync.Mutex // guards opened: a legacy upstream may ask several things at once
 	opened    []string   // elicitations of ours: see newElicitationID
@@ -40,8 +41,8 @@ type exchange struct {
 }
 
 // newExchange reads what every request has. The error is a *refusal.
-func newExchange(w *world, e *endpoint, r *http.Request, m jsonrpc.Message) (*exchange, error) {
-	x := &exchange{world: w, endpoint: e, msg: m, header: r.Header}
+func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error) {
+	x := &exchange{caller: c, msg: m, header: r.Header}
 	if m.Params == nil {
 		return x, nil
 	}
@@ -89,7 +90,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.principal, Peer: x,
+	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.principal.ID, Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel}
 	if x.session != nil {
 		c.Session = x.session.key
@@ -103,19 +104,25 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	x.buffer = s.results.take()
 	defer s.results.put(x.buffer)
 	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
-	info := CallInfo{Client: x.client, Era: string(x.era), Endpoint: x.endpoint.name, Method: x.msg.Method, Sent: x.size}
+	info := CallInfo{Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
+		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID), Sent: x.size}
+	if x.session != nil {
+		info.Session = x.session.key
+	}
 	result, err := s.dispatch(ctx, x, &info)
 	if err == errAnswered {
 		return
 	}
 	if err != nil {
 		e, status := answer(err, info.Upstream)
+		info.Code = e.Code
 		x.reply.fail(x.msg.ID, e, status)
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		info.Method, info.Name = info.Method[:min(len(info.Method), maxLogged)], info.Name[:min(len(info.Name), maxLogged)]
+		info.Arguments, _ = x.params.Get("arguments")
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), outcome(err), err
 		s.hooks.CallDone(info)
 	}

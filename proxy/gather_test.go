@@ -23,7 +23,7 @@ func TestGatherWritesAnswersWhole(t *testing.T) {
 		server := &http.Server{Handler: s}
 		go server.Serve(Gather(server, l))
 		defer server.Close()
-		id, _ := s.sessions.open("2025-11-25", "test", upstream.Profile{})
+		id, _ := s.sessions.open("2025-11-25", "test", "local", upstream.Profile{})
 		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 		for i := range 3 {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__tool0","arguments":{}}}`, i)

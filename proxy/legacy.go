@@ -56,7 +56,7 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
 	s, err := f.sessions.find(id)
-	if err != nil {
+	if err != nil || s.principal != x.principal.ID {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
 	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
@@ -94,7 +94,7 @@ func (f legacyFront) accept(x *exchange) {
 		x.session.progressed(x.params)
 	case mcp.MethodNotificationRootsListChanged:
 		for _, b := range x.world.backends {
-			b.RootsChanged(x.profile, x.session.key, x.principal)
+			b.RootsChanged(x.profile, x.session.key, x.principal.ID)
 		}
 	}
 }
@@ -117,18 +117,18 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	if declared, err := x.params.Object("capabilities"); err == nil {
 		x.profile = profileOf(declared, version)
 	}
-	id, _ := f.sessions.open(version, x.client, x.profile)
+	id, _ := f.sessions.open(version, x.client, x.principal.ID, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = append(append(b, `,"capabilities":`...), x.endpoint.view.capabilities(x.era)...)
+	b = append(append(b, `,"capabilities":`...), x.share.view.capabilities(x.era)...)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
-	b = x.endpoint.view.appendInstructions(b)
+	b = x.share.view.appendInstructions(b)
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 
 // get opens the stream on which a session hears what it did not ask for.
-func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
-	x := &exchange{endpoint: e, header: r.Header, reply: newReply(w, r, &f.limits)}
+func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
+	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits)}
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
@@ -144,7 +144,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{endpoint: e.name, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
+	l := &listener{caller: c, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return
@@ -166,8 +166,8 @@ func everyList() (all [upstream.Parts]bool) {
 }
 
 // delete ends a session.
-func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, e *endpoint) {
-	x := &exchange{endpoint: e, header: r.Header, reply: newReply(w, r, &f.limits)}
+func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
+	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits)}
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return

@@ -12,9 +12,9 @@ import (
 
 // list answers from the prepared list of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	l := &x.endpoint.view.parts[p].legacy
+	l := &x.share.view.parts[p].legacy
 	if x.era == upstream.EraModern {
-		l = &x.endpoint.view.parts[p].modern
+		l = &x.share.view.parts[p].modern
 	}
 	offset, err := s.readCursor(x, l)
 	if err != nil {
@@ -23,12 +23,12 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 	text, next := l.page(offset, s.limits.Page)
 	tail := []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{l.print, uint32(next)}.encode(x.endpoint.name))
+		sealed := s.cursors.Seal(cursor{l.print, uint32(next)}.encode(x.owner()))
 		tail = raw.AppendQuote(append(tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
-		ttl, public := x.endpoint.view.freshness(p, time.Now())
-		tail = appendFreshness(tail, ttl, public)
+		ttl, public := x.share.view.freshness(p, time.Now())
+		tail = appendFreshness(tail, ttl, public && !x.share.private)
 		tail = append(append(tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
 	return result{head: []byte(`{"` + p.Member() + `":[`), body: text, tail: append(tail, '}')}, nil
@@ -62,12 +62,15 @@ func (s *Server) readCursor(x *exchange, l *listing) (int, error) {
 	if err != nil {
 		return 0, invalidParams("Invalid cursor")
 	}
-	c, endpoint, ok := decodeCursor(plain)
-	if !ok || endpoint != x.endpoint.name || c.print != l.print {
+	c, owner, ok := decodeCursor(plain)
+	if !ok || owner != x.owner() || c.print != l.print {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
 }
+
+// owner is whose a cursor is: of no use on another endpoint, or to somebody else.
+func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
 
 // listing is the answer to a list request, prepared: the definitions, joined, and where each ends.
 type listing struct {
@@ -122,13 +125,13 @@ type cursor struct {
 	offset uint32
 }
 
-func (c cursor) encode(endpoint string) []byte {
+func (c cursor) encode(owner string) []byte {
 	b := binary.BigEndian.AppendUint64(nil, c.print)
 	b = binary.BigEndian.AppendUint32(b, c.offset)
-	return append(b, endpoint...)
+	return append(b, owner...)
 }
 
-func decodeCursor(b []byte) (c cursor, endpoint string, ok bool) {
+func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 	if len(b) < 12 {
 		return c, "", false
 	}

@@ -19,15 +19,15 @@ import (
 
 // listener is one stream.
 type listener struct {
-	endpoint string
-	session  *session             // of the legacy era, whose streams share what there is to tell; nil otherwise
-	first    []byte               // written before anything else, so that the client sees the stream open
-	meta     []byte               // put into each notification as _meta; nil for none
-	last     []byte               // written when we end the stream ourselves; nil for nothing
-	wants    [upstream.Parts]bool // changes of which lists; that of the resources is about their templates as well
-	pending  []note               // not written yet; guarded by listeners.mu
-	changed  chan struct{}        // 1-buffered: pending has grown
-	end      context.CancelFunc   // ends the stream
+	caller                       // as of the last change of the world; guarded by listeners.mu
+	session *session             // of the legacy era, whose streams share what there is to tell; nil otherwise
+	first   []byte               // written before anything else, so that the client sees the stream open
+	meta    []byte               // put into each notification as _meta; nil for none
+	last    []byte               // written when we end the stream ourselves; nil for nothing
+	wants   [upstream.Parts]bool // changes of which lists; that of the resources is about their templates as well
+	pending []note               // not written yet; guarded by listeners.mu
+	changed chan struct{}        // 1-buffered: pending has grown
+	end     context.CancelFunc   // ends the stream
 }
 
 // note is something to tell. Equal ones that wait merge.
@@ -53,7 +53,7 @@ func (ls *listeners) add(l *listener, max int) bool {
 	}
 	ls.open[l] = struct{}{}
 	for h := range ls.hearers {
-		if l.session != nil && h.session == l.session && h.endpoint == l.endpoint && len(h.waiting) > 0 {
+		if l.session != nil && h.session == l.session && h.endpoint.name == l.endpoint.name && len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
 			l.nudge()
 		}
@@ -67,30 +67,106 @@ func (ls *listeners) remove(l *listener) {
 	delete(ls.open, l)
 }
 
-// endUnless ends the streams of endpoints that are no more.
-func (ls *listeners) endUnless(exists func(endpoint string) bool) {
+// renew moves the streams and the subscriptions into a new world, and tells those whose lists are not what they were. What is not allowed there ends: streams of
+// endpoints that are no more or of principals that are not let in any more, and subscriptions to resources that are denied now.
+func (s *Server) renew(w *world) {
+	ls := &s.listeners
+	// Shares are made before the lock is taken: that may take a while.
+	ls.mu.Lock()
+	var callers []caller
+	for l := range ls.open {
+		callers = append(callers, l.caller)
+	}
+	for h := range ls.hearers {
+		callers = append(callers, h.caller)
+	}
+	ls.mu.Unlock()
+	next := map[caller]caller{}
+	for _, c := range callers {
+		if _, done := next[c]; !done {
+			next[c] = w.adopt(c)
+		}
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	if s.world.Load() != w {
+		return // who replaced it renews
+	}
+	move := func(c caller) caller {
+		n, ok := next[c]
+		if !ok { // it came meanwhile
+			n = w.adopt(c)
+		}
+		return n
+	}
+	type telling struct {
+		session *session
+		method  string
+	}
+	told := map[telling]bool{} // each session hears it on one of its streams
 	for l := range ls.open {
-		if !exists(l.endpoint) {
+		old := l.caller
+		now := move(old)
+		if now.share == nil {
 			l.end()
+			continue
+		}
+		l.caller = now
+		for p, method := range listChanged {
+			about := telling{l.session, method}
+			if !l.hears(upstream.Part(p)) || old.share.view.parts[p].legacy.print == now.share.view.parts[p].legacy.print || l.session != nil && told[about] {
+				continue
+			}
+			told[about] = true
+			l.pending = ls.push(l.pending, note{method: method})
+			l.nudge()
+		}
+	}
+	for h := range ls.hearers {
+		now := move(h.caller)
+		var gone []resourceKey
+		for key, sub := range h.subs {
+			if now.share == nil || !now.share.ruling(newResource(sub.backend, key.uri, sub.exposed, false)).Visible() {
+				gone = append(gone, key)
+			}
+		}
+		if now.share != nil {
+			h.caller = now
+		}
+		if len(gone) > 0 {
+			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
 }
 
-// tell tells all who listen to the endpoint that a list has changed; each session on one of its streams.
-func (ls *listeners) tell(endpoint string, p upstream.Part, method string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	told := map[*session]bool{}
-	for l := range ls.open {
-		if l.endpoint != endpoint || !l.wants[p] || l.session != nil && told[l.session] {
-			continue
-		}
-		told[l.session] = true
-		l.pending = ls.push(l.pending, note{method: method})
-		l.nudge()
+// hears reports whether the stream is to hear of changes of a list; who wants to hear of resources hears of their templates as well.
+func (l *listener) hears(p upstream.Part) bool {
+	if p == upstream.PartTemplates {
+		p = upstream.PartResources
 	}
+	return l.wants[p]
+}
+
+// catchUp is for who begins to listen in a world that may have been replaced before anybody knew of it.
+func (s *Server) catchUp(began *world) {
+	if w := s.world.Load(); w != began {
+		s.renew(w)
+	}
+}
+
+// adopt returns the caller as it is in this world; its share is nil when it is not let in any more.
+func (w *world) adopt(c caller) caller {
+	n := caller{world: w, endpoint: w.endpoints[c.endpoint.name], principal: c.principal}
+	if n.endpoint != nil && w.guard.Still(n.principal) {
+		n.share = w.share(n.endpoint, n.principal)
+	}
+	return n
+}
+
+// listChanged are the notifications about lists; resources and their templates have one.
+var listChanged = [upstream.Parts]string{
+	upstream.PartTools: mcp.MethodNotificationToolsListChanged, upstream.PartPrompts: mcp.MethodNotificationPromptsListChanged,
+	upstream.PartResources: mcp.MethodNotificationResourcesListChanged, upstream.PartTemplates: mcp.MethodNotificationResourcesListChanged,
 }
 
 // push adds a note that is not there yet, if there is room.
@@ -113,7 +189,7 @@ func (ls *listeners) deliver(h *hearer, n note) {
 	l := h.stream
 	if l == nil {
 		for o := range ls.open {
-			if o.session == h.session && o.endpoint == h.endpoint {
+			if o.session == h.session && o.endpoint.name == h.endpoint.name {
 				l = o
 				break
 			}
@@ -132,7 +208,7 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for l := range ls.open {
-		if l.session == s && l.endpoint == endpoint {
+		if l.session == s && l.endpoint.name == endpoint {
 			l.pending = ls.push(l.pending, n)
 			l.nudge()
 			return
@@ -153,11 +229,18 @@ func (ls *listeners) take(l *listener) []note {
 func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
+	if ends := l.principal.Expires; !ends.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, ends)
+		defer cancel()
+	}
+	began := l.world
 	if !s.listeners.add(l, s.limits.Streams) {
 		tooManyStreams(w)
 		return
 	}
 	defer s.listeners.remove(l)
+	s.catchUp(began)
 	clearReadDeadline(w)
 	p := newReply(w, r, &s.limits)
 	streamHeader(w.Header())
@@ -238,7 +321,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 	if !x.reply.stream {
 		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST, "a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := &listener{endpoint: x.endpoint.name, changed: make(chan struct{}, 1)}
+	l := &listener{caller: x.caller, changed: make(chan struct{}, 1)}
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
@@ -251,13 +334,13 @@ func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 	}
 	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
 	l.meta = append(l.meta, '}')
-	h := s.listeners.hear(x.endpoint.name, l, nil)
+	h := s.listeners.hear(x.caller, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
-	if x.endpoint.view.offers.subscribe && len(uris) > 0 {
+	if x.share.view.offers.subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris)
 		if err != nil {
 			return result{}, err

@@ -23,13 +23,17 @@ func (n Names) withDefaults() Names {
 // hashLength is how many characters of hash end a name that could not stay as it is.
 const hashLength = 7
 
-// expose returns the name under which clients see an item. It depends on nothing but its arguments, so it is the same after a restart and whatever other
-// upstreams there are. A name that clients would fold or cut keeps its start and ends in a hash of the whole.
-func (n Names) expose(prefix, name string) string {
-	full := name
-	if prefix != "" {
-		full = prefix + n.Separator + name
+// full returns the whole name of an item on the merged endpoint.
+func (n Names) full(prefix, name string) string {
+	if prefix == "" {
+		return name
 	}
+	return prefix + n.Separator + name
+}
+
+// shorten returns the name under which clients see an item of that full name. It depends on nothing but its arguments, so it is the same after a restart and
+// whatever other upstreams there are. A name that clients would fold or cut keeps its start and ends in a hash of the whole.
+func (n Names) shorten(full string) string {
 	legal := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 			return r

@@ -298,7 +298,7 @@ func (l *lot) start(call func()) bool {
 func (l *lot) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch who := p.origin.principal; {
+	switch who := p.origin.principal.ID; {
 	case l.closed, p.over:
 		return false
 	case p.inLot:
@@ -321,8 +321,8 @@ func (l *lot) remove(p *parked) {
 	}
 	p.inLot = false
 	delete(l.calls, p.id)
-	if l.of[p.origin.principal]--; l.of[p.origin.principal] == 0 {
-		delete(l.of, p.origin.principal)
+	if l.of[p.origin.principal.ID]--; l.of[p.origin.principal.ID] == 0 {
+		delete(l.of, p.origin.principal.ID)
 	}
 }
 

@@ -20,10 +20,12 @@ func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, err
 	}
 	info.Name = name
-	t := x.endpoint.view.named(upstream.PartPrompts, name)
+	t := x.share.view.named(upstream.PartPrompts, name)
 	if t == nil {
 		return result{}, unknownPrompt(name)
 	}
-	info.Upstream = t.backend.Name()
+	if err := x.permit(t, info, unknownPrompt(name)); err != nil {
+		return result{}, err
+	}
 	return s.call(ctx, x, t, nil)
 }

@@ -22,10 +22,13 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 	if err != nil {
 		return result{}, err
 	}
+	if err := x.permit(t, info, unknownResource(x.era, info.Name)); err != nil {
+		return result{}, err
+	}
 	return s.call(ctx, x, t, nil)
 }
 
-// resource returns what the request's uri stands for.
+// resource returns what the request's uri stands for: something that the caller may use, if only after it was asked.
 func (x *exchange) resource(info *CallInfo) (*target, error) {
 	uri, err := x.params.String("uri")
 	if err == raw.ErrAbsent {
@@ -34,7 +37,7 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 		return nil, err
 	}
 	info.Name = uri
-	t, err := x.endpoint.view.resource(x.era, uri)
+	t, err := x.share.resource(x.era, uri)
 	if err != nil {
 		return nil, err
 	}
@@ -43,18 +46,31 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 }
 
 // resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in no list, so that it is the upstream who says that there is none.
-// One that could belong to two upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave it, but never a guess.
-func (v *view) resource(era upstream.Era, uri string) (*target, error) {
+// One that could belong to two upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave it, but never a guess. What the
+// subject may not use does not exist here, either, and makes nothing ambiguous.
+func (s *share) resource(era upstream.Era, uri string) (*target, error) {
+	v := s.view
+	may := func(b backend, own string, bare bool) *target {
+		if t := newResource(b, own, uri, bare); s.ruling(t).Visible() {
+			return t
+		}
+		return nil
+	}
 	if v.bare {
-		if b := v.backends[0]; reads(v.sources[0]) {
-			return newResource(b, uri, uri, true), nil
+		if len(v.backends) > 0 && reads(v.sources[0]) {
+			if t := may(v.backends[0], uri, true); t != nil {
+				return t, nil
+			}
 		}
 		return nil, unknownResource(era, uri)
 	}
 	if name, own, ok := splitURI(uri); ok {
 		for i, b := range v.backends {
 			if b.Name() == name && reads(v.sources[i]) {
-				return newResource(b, own, uri, false), nil
+				if t := may(b, own, false); t != nil {
+					return t, nil
+				}
+				return nil, unknownResource(era, uri)
 			} else if b.Name() == name {
 				return nil, unknownResource(era, uri)
 			}
@@ -71,15 +87,18 @@ func (v *view) resource(era upstream.Era, uri string) (*target, error) {
 			}
 		}
 	}
-	switch len(owners) {
+	var found []*target
+	var names []string
+	for _, b := range owners {
+		if t := may(b, uri, false); t != nil {
+			found, names = append(found, t), append(names, b.Name())
+		}
+	}
+	switch len(found) {
 	case 0:
 		return nil, unknownResource(era, uri)
 	case 1:
-		return newResource(owners[0], uri, uri, false), nil
-	}
-	var names []string
-	for _, b := range owners {
-		names = append(names, b.Name())
+		return found[0], nil
 	}
 	return nil, ambiguousResource(uri, names)
 }

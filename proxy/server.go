@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"junction/auth"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -29,8 +29,11 @@ type Options struct {
 // WorldConfig is the part of the configuration that a reload can change.
 type WorldConfig struct {
 	Names          Names
-	AllowedOrigins []string // beyond the loopback ones
-	AllowedHosts   []string // beyond the loopback ones
+	Endpoints      map[string]Endpoint
+	Guard          *auth.Guard    // nil lets nobody in
+	Policy         *policy.Policy // nil allows nothing
+	AllowedOrigins []string       // beyond the loopback ones
+	AllowedHosts   []string       // beyond the loopback ones
 }
 
 // Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it. The http.Server that it is in should have limits.read_timeout as
@@ -44,6 +47,8 @@ type Server struct {
 	states    *seal.Box // requestState
 	tasks     *seal.Box // ids of tasks
 	parked    *lot
+	approvals approvals
+	meters    meters
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests
@@ -147,22 +152,7 @@ func (s *Server) Settle() {
 // swap stores the world and tells of the difference; s.changing is held.
 func (s *Server) swap(w *world) {
 	old := s.world.Swap(w)
-	s.listeners.endUnless(func(endpoint string) bool { return w.endpoints[endpoint] != nil })
-	for name, e := range w.endpoints {
-		before := old.endpoints[name]
-		same := func(p upstream.Part) bool {
-			return before != nil && before.view.parts[p].legacy.print == e.view.parts[p].legacy.print
-		}
-		if !same(upstream.PartTools) {
-			s.listeners.tell(name, upstream.PartTools, mcp.MethodNotificationToolsListChanged)
-		}
-		if !same(upstream.PartPrompts) {
-			s.listeners.tell(name, upstream.PartPrompts, mcp.MethodNotificationPromptsListChanged)
-		}
-		if !same(upstream.PartResources) || !same(upstream.PartTemplates) {
-			s.listeners.tell(name, upstream.PartResources, mcp.MethodNotificationResourcesListChanged)
-		}
-	}
+	s.renew(w)
 	s.follow(w)
 	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
 		s.hooks.Problems(problems)

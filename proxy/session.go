@@ -23,7 +23,9 @@ type session struct {
 	version string // of the protocol
 	client  string // the name that the client gave itself
 	profile upstream.Profile
-	numbers atomic.Uint64 // of questions
+	// principal is whose session it is: for everybody else there is no such session.
+	principal string
+	numbers   atomic.Uint64 // of questions
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil before the first
@@ -32,6 +34,8 @@ type session struct {
 	level   string                            // of log messages, as the client has set it; "" when it has not
 	records []*record                         // of streams that the client can come back for
 	gone    bool                              // the client has deleted the session
+
+	approved map[string]bool // digests of requests that need no asking any more
 }
 
 // sealedSession is what a session id says.
@@ -41,6 +45,7 @@ type sealedSession struct {
 	Profile upstream.Profile `json:"p,omitzero"`
 	Born    int64            `json:"t"`
 	Key     string           `json:"k"`
+	Owner   string           `json:"w"`
 }
 
 // sessions are the sessions in memory, bounded in number and idle time, and the ids that were deleted.
@@ -75,9 +80,9 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 }
 
 // open begins a session and returns its id.
-func (ss *sessions) open(version, client string, p upstream.Profile) (string, *session) {
+func (ss *sessions) open(version, client, principal string, p upstream.Profile) (string, *session) {
 	now := time.Now()
-	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text()}) // strings and a number: this cannot fail
+	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), principal}) // strings and a number: this cannot fail
 	id := ss.box.Seal(said)
 	s, _ := ss.find(id)
 	return id, s
@@ -111,7 +116,7 @@ func (ss *sessions) find(id string) (*session, error) {
 	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
 		return nil, errUnknownSession
 	}
-	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile}
+	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile, principal: said.Owner}
 	ss.byID[id] = ss.order.PushFront(&entry{id, s, born, now})
 	ss.trim(now)
 	return s, nil

@@ -16,6 +16,8 @@ type state struct {
 	Kind     stateKind       `json:"k"`
 	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
 	Parked   string          `json:"p,omitempty"` // stateParked: which call
+	Approval string          `json:"a,omitempty"` // stateApproval: which asking
+	Approved bool            `json:"y,omitempty"` // a person has approved the request, where policy wants that
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"` // the digest of the request
@@ -29,11 +31,13 @@ const (
 	stateRelayed stateKind = "relayed" // the upstream is called again, with its own state
 	stateParked  stateKind = "parked"  // the call is still in progress: it gets the answers
 	stateAgain   stateKind = "again"   // the upstream has refused the call, which is made again
+	// stateApproval: the call was not made yet; a person is asked whether it may be
+	stateApproval stateKind = "approval"
 )
 
 // seal makes a requestState of ours for the request.
 func (s *Server) seal(x *exchange, st state) string {
-	st.Principal, st.Request, st.Expires = x.principal, x.digest(), time.Now().Add(s.limits.Patience).Unix()
+	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved, time.Now().Add(s.limits.Patience).Unix()
 	text, _ := json.Marshal(st) // the upstream's state was parsed before: this cannot fail
 	return s.states.Seal(text)
 }
@@ -61,14 +65,14 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 		return st, errState()
 	}
 	text, err := s.states.Open(sealed)
-	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal || string(st.Request) != string(x.digest()) ||
+	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID || string(st.Request) != string(x.digest()) ||
 		time.Now().Unix() > st.Expires {
 		return state{}, errState()
 	}
 	switch st.Kind {
 	case stateRelayed:
 		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
-	case stateAgain:
+	case stateAgain, stateApproval:
 		return st, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})
 	}
 	return st, nil

@@ -19,11 +19,11 @@ import (
 
 // hearer is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy session, with or without a stream. Guarded by listeners.mu.
 type hearer struct {
-	endpoint string
-	stream   *listener // of a subscriptions/listen; nil for a session
-	session  *session
-	subs     map[resourceKey]subscription
-	waiting  []note // of a session without a stream
+	caller            // as of the last change of the world
+	stream  *listener // of a subscriptions/listen; nil for a session
+	session *session
+	subs    map[resourceKey]subscription
+	waiting []note // of a session without a stream
 }
 
 type resourceKey struct{ upstream, uri string } // the upstream's own
@@ -35,7 +35,7 @@ type subscription struct {
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
 // subscribed to something of the upstream's.
-func (ls *listeners) updated(name, uri string, bare func(endpoint string) bool) {
+func (ls *listeners) updated(name, uri string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type found struct {
@@ -45,19 +45,23 @@ func (ls *listeners) updated(name, uri string, bare func(endpoint string) bool) 
 	var certain, others []found
 	for h := range ls.hearers {
 		any, sure, exposed := false, false, exposeURI(name, uri)
-		if bare(h.endpoint) {
+		if h.endpoint.view.bare {
 			exposed = uri
 		}
+		var b backend
 		for key, sub := range h.subs {
 			if key.upstream != name {
 				continue
 			}
-			any = true
+			any, b = true, sub.backend
 			if key.uri == uri {
 				exposed, sure = sub.exposed, true
 			} else if isPart(uri, key.uri) {
 				sure = true
 			}
+		}
+		if b == nil || !h.share.ruling(newResource(b, uri, exposed, false)).Visible() {
+			continue
 		}
 		if sure {
 			certain = append(certain, found{h, exposed})
@@ -80,15 +84,15 @@ func isPart(uri, of string) bool {
 }
 
 // hear adds a hearer, or returns the one that the session has on the endpoint.
-func (ls *listeners) hear(endpoint string, stream *listener, session *session) *hearer {
+func (ls *listeners) hear(c caller, stream *listener, session *session) *hearer {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.hearers {
-		if session != nil && h.session == session && h.endpoint == endpoint {
+		if session != nil && h.session == session && h.endpoint.name == c.endpoint.name {
 			return h
 		}
 	}
-	h := &hearer{endpoint: endpoint, stream: stream, session: session, subs: map[resourceKey]subscription{}}
+	h := &hearer{caller: c, stream: stream, session: session, subs: map[resourceKey]subscription{}}
 	ls.hearers[h] = struct{}{}
 	return h
 }
@@ -147,6 +151,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 	var failed error
 	ls := &s.listeners
 	ls.mu.Lock()
+	began := h.world
 	accepted := map[*target]bool{}
 	for _, t := range targets {
 		key := resourceKey{t.backend.Name(), t.name}
@@ -202,13 +207,13 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 		})
 	}
 	all.Wait()
+	s.catchUp(began)
 	return accepted, failed
 }
 
 // Updated says that a resource of an upstream's has changed, by its own URI. It does not block.
 func (s *Server) Updated(name, uri string) {
-	w := s.world.Load()
-	s.listeners.updated(name, uri, func(endpoint string) bool { return endpoint != "" && w.endpoints[endpoint] != nil })
+	s.listeners.updated(name, uri)
 }
 
 // follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them.
@@ -263,14 +268,14 @@ func (s *Server) follow(w *world) {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.endpoint.view.offers.subscribe {
+	if !x.share.view.offers.subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)
 	if err != nil {
 		return result{}, err
 	}
-	h := s.listeners.hear(x.endpoint.name, nil, x.session)
+	h := s.listeners.hear(x.caller, nil, x.session)
 	accepted, err := s.subscribeTo(ctx, h, []*target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
@@ -290,7 +295,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not subscribed to is none afterwards, either.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.endpoint.view.offers.subscribe {
+	if !x.share.view.offers.subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)
@@ -298,7 +303,7 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 		return result{}, err
 	}
 	gone := resourceKey{t.backend.Name(), t.name}
-	s.listeners.release(s.listeners.hear(x.endpoint.name, nil, x.session), func(k resourceKey) bool { return k != gone })
+	s.listeners.release(s.listeners.hear(x.caller, nil, x.session), func(k resourceKey) bool { return k != gone })
 	return result{body: []byte("{}")}, nil
 }
 
@@ -312,7 +317,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 		} else if err != nil {
 			return nil, err
 		}
-		if t, err := x.endpoint.view.resource(x.era, uri); err == nil { // one that is of nobody is not acknowledged
+		if t, err := x.share.resource(x.era, uri); err == nil { // one that is of nobody is not acknowledged
 			targets = append(targets, t)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 type taskID struct {
 	Upstream  string `json:"u"`
 	ID        string `json:"t"`
+	Tool      string `json:"n"` // as the client called it
 	Endpoint  string `json:"e"`
 	Principal string `json:"w"`
 }
@@ -35,14 +36,14 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 	if err != nil || id == "" {
 		return result{}, x.invalid("a task without taskId")
 	}
-	text, _ := json.Marshal(taskID{x.target.backend.Name(), id, x.endpoint.name, x.principal}) // strings: this cannot fail
+	text, _ := json.Marshal(taskID{x.target.backend.Name(), id, x.target.exposed, x.endpoint.name, x.principal.ID}) // strings: this cannot fail
 	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An id that is not ours for this user and endpoint is that of no
 // task.
 func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.endpoint.view.offers.tasks {
+	if !x.share.view.offers.tasks {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	if !x.profile.Tasks {
@@ -55,15 +56,18 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	var id taskID
 	text, err := s.tasks.Open(sealed)
-	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name || id.Principal != x.principal {
+	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name || id.Principal != x.principal.ID {
 		return result{}, unknownTask()
 	}
-	for i, b := range x.endpoint.view.backends {
-		if b.Name() != id.Upstream || x.endpoint.view.sources[i].Era == upstream.EraLegacy {
+	if x.endpoint.view.named(upstream.PartTools, id.Tool) != nil && x.share.view.named(upstream.PartTools, id.Tool) == nil {
+		return result{}, unknownTask() // the tool is denied meanwhile
+	}
+	for i, b := range x.share.view.backends {
+		if b.Name() != id.Upstream || x.share.view.sources[i].Era == upstream.EraLegacy {
 			continue
 		}
 		info.Upstream = b.Name()
-		x.target = &target{backend: b, part: upstream.PartTools, name: id.ID, exposed: sealed, member: []string{"taskId"}, bare: x.endpoint.view.bare}
+		x.target = &target{backend: b, part: upstream.PartTools, name: id.ID, exposed: sealed, member: []string{"taskId"}, bare: x.share.view.bare}
 		x.reply.begin()
 		r, err := b.Call(ctx, x.call(x.target, nil))
 		if err != nil {

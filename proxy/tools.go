@@ -24,11 +24,13 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 		return result{}, err
 	}
 	info.Name = name
-	t := x.endpoint.view.named(upstream.PartTools, name)
+	t := x.share.view.named(upstream.PartTools, name)
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}
-	info.Upstream = t.backend.Name()
+	if err := x.permit(t, info, unknownTool(name)); err != nil {
+		return result{}, err
+	}
 	var extra []upstream.HeaderField
 	if x.era == upstream.EraModern {
 		if extra, err = checkParamHeaders(x, t.tool); err != nil {

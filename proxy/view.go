@@ -62,6 +62,9 @@ type target struct {
 	bare       bool // on an endpoint whose names are the upstream's own
 	item       *upstream.Item
 	tool       *upstream.Tool // nil unless it is one
+	names      []string       // by which policy knows a tool or a prompt, the same on every endpoint
+	requires   []string       // capabilities
+	held       string         // why it is not offered to those who are to see accepted definitions only; "" when it may be
 }
 
 // offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and its clients may therefore ask for.
@@ -83,22 +86,13 @@ type Problem struct {
 // want one name the one that had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order decides, so
 // that a restart gives the same names whoever is ready first.
 func compile(endpoint string, backends []backend, names Names, bare bool, old *view) *view {
-	v := &view{bare: bare, backends: backends, settled: true}
+	v := newView(bare)
 	if old != nil && !old.settled {
 		old = old.last
 	}
-	for p := range v.parts {
-		v.parts[p].byName, v.parts[p].byOwn = map[string]*target{}, map[string]*target{}
-	}
 	for _, b := range backends {
 		catalog := b.Catalog()
-		v.sources = append(v.sources, catalog)
-		v.settled = v.settled && b.Tried()
-		v.offers.subscribe = v.offers.subscribe || catalog.Offers("resources", "subscribe") || unknown(catalog)
-		v.offers.completions = v.offers.completions || completes(catalog)
-		v.offers.logging = v.offers.logging || catalog.Offers("logging") || unknown(catalog)
-		v.offers.tasks = v.offers.tasks || catalog.Era == upstream.EraModern && catalog.Offers("extensions", upstream.ExtensionTasks)
-		v.instruct(b, catalog)
+		v.include(b, catalog)
 		for p := range upstream.Parts {
 			for i := range catalog.Items(p) {
 				v.add(endpoint, p, b, catalog, i, names, old)
@@ -112,9 +106,59 @@ func compile(endpoint string, backends []backend, names Names, bare bool, old *v
 		v.table = newTable(v.backends, v.sources)
 	}
 	for p := range upstream.Parts {
-		v.prepare(endpoint, p)
+		v.close(endpoint, p)
+		v.parts[p].prepare(p)
 	}
 	return v
+}
+
+func newView(bare bool) *view {
+	v := &view{bare: bare, settled: true}
+	for p := range v.parts {
+		v.parts[p].byName, v.parts[p].byOwn = map[string]*target{}, map[string]*target{}
+	}
+	return v
+}
+
+// include adds an upstream, and what it can do, without its items.
+func (v *view) include(b backend, catalog *upstream.Catalog) {
+	v.backends, v.sources = append(v.backends, b), append(v.sources, catalog)
+	v.settled = v.settled && b.Tried()
+	v.offers.subscribe = v.offers.subscribe || catalog.Offers("resources", "subscribe") || unknown(catalog)
+	v.offers.completions = v.offers.completions || completes(catalog)
+	v.offers.logging = v.offers.logging || catalog.Offers("logging") || unknown(catalog)
+	v.offers.tasks = v.offers.tasks || catalog.Era == upstream.EraModern && catalog.Offers("extensions", upstream.ExtensionTasks)
+	v.instruct(b, catalog)
+}
+
+// restricted returns the view of somebody who may use these items of v, and none of the upstreams that are not reached.
+func (v *view) restricted(may func(*target) bool, reached []bool) *view {
+	r := newView(v.bare)
+	for i, b := range v.backends {
+		if reached[i] {
+			r.include(b, v.sources[i])
+		}
+	}
+	for p := range v.parts {
+		part := &r.parts[p]
+		for _, t := range v.parts[p].targets {
+			if !may(t) {
+				continue
+			}
+			part.targets = append(part.targets, t)
+			part.byName[t.exposed] = t
+			if _, shared := part.byOwn[t.name]; t.named() && !v.bare && !shared {
+				part.byOwn[t.name] = t
+			} else if shared {
+				part.byOwn[t.name] = nil
+			}
+		}
+		part.prepare(upstream.Part(p))
+	}
+	if !v.bare {
+		r.table = newTable(r.backends, r.sources)
+	}
+	return r
 }
 
 // add adds an item of a catalog, if it is offered on the endpoint.
@@ -137,6 +181,9 @@ func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstrea
 			return
 		}
 		t.exposed = cmp.Or(rule.As, t.name)
+		t.requires = union(config.Capabilities, rule.Capabilities)
+	} else {
+		t.requires = b.Config().Capabilities
 	}
 	if err := t.rename(names); err != nil {
 		v.problems = append(v.problems, Problem{endpoint, b.Name(), p, t.name, "a URI in its _meta is ambiguous"})
@@ -182,8 +229,16 @@ func collision(stays, goes *target) string {
 	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; it can be read at /mcp/%s", stays.backend.Name(), goes.backend.Name())
 }
 
-// prepare makes the answers to the part's list request, once all its items are there.
-func (v *view) prepare(endpoint string, p upstream.Part) {
+// union returns what is in a or in b.
+func union(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	return append(a[:len(a):len(a)], b...)
+}
+
+// close takes out of a part what lost its name, once all its items are there.
+func (v *view) close(endpoint string, p upstream.Part) {
 	part := &v.parts[p]
 	if len(v.problems) > 0 { // an item that lost its name left a gap
 		part.targets = slices.DeleteFunc(part.targets, func(t *target) bool { return part.byName[t.exposed] != t })
@@ -193,6 +248,15 @@ func (v *view) prepare(endpoint string, p upstream.Part) {
 			}
 		}
 	}
+	for _, t := range part.targets {
+		if t.tool != nil && t.tool.HeaderProblem != "" {
+			v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), p, t.name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
+		}
+	}
+}
+
+// prepare makes the answers to the part's list request.
+func (part *part) prepare(p upstream.Part) {
 	part.modern = newListing(part.targets, func(t *target) []byte { return t.definition })
 	part.legacy = part.modern
 	if p != upstream.PartTools {
@@ -205,11 +269,6 @@ func (v *view) prepare(endpoint string, p upstream.Part) {
 		}
 		return t.definition
 	})
-	for _, t := range part.targets {
-		if t.tool.HeaderProblem != "" {
-			v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), p, t.name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
-		}
-	}
 }
 
 // named returns the tool or prompt of that name. An upstream's own name is as good as the exposed one where it can only be one item: the HTML of MCP Apps, and
@@ -225,16 +284,21 @@ func (v *view) named(p upstream.Part, name string) *target {
 func (t *target) rename(names Names) error {
 	definition := t.item.Definition
 	t.definition = definition.Text()
-	if !t.bare {
-		if t.named() {
-			prefix := t.backend.Name()
-			if p := t.backend.Config().Prefix; p != nil {
-				prefix = *p
-			}
-			t.exposed = names.expose(prefix, t.exposed)
-		} else {
-			t.exposed = exposeURI(t.backend.Name(), t.name)
+	if t.named() {
+		prefix := t.backend.Name()
+		if p := t.backend.Config().Prefix; p != nil {
+			prefix = *p
 		}
+		full := names.full(prefix, t.exposed)
+		merged := names.shorten(full)
+		if t.names = []string{full}; merged != full {
+			t.names = append(t.names, merged)
+		}
+		if !t.bare {
+			t.exposed = merged
+		}
+	} else if !t.bare {
+		t.exposed = exposeURI(t.backend.Name(), t.name)
 	}
 	var edits []raw.Edit
 	if t.exposed != t.name {

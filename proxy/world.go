@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -15,36 +16,50 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
 
-// world is everything that a request is judged and answered by. It is immutable, and replaced whole.
+// world is everything that a request is judged and answered by. It is immutable, but for what it remembers of its own conclusions, and replaced whole.
 type world struct {
 	config    WorldConfig
+	guard     *auth.Guard
+	policy    *policy.Policy
 	backends  []backend
 	endpoints map[string]*endpoint
 	routes    http.Handler
+	shares    shares
 }
 
-// endpoint is one URL: the merged one, whose name is "", or that of one upstream with bare names.
+// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a named one, whose name ends in a slash.
 type endpoint struct {
-	name string
-	view *view
+	name    string
+	surface string // for policy; "" is none
+	view    *view
 }
 
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
 func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
-	w := &world{config: c, backends: backends, endpoints: map[string]*endpoint{}}
+	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	before := func(name string) *view {
 		if old != nil && old.endpoints[name] != nil {
 			return old.endpoints[name].view
 		}
 		return nil
 	}
-	w.endpoints[""] = &endpoint{"", compile("", backends, c.Names, false, before(""))}
+	w.endpoints[""] = &endpoint{"", "", compile("", backends, c.Names, false, before(""))}
 	for _, b := range backends {
-		w.endpoints[b.Name()] = &endpoint{b.Name(), compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
+		w.endpoints[b.Name()] = &endpoint{b.Name(), "", compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
+	}
+	for name, n := range c.Endpoints {
+		its := backends
+		if len(n.Upstreams) > 0 {
+			its = slices.DeleteFunc(slices.Clone(backends), func(b backend) bool { return !slices.Contains(n.Upstreams, b.Name()) })
+		}
+		key := name + "/"
+		w.endpoints[key] = &endpoint{key, cmp.Or(n.Surface, name), compile(key, its, c.Names, false, before(key))}
 	}
 	r := chi.NewRouter()
 	r.Use(w.checkOrigin)
@@ -53,25 +68,46 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	})
 	r.Handle("/mcp", s.at(w, func(*http.Request) string { return "" }))
 	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
+	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
 	w.routes = r
 	return w
 }
 
-// at serves the endpoint that name finds for a request.
+// caller is who makes a request, where, and what it may use there.
+type caller struct {
+	world     *world
+	endpoint  *endpoint
+	principal *auth.Principal
+	share     *share
+}
+
+// at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even what endpoints there are, and an endpoint of which the caller may
+// use nothing does not exist for it.
 func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		e := w.endpoints[name(r)]
-		if e == nil {
+		c := caller{world: w, principal: w.guard.Authenticate(rw, r)}
+		if c.principal == nil {
+			return
+		}
+		if c.endpoint = w.endpoints[name(r)]; c.endpoint != nil {
+			c.share = w.share(c.endpoint, c.principal)
+		}
+		switch {
+		case c.share != nil && c.share.rights.None():
+			// No sign-in helps, and a client that was told to sign in again would do so for ever.
+			fail(rw, r, s, refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID))
+			return
+		case c.endpoint == nil, c.endpoint.name != "" && len(c.share.view.backends) == 0 && len(c.endpoint.view.backends) > 0:
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
 			return
 		}
 		switch r.Method {
 		case http.MethodPost:
-			s.post(rw, r, w, e)
+			s.post(rw, r, c)
 		case http.MethodGet:
-			legacyFront{s}.get(rw, r, e)
+			legacyFront{s}.get(rw, r, c)
 		case http.MethodDelete:
-			legacyFront{s}.delete(rw, r, e)
+			legacyFront{s}.delete(rw, r, c)
 		default:
 			rw.Header().Set("Allow", "POST, GET, DELETE")
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
@@ -148,7 +184,7 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 }
 
 // post reads the message of a request and gives it to the front of its era.
-func (s *Server) post(rw http.ResponseWriter, r *http.Request, w *world, e *endpoint) {
+func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	if s.requests.Add(1) > int64(s.limits.Requests) {
 		s.requests.Add(-1)
 		rw.Header().Set("Retry-After", "1")
@@ -174,14 +210,14 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, w *world, e *endp
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && isArray(*body) {
-			s.batch(rw, r, w, e, *body)
+			s.batch(rw, r, c, *body)
 			return
 		}
 		problem, status := answer(malformed(err), "")
 		newReply(rw, r, &s.limits).fail(m.ID, problem, status)
 		return
 	}
-	x, err = newExchange(w, e, r, m)
+	x, err = newExchange(c, r, m)
 	x.reply = newReply(rw, r, &s.limits)
 	x.size, x.request = len(*body), r
 	if err != nil {

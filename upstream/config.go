@@ -62,6 +62,8 @@ type Config struct {
 	// end up in a system prompt, so it is for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
+	// Capabilities are required by every item of this upstream: it exists only for those who hold all of them by their policies.
+	Capabilities []string `yaml:"capabilities"`
 	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.
@@ -80,6 +82,8 @@ type Defaults struct {
 type Rule struct {
 	// Enabled false leaves the matching tools out. Default true.
 	Enabled *bool `yaml:"enabled"`
+	// Capabilities are required by the matching tools, beside those of the upstream.
+	Capabilities []string `yaml:"capabilities"`
 	// As renames the one tool of this name (no glob), before the prefix is put in front.
 	As string `yaml:"as"`
 	// Timeout and MaxTimeout replace those of the upstream for the matching tools.

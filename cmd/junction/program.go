@@ -21,7 +21,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"junction/auth"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 )
@@ -135,7 +137,7 @@ func (p *program) apply(c *Config) {
 	if err != nil {
 		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
 	}
-	world := proxy.WorldConfig{Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	world := proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open(), Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	p.set.Apply(c.Upstreams, upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,

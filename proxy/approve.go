@@ -1,0 +1,297 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/policy"
+	"junction/upstream/raw"
+)
+
+// This file holds policy's "ask": the person at the client is shown the exact call, by elicitation, before it is made. A legacy client is asked on the stream of the
+// call, a modern one is told input_required and comes back. What was approved is that request with those bytes, of that principal: another argument asks again.
+
+// Answers that a person can choose. They are what the form shows, so that it is the same form in every version of the protocol.
+const (
+	answerOnce    = "yes, once"
+	answerSession = "yes, and do not ask again for exactly this call"
+	answerNo      = "no"
+)
+
+// approvalKey names our question in inputRequests.
+const approvalKey = "junction_approval"
+
+// approvals are those that a modern client, which has no session, need not be asked for again, and the askings that were answered. The zero value has none.
+type approvals struct {
+	mu    sync.Mutex
+	given map[approvalOf]time.Time // and when each ends
+	spent map[string]time.Time     // askings, and when they expire anyway
+}
+
+type approvalOf struct{ principal, request string }
+
+const (
+	approvalKept = time.Hour // of a modern client's approval that is to last
+	maxApprovals = 10_000    // remembered at once; some are forgotten beyond, and asked for again
+	maxRemarked  = 256       // of one legacy session
+)
+
+// approveLegacy asks the person at a legacy client if policy wants that. It returns nil when the call may be made, or what to answer instead.
+func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
+	if x.decision.Verdict != policy.Ask || x.session.approves(string(x.digest())) {
+		return nil, nil
+	}
+	if !x.profile.Form || !x.reply.stream {
+		return s.unapproved(x, x.cannotAsk())
+	}
+	answer, err := x.put(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return s.unapproved(x, "Nobody answered whether this call may be made.")
+	}
+	switch chosen(answer) {
+	case answerSession:
+		x.session.approve(string(x.digest()))
+	case answerOnce:
+	default:
+		return s.unapproved(x, "The person at the client did not approve this call.")
+	}
+	x.approved = true
+	return nil, nil
+}
+
+// approveModern does the same for a modern client, with the state that it brought back.
+func (s *Server) approveModern(x *exchange, st state) (*result, error) {
+	if x.approved = st.Approved; x.decision.Verdict != policy.Ask || x.approved {
+		return nil, nil
+	}
+	request := approvalOf{x.principal.ID, string(x.digest())}
+	if s.approvals.has(request) {
+		x.approved = true
+		return nil, nil
+	}
+	if st.Kind != stateNone && st.Kind != stateApproval {
+		return nil, errState() // it was begun when nobody had to be asked
+	}
+	if !x.profile.Form {
+		return s.unapproved(x, x.cannotAsk())
+	}
+	if st.Kind == stateApproval {
+		answers, err := x.params.Object("inputResponses")
+		if err != nil && err != raw.ErrAbsent {
+			return nil, err
+		}
+		answer, err := answers.Get(approvalKey)
+		if err != nil && err != raw.ErrAbsent {
+			return nil, err
+		}
+		if err == nil {
+			if !s.approvals.spend(st.Approval, time.Unix(st.Expires, 0)) {
+				return nil, errState() // each asking is answered once
+			}
+			switch chosen(answer) {
+			case answerSession:
+				s.approvals.give(request)
+			case answerOnce:
+			default:
+				return s.unapproved(x, "The person at the client did not approve this call.")
+			}
+			x.approved = true
+			return nil, nil
+		}
+	}
+	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+`":{"method":"elicitation/create","params":`), x.approvalForm()...)
+	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval, Approval: rand.Text()}))
+	b = append(append(b, `,"_meta":`...), s.modernMeta...)
+	return &result{body: append(b, '}')}, nil
+}
+
+// chosen is what a person chose; "" when nothing was accepted.
+func chosen(answer []byte) string {
+	o, err := raw.Parse(answer)
+	if err != nil {
+		return ""
+	}
+	if action, err := o.String("action"); err != nil || action != "accept" {
+		return ""
+	}
+	content, err := o.Object("content")
+	if err != nil {
+		return ""
+	}
+	text, _ := content.String("answer")
+	return text
+}
+
+// approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin with the upstream's name in brackets (question.go).
+func (x *exchange) approvalForm() []byte {
+	t := x.target
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", visible(t.backend.Name(), 64), kindName(x.msg.Method), visible(t.name, 200))
+	member := "arguments"
+	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
+		member = ""
+	}
+	if member != "" {
+		arguments, err := x.params.Get(member)
+		if err != nil {
+			arguments = []byte("{}")
+		}
+		message += "\nArguments: " + visible(string(arguments), maxShown)
+	}
+	b := raw.AppendQuote([]byte(`{"message":`), message)
+	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string","title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
+	return b
+}
+
+// maxShown bounds the arguments in an approval; what is left out is said.
+const maxShown = 2000
+
+// kindName is the word for what a method uses.
+func kindName(method string) string {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodPromptsGet:
+		return "Prompt"
+	case mcp.MethodResourcesRead:
+		return "Resource"
+	}
+	return "Tool"
+}
+
+// visible is a text as it can be shown to a person who decides by it: what would be invisible, or would change how the rest looks, is escaped, and what is cut off
+// is counted.
+func visible(text string, limit int) string {
+	var b strings.Builder
+	for i, r := range text {
+		if b.Len() >= limit {
+			fmt.Fprintf(&b, " … (%d more bytes are not shown)", len(text)-i)
+			break
+		}
+		switch {
+		case r == utf8.RuneError:
+			b.WriteString(`\ufffd`)
+		case r < ' ' || r == 0x7f || r != ' ' && !unicode.IsGraphic(r) || r > 0x7f && unicode.IsSpace(r) || invisible(r):
+			if r > 0xffff {
+				fmt.Fprintf(&b, `\U%08x`, r)
+			} else {
+				fmt.Fprintf(&b, `\u%04x`, r)
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// invisible reports whether a graphic character shows nothing: fillers that unicode counts among letters.
+func invisible(r rune) bool {
+	switch r {
+	case 0x115f, 0x1160, 0x3164, 0xffa0, 0x2800:
+		return true
+	}
+	return false
+}
+
+// cannotAsk says how the call can be allowed where nobody can be asked.
+func (x *exchange) cannotAsk() string {
+	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: it has not declared elicitation. Use a client that has, or have the operator"+
+		" allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule, strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
+}
+
+// policyName is the name by which a rule can speak of the call's target.
+func (x *exchange) policyName() string { return x.target.policyItem().Names[0] }
+
+// unapproved answers a call that was not made: a tool's by a result that the model reads, others by an error of ours.
+func (s *Server) unapproved(x *exchange, text string) (*result, error) {
+	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+		e := failure(x.target.backend.Name(), kindApproval, text)
+		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+	}
+	members := string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), text)) + `}],"isError":true`
+	r := s.own(x, members)
+	return &r, nil
+}
+
+// kindApproval is the kind of our error for a call that was not approved.
+const kindApproval = "approval"
+
+// deref is the result, or the zero one.
+func deref(r *result) result {
+	if r == nil {
+		return result{}
+	}
+	return *r
+}
+
+// has reports whether the request need not be asked for again.
+func (a *approvals) has(of approvalOf) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until, ok := a.given[of]
+	return ok && time.Now().Before(until)
+}
+
+func (a *approvals) give(of approvalOf) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.given == nil {
+		a.given = map[approvalOf]time.Time{}
+	}
+	if !hasRoom(a.given) {
+		for other := range a.given {
+			delete(a.given, other) // whoever that was is asked again
+			break
+		}
+	}
+	a.given[of] = time.Now().Add(approvalKept)
+}
+
+// spend reports whether an asking was not answered before.
+func (a *approvals) spend(id string, until time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.spent == nil {
+		a.spent = map[string]time.Time{}
+	}
+	if _, ok := a.spent[id]; ok || !hasRoom(a.spent) {
+		return false // rather asked for again than made twice
+	}
+	a.spent[id] = until
+	return true
+}
+
+// hasRoom takes out what has ended when the map is getting full, and reports whether another one may come in.
+func hasRoom[K comparable](m map[K]time.Time) bool {
+	if len(m) > maxApprovals/2 {
+		now := time.Now()
+		maps.DeleteFunc(m, func(_ K, until time.Time) bool { return !now.Before(until) })
+	}
+	return len(m) < maxApprovals
+}
+
+// approves reports whether the session's person has approved the request for good.
+func (s *session) approves(request string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.approved[request]
+}
+
+func (s *session) approve(request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.approved == nil || len(s.approved) >= maxRemarked {
+		s.approved = map[string]bool{}
+	}
+	s.approved[request] = true
+}

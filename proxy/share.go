@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// This file holds what one subject may use of an endpoint. What policy denies it is not in its view, so that for this subject there is no such thing: not in a
+// list, not by name, not in an error, and not in a notification.
+
+// share is what one subject may use of an endpoint. It is immutable.
+type share struct {
+	rights  *policy.Rights
+	guards  *policy.Guards
+	limits  policy.Limits
+	view    *view // of the endpoint, without what is denied
+	rulings map[*target]*policy.Ruling
+	private bool // the lists are not what everybody sees
+}
+
+// shares are those of one world, made when they are first asked for.
+type shares struct {
+	mu    sync.RWMutex
+	of    map[shareKey]*share
+	views map[viewKey]*view
+}
+
+// shareKey is what a share depends on, beside the world.
+type shareKey struct {
+	endpoint, principal string
+	claims              uint64     // of a principal that has some beside its id
+	address             netip.Addr // where policy asks for it
+}
+
+// viewKey tells what is left of an endpoint's view: subjects who see the same share one.
+type viewKey struct{ endpoint, seen string }
+
+// maxShares bounds those that are remembered; with more subjects they are made again.
+const maxShares = 4096
+
+// share returns what a principal may use of an endpoint.
+func (w *world) share(e *endpoint, p *auth.Principal) *share {
+	key := shareKey{endpoint: e.name, principal: p.ID, claims: claims(p)}
+	if w.policy.MatchesAddress() {
+		key.address = p.Address
+	}
+	w.shares.mu.RLock()
+	s := w.shares.of[key]
+	w.shares.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	s = w.newShare(e, p)
+	w.shares.mu.Lock()
+	defer w.shares.mu.Unlock()
+	if other := w.shares.of[key]; other != nil {
+		return other
+	}
+	if w.shares.of == nil || len(w.shares.of) >= maxShares {
+		w.shares.of, w.shares.views = map[shareKey]*share{}, map[viewKey]*view{}
+	}
+	seen := viewKey{e.name, s.seen(e.view)}
+	if same := w.shares.views[seen]; same != nil {
+		s.view = same
+	} else {
+		w.shares.views[seen] = s.view
+	}
+	w.shares.of[key] = s
+	return s
+}
+
+var claimSeed = maphash.MakeSeed()
+
+// claims tells principals of one id apart who are not the same to policy.
+func claims(p *auth.Principal) uint64 {
+	if p.Groups == nil && p.Scopes == nil && p.Email == "" && p.OAuthClient == "" {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(claimSeed)
+	for _, list := range [...][]string{p.Groups, p.Scopes, {p.Email, p.OAuthClient, p.Issuer}} {
+		for _, text := range list {
+			h.WriteString(text)
+			h.WriteByte(0)
+		}
+		h.WriteByte(1)
+	}
+	return h.Sum64()
+}
+
+func (w *world) newShare(e *endpoint, p *auth.Principal) *share {
+	s := &share{rights: w.policy.For(subject(p, e.surface))}
+	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
+	s.restrict(e.view)
+	s.private = s.view != e.view || p.Kind != auth.KindLocal
+	return s
+}
+
+// subject is a principal as policy sees it. What a client says of itself is not in it.
+func subject(p *auth.Principal, surface string) policy.Subject {
+	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes,
+		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
+}
+
+// restrict makes the view that the rights leave of v: v itself if that is all of it.
+func (s *share) restrict(v *view) {
+	s.rulings = map[*target]*policy.Ruling{}
+	whole := true
+	for p := range v.parts {
+		for _, t := range v.parts[p].targets {
+			g := s.rights.Bind(t.policyItem())
+			if g.Visible() && !(s.guards.Pinned && t.held != "") {
+				s.rulings[t] = g
+			} else {
+				whole = false
+			}
+		}
+	}
+	reached := make([]bool, len(v.backends))
+	for i, b := range v.backends {
+		reached[i] = reads(v.sources[i]) && s.rights.Reaches(policy.Resource, b.Name(), b.Config().Capabilities)
+		for t := range s.rulings {
+			if reached[i] {
+				break
+			}
+			reached[i] = t.backend == b
+		}
+		if !reached[i] && offersItems(v, b) {
+			whole = false
+		}
+	}
+	if s.view = v; !whole {
+		s.view = v.restricted(func(t *target) bool { return s.rulings[t] != nil }, reached)
+	}
+}
+
+// offersItems reports whether the view has an item of the upstream's.
+func offersItems(v *view, b backend) bool {
+	for p := range v.parts {
+		if slices.ContainsFunc(v.parts[p].targets, func(t *target) bool { return t.backend == b }) {
+			return true
+		}
+	}
+	return false
+}
+
+// seen is a text that is the same for those who see the same of v.
+func (s *share) seen(v *view) string {
+	if s.view == v {
+		return "all"
+	}
+	var b []byte
+	for p := range v.parts {
+		for _, t := range v.parts[p].targets {
+			if s.rulings[t] != nil {
+				b = append(b, 1)
+			} else {
+				b = append(b, 0)
+			}
+		}
+	}
+	for _, u := range v.backends {
+		if slices.Contains(s.view.backends, u) {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
+	}
+	return string(b)
+}
+
+// ruling returns what policy says of a target: one of the view, or a resource that is in no list.
+func (s *share) ruling(t *target) *policy.Ruling {
+	if g := s.rulings[t]; g != nil {
+		return g
+	}
+	return s.rights.Bind(t.policyItem())
+}
+
+// policyItem is the target as policy sees it: by all names under which a rule may speak of it, which are the same on every endpoint.
+func (t *target) policyItem() policy.Item {
+	it := policy.Item{Kind: policy.Resource, Upstream: t.backend.Name(), Names: t.names, Requires: t.requires}
+	switch t.part {
+	case upstream.PartTools:
+		it.Kind = policy.Tool
+	case upstream.PartPrompts:
+		it.Kind = policy.Prompt
+	default:
+		it.Names, it.Requires = []string{t.name, exposeURI(t.backend.Name(), t.name)}, t.backend.Config().Capabilities
+	}
+	return it
+}
+
+// permit decides about a call of the target. The error is that of a thing that does not exist, which is what a denied one is: unknown, or one of the request itself.
+func (x *exchange) permit(t *target, info *CallInfo, unknown error) error {
+	info.Upstream = t.backend.Name()
+	g := x.share.ruling(t)
+	var arguments raw.Object
+	if g.Reads() {
+		var err error
+		if arguments, err = x.params.Object("arguments"); err != nil && err != raw.ErrAbsent {
+			return err
+		}
+	}
+	d, err := g.Decide(arguments)
+	if err != nil {
+		return err
+	}
+	x.decision = d
+	info.Own, info.Verdict, info.Policy, info.Rule, info.Missing = t.name, d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	if d.Verdict == policy.Deny {
+		return unknown
+	}
+	return nil
+}
