@@ -90,7 +90,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.principal.ID, Peer: x,
+	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.user(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel}
 	if x.session != nil {
 		c.Session = x.session.key

@@ -94,7 +94,7 @@ func (f legacyFront) accept(x *exchange) {
 		x.session.progressed(x.params)
 	case mcp.MethodNotificationRootsListChanged:
 		for _, b := range x.world.backends {
-			b.RootsChanged(x.profile, x.session.key, x.principal.ID)
+			b.RootsChanged(x.profile, x.session.key, x.user())
 		}
 	}
 }

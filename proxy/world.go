@@ -81,6 +81,14 @@ type caller struct {
 	share     *share
 }
 
+// user tells upstreams' connections of one user from those of others; "" while there is one user only.
+func (c caller) user() string {
+	if c.principal.Kind == auth.KindLocal {
+		return ""
+	}
+	return c.principal.ID
+}
+
 // at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even what endpoints there are, and an endpoint of which the caller may
 // use nothing does not exist for it.
 func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
