@@ -35,6 +35,8 @@ type talker struct {
 	session      string // legacy
 	version      string // legacy
 	capabilities string // JSON
+	key          string // shown with every request; "" is none
+	name         string // of the client, as it says; "" is talker
 	ids          *atomic.Int64
 }
 
@@ -56,11 +58,19 @@ func talk(t *testing.T, url string, era upstream.Era) *talker {
 // talkAs is talk for a client of a certain version, which the modern era has one of, and with certain capabilities.
 func talkAs(t *testing.T, url string, era upstream.Era, version, capabilities string) *talker {
 	t.Helper()
-	c := &talker{url: url, era: era, version: version, capabilities: capabilities, ids: new(atomic.Int64)}
-	if era == upstream.EraModern {
+	return (&talker{url: url, era: era, version: version, capabilities: capabilities}).start(t)
+}
+
+// start begins to talk, as the talker says that it does.
+func (c *talker) start(t *testing.T) *talker {
+	t.Helper()
+	if c.ids = new(atomic.Int64); c.name == "" {
+		c.name = "talker"
+	}
+	if c.era == upstream.EraModern {
 		return c
 	}
-	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"` + version + `","capabilities":` + capabilities + `,"clientInfo":{"name":"talker","version":"1"}`})
+	p := c.begin(t, query{method: "initialize", params: `"protocolVersion":"` + c.version + `","capabilities":` + c.capabilities + `,"clientInfo":{"name":"` + c.name + `","version":"1"}`})
 	if m := p.answer(t); m.Error != nil {
 		t.Fatalf("initialize: %v", m.Error)
 	}
@@ -116,7 +126,7 @@ func (c *talker) request(t *testing.T, ctx context.Context, q query) *http.Reque
 		if meta != "" {
 			meta += ","
 		}
-		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"talker","version":"1"},` +
+		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"` + c.name + `","version":"1"},` +
 			`"io.modelcontextprotocol/clientCapabilities":` + c.capabilities
 	}
 	params := q.params
@@ -153,6 +163,9 @@ func (c *talker) request(t *testing.T, ctx context.Context, q query) *http.Reque
 
 // own sets what belongs to every request of a session.
 func (c *talker) own(h http.Header) {
+	if c.key != "" {
+		h.Set("Authorization", "Bearer "+c.key)
+	}
 	if c.session != "" {
 		h.Set("Mcp-Protocol-Version", c.version)
 		h.Set("Mcp-Session-Id", c.session)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,6 +103,9 @@ type world struct {
 	names     proxy.Names
 	limits    proxy.Limits
 	log       slog.Handler
+	guard     *auth.Guard    // nil lets everybody in
+	policy    *policy.Policy // nil allows everything that requires nothing
+	endpoints map[string]proxy.Endpoint
 	crowded   bool // another junction of the same test lives on when this one ends
 }
 
@@ -178,7 +182,7 @@ func start(t *testing.T, p pair, w world) *junction {
 // apply replaces the configuration of the upstreams.
 func (j *junction) apply(w world) {
 	j.set.Apply(w.upstreams, j.options, func(us []*upstream.Upstream) {
-		j.server.Apply(proxy.WorldConfig{Names: w.names, Guard: &auth.Guard{}, Policy: policy.Open()}, us)
+		j.server.Apply(proxy.WorldConfig{Names: w.names, Endpoints: w.endpoints, Guard: cmp.Or(w.guard, &auth.Guard{}), Policy: cmp.Or(w.policy, policy.Open())}, us)
 	})
 }
 
