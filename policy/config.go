@@ -277,6 +277,37 @@ func (c Config) Capabilities() []string {
 	return slices.Compact(all)
 }
 
+// Unmatched returns the globs of the policy over upstreams that match none of the names: most likely slips, and a deny with a slip denies nothing. The paths are
+// below the policy.
+func (e *Entry) Unmatched(names []string) []Problem {
+	var ps []Problem
+	for i, r := range e.Rules {
+		for _, s := range r.selectors() {
+			for k, g := range s.Upstreams {
+				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
+					at := fmt.Sprintf(".rules[%d].%s.upstreams", i, s.key)
+					if len(s.Upstreams) > 1 {
+						at = fmt.Sprintf("%s[%d]", at, k)
+					}
+					ps = append(ps, Problem{at, "matches no upstream of this file"})
+				}
+			}
+		}
+	}
+	return ps
+}
+
+// keyed is a selector with its key.
+type keyed struct {
+	key string
+	*Selector
+}
+
+// selectors returns those that are given.
+func (r *Rule) selectors() []keyed {
+	return slices.DeleteFunc([]keyed{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}}, func(s keyed) bool { return s.Selector == nil })
+}
+
 // A validator collects problems.
 type validator struct {
 	problems []Problem
@@ -379,18 +410,11 @@ func textProblem(s string) string {
 const maxPattern = 1024
 
 func (v *validator) rule(at string, r Rule) {
-	n := 0
-	for _, s := range []struct {
-		key      string
-		selector *Selector
-	}{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}} {
-		if s.selector == nil {
-			continue
-		}
-		n++
-		v.selector(at+"."+s.key, s.selector)
+	selectors := r.selectors()
+	for _, s := range selectors {
+		v.selector(at+"."+s.key, s.Selector)
 	}
-	switch {
+	switch n := len(selectors); {
 	case n == 0:
 		v.bad(at, `needs one of allow, ask and deny, such as allow: { tools: "files__*" }`)
 	case n > 1:

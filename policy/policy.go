@@ -188,10 +188,10 @@ func compileEntry(c *Entry) (*entry, error) {
 func compileRule(label string, c Rule) rule {
 	s, v := c.Deny, Deny
 	switch {
-	case c.Ask != nil:
-		s, v = c.Ask, Ask
 	case c.Allow != nil:
 		s, v = c.Allow, Allow
+	case c.Ask != nil:
+		s, v = c.Ask, Ask
 	}
 	r := rule{
 		label: label, verdict: v, every: s.Tools == nil && s.Prompts == nil && s.Resources == nil,

@@ -62,8 +62,9 @@ type Config struct {
 	// end up in a system prompt, so it is for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
-	// Capabilities are required by every item of this upstream: it exists only for those who hold all of them by their policies.
+	// Capabilities are required of whoever uses anything of this upstream: policies say who holds them. All of them are needed.
 	Capabilities []string `yaml:"capabilities"`
+
 	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.
@@ -82,7 +83,7 @@ type Defaults struct {
 type Rule struct {
 	// Enabled false leaves the matching tools out. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Capabilities are required by the matching tools, beside those of the upstream.
+	// Capabilities are required for the matching tools, in addition to those of the upstream.
 	Capabilities []string `yaml:"capabilities"`
 	// As renames the one tool of this name (no glob), before the prefix is put in front.
 	As string `yaml:"as"`
@@ -272,9 +273,18 @@ func (c *Config) Validate(name string) []Problem {
 	if c.Concurrency < 0 {
 		bad("concurrency", "is negative")
 	}
+	capabilities := func(at string, list []string) {
+		for i, s := range list {
+			if !validCapability(s) {
+				bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+			}
+		}
+	}
+	capabilities("capabilities", c.Capabilities)
 	as := map[string]string{}
 	for _, r := range c.Tools {
 		at := "tools." + r.Glob
+		capabilities(at+".capabilities", r.Capabilities)
 		if _, err := path.Match(r.Glob, ""); err != nil {
 			bad(at, "is no glob: a [ is not closed")
 		}
@@ -308,6 +318,10 @@ func validName(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool {
 		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
 	}) < 0
+}
+
+func validCapability(s string) bool {
+	return s != "" && len(s) <= 64 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-") == ""
 }
 
 // token reports whether s is an HTTP token (RFC 9110, section 5.6.2).

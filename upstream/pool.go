@@ -35,7 +35,7 @@ type pool struct {
 // hard returns the part of a configuration that says what the server is and how it is connected, without what is about calls and names.
 func (c Config) hard() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
-	c.Concurrency, c.Timeout, c.MaxTimeout = 0, 0, 0
+	c.Concurrency, c.Timeout, c.MaxTimeout, c.Capabilities = 0, 0, 0, nil
 	return c
 }
 

@@ -75,8 +75,45 @@ func (d *decoder) warnings(c *Config) Warnings {
 			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
 		}
 	}
+	if !d.broken("policies") {
+		c.warnPolicies(warn)
+	}
 	ps.sort()
 	return Warnings(ps)
+}
+
+// warnPolicies looks for capabilities that are required and that nobody holds, or the other way round: most likely they were to be the same word. And for rules
+// about upstreams that are not there.
+func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
+	held, required := c.Policies.Capabilities(), []string{}
+	require := func(at, what string, list []string) {
+		for i, s := range list {
+			required = append(required, s)
+			if _, ok := slices.BinarySearch(held, s); !ok {
+				warn(fmt.Sprintf("%s.capabilities[%d]", at, i), "no policy gives the capability %s, so that nobody can use %s", s, what)
+			}
+		}
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u, at := c.Upstreams[name], "upstreams."+name
+		names = append(names, name)
+		require(at, "this upstream", u.Capabilities)
+		for _, r := range u.Tools {
+			require(at+".tools."+r.Glob, "these tools", r.Capabilities)
+		}
+	}
+	for i, p := range c.Policies {
+		at := fmt.Sprintf("policies[%d]", i)
+		for k, s := range p.Capabilities {
+			if !slices.Contains(required, s) {
+				warn(fmt.Sprintf("%s.capabilities[%d]", at, k), "nothing requires the capability %s", s)
+			}
+		}
+		for _, u := range p.Unmatched(names) {
+			warn(at+u.Path, "%s", u.Text)
+		}
+	}
 }
 
 // runnable reports whether the command's program can be found: a name in the PATH of the child, anything else in its folder.

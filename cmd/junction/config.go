@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 )
@@ -45,6 +46,7 @@ type Config struct {
 	Catalog   proxy.CatalogConfig        `yaml:"catalog"`
 	Defaults  upstream.Defaults          `yaml:"defaults"`
 	Upstreams map[string]upstream.Config `yaml:"upstreams"`
+	Policies  policy.Config              `yaml:"policies"`
 }
 
 // LogConfig is the file's log section.
@@ -198,6 +200,7 @@ func (c *Config) validate(d *decoder) {
 		c.validateUpstream(d, name)
 	}
 	c.validateNames(d)
+	c.validatePolicies(d)
 	c.validateAudit(d)
 }
 
@@ -329,6 +332,19 @@ func (c *Config) validateNames(d *decoder) {
 					exposed, other)
 			}
 			tools[exposed] = name
+		}
+	}
+}
+
+// validatePolicies asks the package. What it says of a value in which the walk found mistakes would be about a stand-in, and waits until they are gone.
+func (c *Config) validatePolicies(d *decoder) {
+	const at = "policies"
+	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {
+		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let everybody in use everything")
+	}
+	for _, p := range c.Policies.Validate() {
+		if !d.broken(at + p.Path) {
+			d.invalid(at+p.Path, "%s", p.Text)
 		}
 	}
 }

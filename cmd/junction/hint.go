@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/policy"
 	"junction/upstream"
 )
 
@@ -35,6 +36,29 @@ func foreignKeys(t reflect.Type) foreign {
 			"cwd":  {key: "dir"}, "environment": {key: "env"}, "serverUrl": {key: "url"}, "endpoint": {key: "url"},
 			"disabled": {"enabled", "write enabled: false"},
 			"tool":     {key: "tools"}, "header": {key: "headers"},
+		}
+	case reflect.TypeFor[policy.Entry]():
+		const rule = `a rule stands in the list of them: rules: [{ allow: { tools: "files__*" } }]`
+		return foreign{
+			"allow": {"rules", rule}, "deny": {"rules", rule}, "ask": {"rules", rule}, "permissions": {key: "rules"}, "who": {key: "match"}, "subjects": {key: "match"},
+		}
+	case reflect.TypeFor[policy.Rule]():
+		const selector = `it stands below allow, ask or deny: allow: { tools: "files__*" }`
+		return foreign{
+			"upstreams": {"allow", selector}, "tools": {"allow", selector}, "prompts": {"allow", selector}, "resources": {"allow", selector}, "where": {"allow", selector},
+			"permit": {key: "allow"}, "approve": {key: "ask"}, "confirm": {key: "ask"}, "forbid": {key: "deny"}, "block": {key: "deny"},
+		}
+	case reflect.TypeFor[policy.Selector]():
+		return foreign{
+			"servers": {key: "upstreams"}, "server": {key: "upstreams"}, "arguments": {key: "where"}, "args": {key: "where"}, "when": {key: "where"},
+			"uris": {key: "resources"}, "names": {key: "tools"},
+		}
+	case reflect.TypeFor[policy.Match]():
+		return foreign{
+			"api_key": {key: "key"}, "subject": {key: "user"}, "sub": {key: "user"}, "role": {key: "group"}, "roles": {key: "group"}, "domain": {key: "email_domain"},
+			"ip": {key: "cidr"}, "address": {key: "cidr"}, "network": {key: "cidr"}, "endpoint": {key: "surface"}, "client": {key: "oauth_client"},
+			"client_name": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
+			"clientInfo":  {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/policy"
 	"junction/upstream"
 )
 
@@ -114,6 +115,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	if rules, ok := v.Addr().Interface().(*upstream.Rules); ok {
 		return d.rules(path, n, rules)
 	}
+	if s, ok := v.Addr().Interface().(shaped); ok {
+		return d.shaped(path, n, s)
+	}
 	if set := scalar(v); set != nil {
 		return d.text(path, n, v, set)
 	}
@@ -124,6 +128,27 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 		return d.mapping(path, n, v)
 	}
 	return d.list(path, n, v)
+}
+
+// shaped is a value that the file may write in more than one way, such as one text or a list of them. Shape returns a pointer to what n is to be read into, or
+// nil and what is wanted instead.
+type shaped interface {
+	Shape(n *yaml.Node) (into any, want string)
+}
+
+func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
+	into, want := s.Shape(n)
+	switch {
+	case into != nil:
+		return d.value(path, n, reflect.ValueOf(into).Elem())
+	case empty(n):
+		d.bad(path, "has no value; give it one, or remove the key")
+	case len(n.Content) == 0 && n.Kind != yaml.ScalarNode:
+		d.bad(path, "want %s, not an empty one", want)
+	default:
+		d.bad(path, "want %s, not %s", want, kind(n))
+	}
+	return false
 }
 
 // plainTag reports whether a tag written into the file only repeats what a value is anyway.
@@ -142,6 +167,16 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = "want a mapping, such as { command: [npx, -y, some-package] }"
 	case upstream.Rule:
 		want = "want a mapping, such as { enabled: false }"
+	case policy.Entry:
+		want = `want a mapping, such as { name: everybody, rules: [{ allow: { tools: "files__*" } }] }`
+	case policy.Match:
+		want = "want a mapping, such as { group: engineering }"
+	case policy.Rule:
+		want = `want a mapping, such as { allow: { tools: "files__*" } }`
+	case policy.Selector:
+		want = `want a mapping, such as { tools: "files__*" }`
+	case policy.Limits:
+		want = "want a mapping, such as { rate: 60/m }"
 	}
 	pairs, ok := d.pairs(path, n, want)
 	fields := keysOf(v.Type())
@@ -200,6 +235,12 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 			example = "[https://app.example.com]"
 		case path == "allowed_hosts":
 			example = "[mcp.example.com]"
+		case path == "policies":
+			example = `[{ name: everybody, rules: [{ allow: { tools: "files__*" } }] }]`
+		case strings.HasSuffix(path, ".rules"):
+			example = `[{ allow: { tools: "files__*" } }]`
+		case strings.HasSuffix(path, ".redact"):
+			example = "[secrets]"
 		}
 		d.bad(path, "want a list, such as %s, not %s", example, kind(n))
 		return false
@@ -337,6 +378,8 @@ func wanted(v reflect.Value) string {
 		return "a duration, such as 500ms, 30s or 5m"
 	case *upstream.Size:
 		return "a size, such as 512, 64KiB or 16MiB"
+	case *policy.Rate:
+		return "a rate, such as 5/s, 60/m or 1000/h"
 	case *slog.Level, encoding.TextUnmarshaler, yaml.Unmarshaler:
 		return "a word"
 	}
