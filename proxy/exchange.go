@@ -24,8 +24,9 @@ type exchange struct {
 	request *http.Request
 	header  http.Header // of the request
 	reply   *reply
-	size    int     // of the body
-	buffer  *[]byte // for the upstream's answer; nil means none
+	size    int                     // of the body
+	buffer  *[]byte                 // for the upstream's answer; nil means none
+	end     context.CancelCauseFunc // of the context that the request is served with
 
 	client    string   // the name that the client gave itself
 	session   *session // legacy only
@@ -91,7 +92,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.user(), Peer: x,
-		Era: x.era, Profile: x.profile, LogLevel: x.logLevel}
+		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key
 	}

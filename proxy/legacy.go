@@ -65,9 +65,10 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 
 // run serves a request of a session. A client that hangs up has not cancelled (2025-11-25, basic/transports): only it can say so, by notification.
 func (f legacyFront) run(x *exchange) {
-	ctx, cancel := context.WithCancel(f.killing)
-	defer cancel()
-	if err := x.session.register(x.msg.ID, cancel); err == errUnknownSession {
+	ctx, end := context.WithCancelCause(f.killing)
+	defer end(nil)
+	x.end = end
+	if err := x.session.register(x.msg.ID, end); err == errUnknownSession {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return
 	} else if err != nil {

@@ -30,10 +30,11 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	// The end of the request is its cancellation (2026-07-28, streamable-http#cancellation).
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, end := context.WithCancelCause(r.Context())
+	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(f.killing, cancel)()
-	x.reply.broken = cancel
+	x.end, x.reply.broken = end, cancel
 	f.serve(ctx, x)
 }
 

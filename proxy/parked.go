@@ -37,7 +37,7 @@ type parked struct {
 	lot    *lot
 	id     string
 	origin *exchange // of the first request: who asked for what
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	inLot  bool // guarded by lot.mu
 	over   bool // the call has ended, and is not put into the lot any more; guarded by lot.mu
 
@@ -67,12 +67,13 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
-	calling, p.cancel = context.WithCancel(s.killing)
+	calling, p.cancel = context.WithCancelCause(s.killing)
+	own.End = p.cancel
 	if !l.start(func() {
-		defer p.cancel()
+		defer p.cancel(nil)
 		p.finish(x.target.backend.Call(calling, &own))
 	}) {
-		p.cancel()
+		p.cancel(nil)
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
@@ -216,7 +217,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 
 // giveUp ends the call of a client that does not come back. The upstream hears that its questions are not answered, and that the call is cancelled.
 func (p *parked) giveUp() {
-	p.cancel()
+	p.cancel(nil)
 	p.lot.remove(p)
 }
 

@@ -28,12 +28,12 @@ type session struct {
 	numbers   atomic.Uint64 // of questions
 
 	mu      sync.Mutex
-	calls   map[jsonrpc.ID]context.CancelFunc // in flight; nil before the first
-	streams map[*listener]context.CancelFunc  // open; nil when there are none
-	asked   map[jsonrpc.ID]*asked             // questions to the client; nil before the first
-	level   string                            // of log messages, as the client has set it; "" when it has not
-	records []*record                         // of streams that the client can come back for
-	gone    bool                              // the client has deleted the session
+	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
+	streams map[*listener]context.CancelFunc       // open; nil when there are none
+	asked   map[jsonrpc.ID]*asked                  // questions to the client; nil before the first
+	level   string                                 // of log messages, as the client has set it; "" when it has not
+	records []*record                              // of streams that the client can come back for
+	gone    bool                                   // the client has deleted the session
 
 	approved map[string]bool // digests of requests that need no asking any more
 }
@@ -187,7 +187,7 @@ func (s *session) busy() bool {
 
 // register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already, and
 // errUnknownSession when it was deleted meanwhile.
-func (s *session) register(id jsonrpc.ID, cancel context.CancelFunc) error {
+func (s *session) register(id jsonrpc.ID, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {
@@ -197,7 +197,7 @@ func (s *session) register(id jsonrpc.ID, cancel context.CancelFunc) error {
 		return errInUse
 	}
 	if s.calls == nil {
-		s.calls = map[jsonrpc.ID]context.CancelFunc{}
+		s.calls = map[jsonrpc.ID]context.CancelCauseFunc{}
 	}
 	s.calls[id] = cancel
 	return nil
@@ -215,7 +215,7 @@ func (s *session) cancel(id jsonrpc.ID) {
 	cancel := s.calls[id]
 	s.mu.Unlock()
 	if cancel != nil {
-		cancel()
+		cancel(nil)
 	}
 }
 
@@ -254,7 +254,7 @@ func (s *session) close() {
 	defer s.mu.Unlock()
 	s.gone = true
 	for _, cancel := range s.calls {
-		cancel()
+		cancel(nil)
 	}
 	for _, end := range s.streams {
 		end()

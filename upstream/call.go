@@ -35,6 +35,8 @@ type Call struct {
 	Buffer *[]byte
 	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers nothing.
 	Peer Peer
+	// End ends the context that the call is made with. When it is nil, the call makes a context of its own, to end it when its time is over.
+	End context.CancelCauseFunc
 
 	asTask bool // see Tool.TaskOnly
 }
@@ -147,7 +149,8 @@ func (e *timeoutError) Error() string {
 
 // clock ends a call after too much silence, and after max in any case.
 type clock struct {
-	cancel  context.CancelCauseFunc
+	expire  context.CancelCauseFunc
+	owned   bool // nobody else calls expire
 	timer   *time.Timer
 	timeout time.Duration
 	max     time.Duration
@@ -159,27 +162,28 @@ type clock struct {
 	over  bool      // the call has ended: the timer stays stopped
 }
 
-// newClock returns a context that ends when the call's time is over, with a *timeoutError as cause. stop frees it.
-func newClock(parent context.Context, timeout, max time.Duration) (context.Context, *clock) {
+// newClock returns a context that ends when the call's time is over, with a *timeoutError as cause: ctx, if there is an end to it. stop must follow.
+func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *clock) {
 	timeout = min(timeout, max)
-	c := &clock{timeout: timeout, max: max, end: time.Now().Add(max)}
-	ctx, cancel := context.WithCancelCause(parent)
-	c.cancel = cancel
-	c.timer = time.AfterFunc(timeout, c.expire)
+	c := &clock{expire: end, timeout: timeout, max: max, end: time.Now().Add(max)}
+	if end == nil {
+		ctx, c.expire = context.WithCancelCause(ctx)
+		c.owned = true
+	}
+	c.timer = time.AfterFunc(timeout, c.ring)
 	return ctx, c
 }
 
-// expire is called by the timer.
-func (c *clock) expire() {
+// ring is called by the timer.
+func (c *clock) ring() {
 	c.mu.Lock()
-	left, held := time.Until(c.end), c.held > 0
-	c.mu.Unlock()
+	defer c.mu.Unlock() // after expire: what comes after the call is not ended
 	switch {
-	case held: // a question was just put
-	case left <= 0:
-		c.cancel(&timeoutError{after: c.max})
+	case c.held > 0 || c.over: // a question was just put, or the answer is there
+	case time.Until(c.end) <= 0:
+		c.expire(&timeoutError{after: c.max})
 	default:
-		c.cancel(&timeoutError{after: c.timeout, silent: true})
+		c.expire(&timeoutError{after: c.timeout, silent: true})
 	}
 }
 
@@ -197,7 +201,9 @@ func (c *clock) stop() {
 	c.over = true
 	c.timer.Stop()
 	c.mu.Unlock()
-	c.cancel(nil)
+	if c.owned {
+		c.expire(nil)
+	}
 }
 
 // hold stops the silence from counting while a person is asked, and the hard cap as well; release follows. Both may be called for several questions at once.

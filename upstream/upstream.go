@@ -80,7 +80,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
-	ctx, clock := newClock(ctx, timeout, max)
+	ctx, clock := newClock(ctx, c.End, timeout, max)
 	defer clock.stop()
 	select {
 	case u.slots <- struct{}{}:
