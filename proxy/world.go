@@ -285,6 +285,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 		b = b[:len(b)+n]
 		if err == io.EOF {
 			*body = b
+			r.Body.Close() // or the server looks for more of it when the answer is written
 			clearReadDeadline(rw)
 			return body, nil
 		}
