@@ -117,13 +117,20 @@ func TestEraStdio(t *testing.T) {
 			}
 			d := testDialer(c, nil)
 			mustDial(t, d, tt.stdio)
+			want := map[bool]int{true: 2, false: 1}[tt.script.DiscoverFails == "exit"]
+			count := func(r upstreamtest.Record) bool { return r.Verb == "START" }
 			starts := 0
-			for _, r := range child.Received() {
-				if r.Verb == "START" {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := child.Await(ctx, func(r upstreamtest.Record) bool { // a process reports a moment later
+				if count(r) {
 					starts++
 				}
+				return starts == want
+			}); err != nil {
+				t.Errorf("%d processes were started, want %d", starts, want)
 			}
-			if want := map[bool]int{true: 2, false: 1}[tt.script.DiscoverFails == "exit"]; starts != want {
+			if starts = len(slices.DeleteFunc(child.Received(), func(r upstreamtest.Record) bool { return !count(r) })); starts > want {
 				t.Errorf("%d processes were started, want %d", starts, want)
 			}
 		})
