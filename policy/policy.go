@@ -361,6 +361,9 @@ func strictest[T Rate | int](a, b T) T {
 	return min(a, b)
 }
 
+// Holds reports whether the subject holds a capability.
+func (r *Rights) Holds(capability string) bool { return r.held[capability] }
+
 // Guards are what is done to the content of calls.
 type Guards struct {
 	Redactions []Redaction
