@@ -274,6 +274,8 @@ func (g *Ruling) Explain() []Reason {
 				}
 				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Verdict: b.verdict, Where: b.conditions()}
 				switch {
+				case b.label == "":
+					r.Note = "there are no policies"
 				case decided:
 					r.Note = "a layer before it decides"
 				case denied >= 0 && i != denied:
