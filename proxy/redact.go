@@ -1,0 +1,505 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// redaction is a rule of an operator's: what it matches in a text is replaced by its name.
+type redaction struct {
+	name string
+	re   *regexp.Regexp
+}
+
+// redactor removes from what an upstream says what a client must not read, and marks the place: [redacted: NAME]. It guards against accidents, such as a token in
+// a log file that a tool shows; an upstream that wants a secret out finds a way.
+//
+// It looks at the strings of a message as a reader sees them, without their escapes. Not looked at are the names of members, binary content, and, where MCP itself
+// defines the object, the words and the handles of the protocol (see fixedMembers). All bytes that no rule matches stay as they are.
+//
+// It is immutable, and may be used by several goroutines at once. A nil redactor removes nothing.
+type redactor struct {
+	rules   []redaction
+	needles [][]byte // of the rules: what each match begins with, as JSON has it too; nil when there is no such
+	secrets bool
+}
+
+// newRedactor returns nil when there is nothing to look for.
+func newRedactor(rules []redaction, secrets bool) *redactor {
+	if len(rules) == 0 && !secrets {
+		return nil
+	}
+	r := &redactor{rules: rules, secrets: secrets}
+	for _, rule := range rules {
+		prefix, _ := rule.re.LiteralPrefix()
+		needle := []byte(prefix)
+		for _, c := range needle {
+			if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' { // JSON may write it in a short way of its own, or as bytes beyond ASCII
+				needle = nil
+				break
+			}
+		}
+		if len(needle) == 0 {
+			needle = nil
+		}
+		r.needles = append(r.needles, needle)
+	}
+	return r
+}
+
+// errUnread means that a text could not be looked through. It must not be sent then.
+var errUnread = errors.New("it cannot be looked through for what must not be shown")
+
+// result returns a result without what is to be removed, and in how many places something was. It is the same object when there was nothing.
+func (r *redactor) result(o raw.Object) (raw.Object, int, error) {
+	text, n, err := r.text(o.Text())
+	if err != nil || n == 0 {
+		return o, 0, err
+	}
+	o, err = raw.Parse(text)
+	return o, n, err
+}
+
+// error is result for an upstream's error: its message and its data. What cannot be looked through is left out.
+func (r *redactor) error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
+	if r == nil {
+		return e, 0
+	}
+	data, inData, err := r.text(e.Data)
+	if err != nil {
+		data, inData = nil, 1
+	}
+	message, inMessage, err := r.text(raw.Quote(e.Message))
+	words := e.Message
+	if inMessage > 0 {
+		words, err = raw.String(message)
+	}
+	if err != nil {
+		words, inMessage = "", 1
+	}
+	if inData+inMessage == 0 {
+		return e, 0
+	}
+	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage // without members beyond the three
+}
+
+// text is result for any JSON text without white space around it, such as the params of a notification. It is the same slice when there was nothing; an empty one is
+// no text, and stays.
+func (r *redactor) text(text []byte) ([]byte, int, error) {
+	if r == nil || len(text) == 0 || r.nothingIn(text) {
+		return text, 0, nil
+	}
+	w := redacting{redactor: r, text: text}
+	if end, ok := w.value(0, fixedMembers, 0); !ok || end != len(text) {
+		return nil, 0, errUnread
+	}
+	if len(w.cuts) == 0 {
+		return text, 0, nil
+	}
+	slices.SortFunc(w.cuts, func(a, b span) int { return cmp.Compare(a.start, b.start) }) // binary members are judged when their object ends
+	return mark(text, w.cuts), len(w.cuts), nil
+}
+
+// nothingIn reports, without reading the structure, that no rule can match anything in a JSON text. It is the whole cost of most results.
+func (r *redactor) nothingIn(text []byte) bool {
+	for _, needle := range r.needles {
+		if needle == nil || bytes.Contains(text, needle) {
+			return false
+		}
+	}
+	return (!r.secrets || secretStart(text, 0) < 0) && !hidesASCII(text)
+}
+
+// hidesASCII reports whether the text has a character of ASCII that is written as a number.
+func hidesASCII(text []byte) bool {
+	for i := 0; ; i += 4 {
+		n := bytes.Index(text[i:], []byte(`\u00`))
+		if n < 0 {
+			return false
+		}
+		if i += n; i+4 < len(text) && text[i+4] < '8' {
+			return true
+		}
+	}
+}
+
+// mark replaces the spans, which are in order and do not overlap.
+func mark(text []byte, cuts []span) []byte {
+	out := make([]byte, 0, len(text)+32*len(cuts))
+	from := 0
+	for _, c := range cuts {
+		out = append(out, text[from:c.start]...)
+		out = append(out, "[redacted: "...)
+		name := raw.Quote(c.rule)
+		out = append(append(out, name[1:len(name)-1]...), ']')
+		from = c.end
+	}
+	return append(out, text[from:]...)
+}
+
+// fixedMembers are the members of MCP's own objects whose strings stay: words that tell a reader the kind of what is there, without which the message means nothing
+// any more, and handles that come back to us or to the upstream and must be what they were. A uri is a handle: it is asked for again byte by byte, and many
+// clients refuse a whole result over one that is no URI. Who must not see a URI is denied the resource. In structured content and in _meta, which are what an
+// upstream makes of them, no member is a word of MCP's.
+var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level", "audience", "lastModified", // words
+	"uri", "url", "src", "elicitationId", "taskId", "requestState", "nextCursor", "progressToken", "requestId", // handles
+	"required", "enum", "const", "format", "pattern", "$schema", "$ref") // of the form that a person is asked to fill in
+
+// handleMembers are those that stay in _meta.
+var handleMembers = newSet("taskId", "progressToken", "resourceUri", "ui/resourceUri", "openai/outputTemplate", "io.modelcontextprotocol/subscriptionId")
+
+func newSet(names ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// redacting is one text being looked through.
+type redacting struct {
+	*redactor
+	text    []byte
+	cuts    []span // in text
+	found   []span // in the string at hand; memory that is used again
+	scratch []byte // as is this
+}
+
+// value looks through the value at i and returns where it ends. Fixed are the members whose strings stay. The text is JSON, or else ok may be false.
+func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok bool) {
+	if i >= len(w.text) || depth > raw.DefaultDepth {
+		return 0, false
+	}
+	switch w.text[i] {
+	case '"':
+		if end, ok = stringEnd(w.text, i); ok {
+			w.look(i, end)
+		}
+		return end, ok
+	case '{':
+		return w.object(i, fixed, depth+1)
+	case '[':
+		return w.array(i, fixed, false, depth+1)
+	}
+	for i < len(w.text) && w.text[i] > ' ' && w.text[i] != ',' && w.text[i] != '}' && w.text[i] != ']' {
+		i++
+	}
+	return i, true
+}
+
+// array looks through an array; kept says that its strings stay.
+func (w *redacting) array(i int, fixed map[string]bool, kept bool, depth int) (end int, ok bool) {
+	if i = skipSpace(w.text, i+1); i < len(w.text) && w.text[i] == ']' {
+		return i + 1, true
+	}
+	for i < len(w.text) {
+		if kept && w.text[i] == '"' {
+			i, ok = stringEnd(w.text, i)
+		} else {
+			i, ok = w.value(i, fixed, depth)
+		}
+		if i = skipSpace(w.text, i); !ok || i >= len(w.text) {
+			return 0, false
+		}
+		if w.text[i] == ']' {
+			return i + 1, true
+		}
+		i = skipSpace(w.text, i+1)
+	}
+	return 0, false
+}
+
+// object looks through an object. Whether its data or blob is binary is known at its end only.
+func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok bool) {
+	var data, blob [2]int
+	media, located := false, false // it is an image or sound, or something that has a URI
+	for i = skipSpace(w.text, i+1); i < len(w.text); i = skipSpace(w.text, i+1) {
+		if w.text[i] == '}' { // without members
+			return i + 1, true
+		}
+		key := i + 1
+		keyEnd, ok := stringEnd(w.text, i)
+		if !ok {
+			return 0, false
+		}
+		name := w.text[key : keyEnd-1]
+		if i = skipSpace(w.text, keyEnd); i >= len(w.text) || w.text[i] != ':' {
+			return 0, false
+		}
+		i = skipSpace(w.text, i+1)
+		if end, ok = w.member(i, name, fixed, depth, &data, &blob); !ok {
+			return 0, false
+		}
+		switch string(name) {
+		case "type":
+			kind := string(w.text[i:end])
+			media = kind == `"image"` || kind == `"audio"`
+		case "uri":
+			located = true
+		}
+		if i = skipSpace(w.text, end); i >= len(w.text) {
+			return 0, false
+		}
+		if w.text[i] == '}' {
+			break
+		}
+	}
+	w.unlessBinary(data, media)
+	w.unlessBinary(blob, located)
+	return i + 1, i < len(w.text)
+}
+
+// member looks through the value of a member at i, or puts it into data or blob until the object has ended.
+func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int, data, blob *[2]int) (end int, ok bool) {
+	if i >= len(w.text) {
+		return 0, false
+	}
+	text, list := w.text[i] == '"', w.text[i] == '['
+	switch {
+	case fixed[string(name)] && text:
+		return stringEnd(w.text, i)
+	case fixed[string(name)] && list:
+		return w.array(i, fixed, true, depth+1)
+	}
+	later := data
+	switch string(name) {
+	case "_meta":
+		return w.value(i, handleMembers, depth)
+	case "structuredContent", "input", "arguments":
+		return w.value(i, nil, depth)
+	case "data":
+		if !text { // of a log message
+			return w.value(i, nil, depth)
+		}
+	case "blob":
+		later = blob
+	default:
+		text = false
+	}
+	if !text {
+		return w.value(i, fixed, depth)
+	}
+	if end, ok = stringEnd(w.text, i); ok {
+		w.unlessBinary(*later, false) // one of the same name before it
+		*later = [2]int{i, end}
+	}
+	return end, ok
+}
+
+// unlessBinary looks at a string that is binary content where it stands, if it says so and is base64.
+func (w *redacting) unlessBinary(at [2]int, binary bool) {
+	if at[1] == 0 || binary && runLength(w.text[at[0]+1:at[1]-1], &base64Text, 0) == at[1]-at[0]-2 {
+		return
+	}
+	w.look(at[0], at[1])
+}
+
+// look adds what is to be removed from the string between start and end, its quotes included.
+func (w *redacting) look(start, end int) {
+	in := w.text[start+1 : end-1]
+	text := in
+	if bytes.IndexByte(in, '\\') >= 0 {
+		w.scratch = unescape(slices.Grow(w.scratch[:0], len(in)), in)
+		text = w.scratch
+	}
+	w.found = w.find(text, w.found[:0])
+	if len(w.found) == 0 {
+		return
+	}
+	slices.SortStableFunc(w.found, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end)) })
+	w.found = outside(binaryIn(text), merge(w.found))
+	at, seen := 0, 0 // in the string as it was written, and as it is read
+	for _, s := range w.found {
+		at, seen = advance(in, at, seen, s.start)
+		cut := span{start: start + 1 + at, rule: s.rule}
+		at, seen = advance(in, at, seen, s.end)
+		cut.end = start + 1 + at
+		w.cuts = append(w.cuts, cut)
+	}
+}
+
+// find appends what the rules match in a text, as it is read. A rule that matches almost everywhere takes the whole text, so that what is written for its matches does
+// not become larger and larger.
+func (r *redactor) find(text []byte, found []span) []span {
+	if r.secrets {
+		found = secrets(text, found)
+	}
+	for i, rule := range r.rules {
+		if r.needles[i] != nil && !bytes.Contains(text, r.needles[i]) {
+			continue
+		}
+		most := 1000 + len(text)/8
+		matches := rule.re.FindAllIndex(text, most+1)
+		if len(matches) > most {
+			found = append(found, span{0, len(text), rule.name})
+			continue
+		}
+		for _, m := range matches {
+			if m[1] > m[0] { // of nothing there is nothing to remove
+				found = append(found, span{m[0], m[1], rule.name})
+			}
+		}
+	}
+	return found
+}
+
+// merge joins spans that overlap, which are in the order of their starts, under the name of the first.
+func merge(spans []span) []span {
+	out := spans[:1]
+	for _, s := range spans[1:] {
+		if last := &out[len(out)-1]; s.start < last.end {
+			last.end = max(last.end, s.end)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// binaryIn returns the payloads of the data: URIs (RFC 2397) in a text.
+func binaryIn(text []byte) (list []span) {
+	const mark, longest = ";base64,", 100 // of what stands between data: and the mark
+	for i := 0; ; {
+		n := bytes.Index(text[i:], []byte(mark))
+		if n < 0 {
+			return list
+		}
+		start := i + n + len(mark)
+		head := text[max(i, start-longest):start]
+		i = start
+		if at := bytes.LastIndex(head, []byte("data:")); at >= 0 && !bytes.ContainsAny(head[at:], " \t\r\n\"'<>()") {
+			i += runLength(text[start:], &base64Text, 0)
+			list = append(list, span{start: start, end: i})
+		}
+	}
+}
+
+// outside returns what of the spans is in none of the holes, of which there are few; both are in order.
+func outside(holes, spans []span) []span {
+	if len(holes) == 0 {
+		return spans
+	}
+	var out []span
+	k := 0
+	for _, s := range spans {
+		for ; k < len(holes) && holes[k].end <= s.start; k++ {
+		}
+		for j := k; j < len(holes) && holes[j].start < s.end; j++ {
+			if holes[j].start > s.start {
+				out = append(out, span{s.start, holes[j].start, s.rule})
+			}
+			s.start = holes[j].end
+		}
+		if s.start < s.end {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// unescape appends what a reader sees of a string's inside. Half a surrogate pair is U+FFFD, as most readers have it.
+func unescape(out, in []byte) []byte {
+	for i := 0; i < len(in); {
+		n := bytes.IndexByte(in[i:], '\\')
+		if n < 0 {
+			return append(out, in[i:]...)
+		}
+		out = append(out, in[i:i+n]...)
+		r, size := escape(in[i+n:])
+		out = utf8.AppendRune(out, r)
+		i += n + size
+	}
+	return out
+}
+
+// advance moves from a place in a string, which is at in the text as it was written and seen in what a reader sees, to another one.
+func advance(in []byte, at, seen, to int) (int, int) {
+	for seen < to && at < len(in) {
+		if n := bytes.IndexByte(in[at:], '\\'); n < 0 || n >= to-seen {
+			return at + to - seen, to
+		} else if at, seen = at+n, seen+n; seen < to {
+			r, size := escape(in[at:])
+			at, seen = at+size, seen+utf8.RuneLen(r)
+		}
+	}
+	return at, seen
+}
+
+// escape reads the escape at the start of b: a character of its own, and its length.
+func escape(b []byte) (r rune, size int) {
+	if len(b) < 2 {
+		return utf8.RuneError, len(b)
+	}
+	switch c := b[1]; c {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+	default:
+		return rune(c), 2
+	}
+	r = codeUnit(b)
+	if !utf16.IsSurrogate(r) {
+		return r, min(6, len(b))
+	}
+	if r = utf16.DecodeRune(r, codeUnit(b[min(6, len(b)):])); r != utf8.RuneError {
+		return r, 12
+	}
+	return r, 6
+}
+
+// codeUnit reads the \uXXXX at the start of b; U+FFFD means that there is none.
+func codeUnit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return utf8.RuneError
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return utf8.RuneError
+	}
+	return rune(n)
+}
+
+// stringEnd returns the index after the JSON string at i.
+func stringEnd(text []byte, i int) (end int, ok bool) {
+	if i >= len(text) || text[i] != '"' {
+		return 0, false
+	}
+	for end = i + 1; ; end++ {
+		n := bytes.IndexByte(text[end:], '"')
+		if n < 0 {
+			return 0, false
+		}
+		end += n
+		slashes := 0
+		for text[end-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end + 1, true
+		}
+	}
+}
+
+func skipSpace(text []byte, i int) int {
+	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t') {
+		i++
+	}
+	return i
+}
