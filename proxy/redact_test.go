@@ -124,6 +124,7 @@ func TestRedaction(t *testing.T) {
 			`{ "content":[ {"type" :"text","text":"\u00e9\/\"[redacted: ticket]\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`},
 		{"escapes do not hide it", []redaction{ticket}, `{"a":"\u0054CK-1234\u0035678","b":"\ud83d\ude00TCK-12345678\ud800\n"}`,
 			`{"a":"[redacted: ticket]","b":"\ud83d\ude00[redacted: ticket]\ud800\n"}`},
+		{"nor do they where everything is escaped", []redaction{ticket}, `{"a":"\u0054CK-12345678"}`, `{"a":"[redacted: ticket]"}`},
 		{"words of MCP stay", []redaction{words}, `{"content":[{"type":"text","text":"the text","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"text"}}]}`,
 			`{"content":[{"type":"text","text":"the [redacted: word]","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"[redacted: word]"}}]}`},
 		{"structured content has none", []redaction{words}, `{"structuredContent":{"type":"text","uri":"x://text","text":1,"list":["text",{"url":"secret"}]}}`,
