@@ -31,6 +31,7 @@ type dialer struct {
 	transport http.RoundTripper // nil for a command
 	log       *slog.Logger
 	known     *knowledge
+	opened    func() // called when a wire was opened; nil where nobody wants to know
 }
 
 // knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held for no longer than reading or writing them.
@@ -242,6 +243,14 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 
 // open opens the wire that the configuration names.
 func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) {
+	w, err := d.openWire(ctx, sse, in)
+	if err == nil && d.opened != nil {
+		d.opened()
+	}
+	return w, err
+}
+
+func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, error) {
 	if d.config.URL == "" {
 		return openStdio(stdioOptions{
 			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Dir: d.config.Dir,

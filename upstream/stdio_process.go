@@ -278,14 +278,14 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 			}
 		}
 		if name == o.Command[0] {
-			return nil, fmt.Errorf("%s: not found in the PATH of its env", name)
+			return nil, fmt.Errorf("%s: %w, the one of its env", name, errNoProgram)
 		}
 	}
 	cmd := exec.Command(name, o.Command[1:]...)
 	cmd.Args[0] = o.Command[0]
 	if cmd.Err != nil {
 		if errors.Is(cmd.Err, exec.ErrNotFound) {
-			return nil, fmt.Errorf("%s: not found in PATH", name)
+			return nil, fmt.Errorf("%s: %w", name, errNoProgram)
 		}
 		return nil, cmd.Err
 	}
@@ -297,3 +297,6 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }
+
+// errNoProgram is why a command cannot be started.
+var errNoProgram = errors.New("not found in PATH")

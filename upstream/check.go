@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// Report is what a check has found out about an upstream.
+type Report struct {
+	Upstream string
+	Steps    []Step // that were taken, in order
+	Err      error  // why the last step failed; nil when none has
+	Advice   string // what to do about Err; "" when there is nothing to say
+
+	Era      Era
+	Both     bool   // a server of the modern era that speaks the legacy one as well
+	Version  string // of the protocol
+	Server   string // what it calls itself, and its version; "" when it does not say
+	Latency  time.Duration
+	Catalog  *Catalog // nil when it could not be read
+	Bytes    int      // of the definitions of its tools
+	Findings []Finding
+}
+
+// Step is a part of a check: start (of a command), handshake, list or ping.
+type Step struct {
+	Name string
+	Took time.Duration
+}
+
+// Check connects to the upstream once more, beside the connections that it has, and reads all that it lists. It returns when nothing of that connection is left.
+func (u *Upstream) Check(ctx context.Context) Report {
+	return check(ctx, u.name, u.hard, u.options, nil)
+}
+
+// Check is that of an upstream that is not running.
+func Check(ctx context.Context, name string, c Config, o Options) Report {
+	o = o.withDefaults()
+	return check(ctx, name, c.withDefaults(o.Defaults).hard(), o, nil)
+}
+
+// check checks an upstream over the transport, or over one of its own if that is nil.
+func check(ctx context.Context, name string, hard Config, o Options, transport http.RoundTripper) (r Report) {
+	r.Upstream = name
+	p := &pool{hard: hard}
+	d := &dialer{config: hard, options: o, transport: transport, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
+	if hard.URL != "" && transport == nil {
+		d.transport = transportFor(hard.URL)
+		if t, ok := d.transport.(interface{ CloseIdleConnections() }); ok {
+			defer t.CloseIdleConnections()
+		}
+	}
+	began := time.Now()
+	step := func(name string) {
+		now := time.Now()
+		r.Steps = append(r.Steps, Step{name, now.Sub(began)})
+		began = now
+	}
+	next := "handshake"
+	if hard.URL == "" {
+		next = "start"
+		d.opened = func() {
+			if next == "start" {
+				step(next)
+				next = "handshake"
+			}
+		}
+	}
+	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, errLate)
+	defer cancel()
+	fail := func(err error) Report {
+		if limit.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			err = context.Cause(limit)
+		}
+		step(next)
+		r.Err, r.Advice = err, advice(err, &hard)
+		return r
+	}
+	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
+	if err != nil {
+		return fail(err)
+	}
+	defer c.close()
+	step(next)
+	info := c.about()
+	r.Era, r.Both, r.Version, r.Server = info.era, info.both, info.version, calledItself(info.serverInfo)
+
+	next = "list"
+	catalog, err := readCatalog(limit, c, o.Items, &Catalog{})
+	if err != nil {
+		return fail(err)
+	}
+	step(next)
+	r.Catalog = catalog
+	for i := range catalog.Tools {
+		r.Bytes += len(catalog.Tools[i].Definition.Text())
+	}
+	r.Findings = catalog.findings()
+
+	next = "ping"
+	switch c := c.(type) {
+	case *legacyConn:
+		_, err = c.ask(limit, string(mcp.MethodPing), nil, nil)
+	case *modernConn: // which has no ping
+		_, err = c.ask(limit, string(mcp.MethodServerDiscover), c.params(everything(), nil), c.header(string(mcp.MethodServerDiscover), ""))
+	}
+	var peer *jsonrpc.Error
+	if err != nil && !errors.As(asPeerError(err), &peer) { // a server without it has answered all the same
+		return fail(err)
+	}
+	step(next)
+	r.Latency = r.Steps[len(r.Steps)-1].Took
+	return r
+}
+
+// errLate is why a check ends that takes as long as connecting may take.
+var errLate = errors.New("no answer in time (connect_timeout)")
+
+// calledItself returns what a server says it is.
+func calledItself(implementation []byte) string {
+	o, err := raw.Parse(implementation)
+	if err != nil {
+		return ""
+	}
+	name, _ := o.String("name")
+	version, _ := o.String("version")
+	return line([]byte(strings.TrimSpace(name + " " + version)))
+}
+
+// advice says what a person can do about an upstream that cannot be reached.
+func advice(err error, c *Config) string {
+	var (
+		status *statusError
+		exit   *exitError
+		dns    *net.DNSError
+		peer   *jsonrpc.Error
+		ca     x509.UnknownAuthorityError
+		host   x509.HostnameError
+		old    x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &status):
+		switch code := status.Status; {
+		case code == 401 || code == 403:
+			return `it wants to know who we are: set headers, such as Authorization: "Bearer ${TOKEN}", or renew what is there`
+		case code == 404 || code == 405:
+			return "no MCP is spoken there: look at the path of url, often /mcp or /sse"
+		case code == 429:
+			return "it is asked too often: wait, and raise catalog.refresh"
+		case code >= 500:
+			return "the server itself fails: its own log says why"
+		case code/100 == 2:
+			return "a web page is there, and no MCP: look at the path of url"
+		}
+		return "look at url and headers"
+	case errors.Is(err, errNoProgram):
+		return "install the program, or write its whole path into command"
+	case errors.Is(err, fs.ErrNotExist):
+		return "look at command and dir: what they name is not there"
+	case errors.Is(err, fs.ErrPermission):
+		return "we may not run that program: chmod +x, or another user"
+	case errors.As(err, &exit):
+		return "run the command by hand, and see what it says: it must wait for MCP on its standard input"
+	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
+		if c.URL == "" {
+			return "run the command by hand: it says nothing on its standard output; raise connect_timeout if it only takes long to start"
+		}
+		return "the server takes the connection and does not answer: its own log says why; raise connect_timeout if it only takes long"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens there: start the server, or look at host and port of url"
+	case errors.As(err, &dns):
+		return "there is no such host: look at url"
+	case errors.As(err, &ca), errors.As(err, &host), errors.As(err, &old):
+		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA (SSL_CERT_FILE names a file of them)"
+	case errors.As(err, &peer):
+		return "the server said that itself: its own log or documentation says more"
+	case errors.Is(err, errInvalid):
+		return "the server breaks the protocol there: a newer version of it may not; era chooses another one"
+	}
+	return ""
+}

@@ -1,0 +1,143 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/upstreamtest"
+)
+
+func (r *Report) stepNames() (names []string) {
+	for _, s := range r.Steps {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// check is Check over the rig's own network.
+func (r *rig) check(ctx context.Context) Report {
+	return check(ctx, r.name, r.hard, r.options, r.dialer.transport)
+}
+
+// TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves nothing of it.
+func TestCheckOfAServer(t *testing.T) {
+	for _, era := range []string{"legacy", "modern", "both"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: era, Tools: tools("a", "b"), PageSize: 1, Name: "shop"}, Config{})
+				settle(time.Second)
+				states, catalogs := len(r.states), r.catalogs
+				got := r.check(t.Context())
+				want := EraModern
+				if era == "legacy" {
+					want = EraLegacy
+				}
+				if got.Err != nil || got.Upstream != "up" || got.Era != want || got.Version == "" || got.Both != (era == "both") || !strings.HasPrefix(got.Server, "shop") {
+					t.Errorf("Check = %+v, want no error and the era %s", got, want)
+				}
+				if names := got.stepNames(); !slices.Equal(names, []string{"handshake", "list", "ping"}) {
+					t.Errorf("the steps are %q", names)
+				}
+				if len(got.Catalog.Tools) != 2 || got.Bytes == 0 || len(got.Findings) != 4 {
+					t.Errorf("%d tools of %d bytes, and %v, want 2 without descriptions and properties", len(got.Catalog.Tools), got.Bytes, got.Findings)
+				}
+				settle(time.Second)
+				if len(r.states) != states || r.catalogs != catalogs || r.Status().Links != 1 {
+					t.Errorf("the check was noticed: %v", r.states[states:])
+				}
+			})
+		})
+	}
+}
+
+// TestCheckSaysWhatToDo breaks servers in the ways in which they break, and reads the step that fails, why, and what a person can do.
+func TestCheckSaysWhatToDo(t *testing.T) {
+	answer := func(status int, contentType, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + l.Addr().String()
+	l.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	secure.Config.ErrorLog = nil
+	script := func(s upstreamtest.Script) Config {
+		c := upstreamtest.Command(t, s)
+		c.Env[roleEnv] = scripted
+		return Config{Command: c.Command, Env: c.Env}
+	}
+	file := t.TempDir() + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name                string
+		config              Config
+		steps, said, advice string
+	}{
+		{"well", script(upstreamtest.Script{}), "start handshake list ping", "", ""},
+		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install the program"},
+		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "look at command"},
+		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "we may not run"},
+		{"ends at once", Config{Command: []string{"sh", "-c", "echo Error: no token >&2; exit 3"}}, "start handshake", "exited with status 3: Error: no token", "run the command by hand"},
+		{"says nothing", Config{Command: []string{"sleep", "100"}, ConnectTimeout: 200 * time.Millisecond}, "start handshake", "no answer in time", "run the command by hand"},
+		{"no list", script(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Result: []byte(`{}`)}}}), "start handshake list", "no tools", "the server breaks the protocol"},
+		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server breaks the protocol"},
+		{"no ping", script(upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{{Method: "ping", Error: []byte(`{"code":-32601,"message":"x"}`)}}}),
+			"start handshake list ping", "", ""},
+		{"nobody there", Config{URL: nobody}, "handshake", "connection refused", "nothing listens there"},
+		{"no host", Config{URL: "http://there-is-no-such-host.invalid"}, "handshake", "there-is-no-such-host.invalid", ""},
+		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "it wants to know who we are: set headers"},
+		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "no MCP is spoken there"},
+		{"out of order", Config{URL: answer(503, "text/plain", "")}, "handshake", "503", "the server itself fails"},
+		{"a web page", Config{URL: answer(200, "text/html", "<title>Hello</title>")}, "handshake", "Hello", "a web page is there"},
+		{"no trust", Config{URL: secure.URL}, "handshake", "certificate", "its certificate is not one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Check(t.Context(), "up", tt.config, Options{})
+			said := ""
+			if got.Err != nil {
+				said = describe(got.Err)
+			}
+			if steps := strings.Join(got.stepNames(), " "); steps != tt.steps || !strings.Contains(said, tt.said) || (tt.said == "") != (said == "") ||
+				!strings.HasPrefix(got.Advice, tt.advice) || (said != "") != (got.Advice != "") {
+				t.Errorf("steps %q, error %q, advice %q; want %q, %q, %q", steps, said, got.Advice, tt.steps, tt.said, tt.advice)
+			}
+		})
+	}
+}
+
+// TestCheckEndsWithItsContext: whoever asked may go away.
+func TestCheckEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Skip: 1, Hang: true}}}, Config{})
+		settle(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		got := r.check(ctx)
+		if took := time.Since(began); got.Err == nil || took < 3*time.Second || took > 10*time.Second {
+			t.Errorf("Check has ended after %v with %v, want an error after 3s", took, got.Err)
+		}
+		if s := r.Status(); s.State != StateReady {
+			t.Errorf("the upstream is %v", s.State)
+		}
+	})
+}

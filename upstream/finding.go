@@ -1,0 +1,270 @@
+package upstream
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"junction/upstream/raw"
+)
+
+// Finding is something about a definition that a person should know.
+type Finding struct {
+	Grave  bool // something is missing, or looks like an attack; otherwise some clients have trouble with it
+	Part   Part
+	Name   string // of the item; "" is the whole list
+	Text   string // what is wrong, the same words for all items
+	Detail string // of this one; "" for none
+	Advice string // what to do, the same words for all items
+}
+
+const (
+	longDescription = 2 << 10 // where clients begin to cut
+	deepSchema      = 5       // levels of objects in objects
+	manyProperties  = 100     // of one schema, all levels together
+)
+
+const (
+	adviceAuthor = "tell the server's author"
+	adviceRead   = "read the definition before a model does; leave the tool out with enabled: false, or pin it"
+)
+
+// findings looks through all definitions, as a person would who had the time.
+func (c *Catalog) findings() []Finding {
+	var list []Finding
+	for _, left := range c.Left {
+		text := "left out"
+		if left.Name == "" {
+			text = "a definition, or the list, could not be read"
+		}
+		list = append(list, Finding{true, left.Part, left.Name, text, left.Reason, adviceAuthor})
+	}
+	for p := range Parts {
+		folded, titles := map[string]string{}, map[string]string{}
+		for i := range c.Items(p) {
+			item := c.Item(p, i)
+			look := &inspection{part: p, name: item.Name}
+			low := strings.ToLower(item.Name)
+			if other, ok := folded[low]; ok {
+				look.find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other, "rename one with tools.NAME.as")
+			}
+			folded[low] = item.Name
+			if title := titleOf(item.Definition); title != "" {
+				if other, ok := titles[title]; ok && p == PartTools {
+					look.find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other, adviceAuthor)
+				}
+				titles[title] = item.Name
+			}
+			look.texts(item.Definition.Text(), "")
+			if p == PartTools {
+				look.tool(&c.Tools[i])
+			}
+			list = append(list, look.found...)
+		}
+	}
+	return list
+}
+
+func titleOf(definition raw.Object) string {
+	if title, err := definition.String("title"); err == nil {
+		return title
+	}
+	annotations, _ := definition.Object("annotations")
+	title, _ := annotations.String("title")
+	return title
+}
+
+// inspection is of one item.
+type inspection struct {
+	part  Part
+	name  string
+	found []Finding
+
+	properties int
+}
+
+// find adds a finding, if the item has none of that text yet.
+func (n *inspection) find(grave bool, text, detail, advice string) {
+	if !slices.ContainsFunc(n.found, func(f Finding) bool { return f.Text == text }) {
+		n.found = append(n.found, Finding{grave, n.part, n.name, text, detail, advice})
+	}
+}
+
+// tool looks at what is there in tools only.
+func (n *inspection) tool(t *Tool) {
+	if t.HeaderProblem != "" {
+		n.find(true, "not offered to clients of "+modernVersion, t.HeaderProblem, adviceAuthor)
+	}
+	switch description, err := t.Definition.String("description"); {
+	case err != nil || strings.TrimSpace(description) == "":
+		n.find(false, "no description: a model has to guess", "", adviceAuthor)
+	case len(description) > longDescription:
+		n.find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it", fmt.Sprintf("%.1f KB", float64(len(description))/1000),
+			adviceAuthor+", or leave out tools that nobody needs (enabled: false)")
+	}
+	schema, err := t.Definition.Object("inputSchema")
+	if err != nil {
+		return
+	}
+	for _, word := range []string{"anyOf", "oneOf", "allOf", "not", "enum"} {
+		if _, err := schema.Get(word); err == nil {
+			n.find(false, "an inputSchema that begins with "+word+": some models' APIs refuse the whole list then", "", adviceAuthor)
+		}
+	}
+	if _, err := schema.Get("properties"); err != nil {
+		n.find(false, "an inputSchema without properties: some models' APIs refuse the whole list then", "", adviceAuthor)
+	}
+	n.schema(schema, 1)
+	if n.properties > manyProperties {
+		n.find(false, "a schema with very many properties: models fill it in badly, and some APIs refuse it", fmt.Sprint(n.properties), adviceAuthor)
+	}
+}
+
+// propertyName is what models' APIs take for the name of an argument.
+var propertyName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// schema looks at a schema and at those in it; level counts the objects that it is in.
+func (n *inspection) schema(o raw.Object, level int) {
+	const trouble = ": some models' APIs refuse the whole list then"
+	if ref, err := o.String("$ref"); err == nil && !strings.HasPrefix(ref, "#") {
+		n.find(false, "a $ref to somewhere else, which clients cannot follow", line([]byte(ref)), adviceAuthor)
+	}
+	if kind, err := o.String("type"); err == nil && kind == "array" {
+		_, err := o.Get("items")
+		if _, also := o.Get("prefixItems"); err != nil && also != nil {
+			n.find(false, "an array without items"+trouble, "", adviceAuthor)
+		}
+	}
+	if properties, err := o.Object("properties"); err == nil {
+		if level > deepSchema {
+			n.find(false, "a schema of more than 5 levels: models fill it in badly, and some APIs refuse it", "", adviceAuthor)
+		}
+		var names []string
+		for _, m := range properties.Members() {
+			name, _ := m.Name()
+			names = append(names, name)
+			if !propertyName.MatchString(name) {
+				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of A-Z a-z 0-9 _ . -", line([]byte(name)), adviceAuthor)
+			}
+			n.properties++
+			n.sub(m.Value, level+1)
+		}
+		required, _ := o.Elements("required")
+		for _, r := range required {
+			if name, err := raw.String(r); err == nil && !slices.Contains(names, name) {
+				n.find(false, "it requires an argument that it does not declare", line([]byte(name)), adviceAuthor)
+			}
+		}
+	}
+	for _, m := range o.Members() {
+		switch name, _ := m.Name(); name {
+		case "items", "additionalProperties", "not", "if", "then", "else":
+			n.sub(m.Value, level)
+		case "anyOf", "oneOf", "allOf", "prefixItems":
+			all, _ := raw.Elements(m.Value)
+			for _, v := range all {
+				n.sub(v, level)
+			}
+		case "$defs", "definitions", "patternProperties":
+			all, _ := raw.Parse(m.Value)
+			for _, d := range all.Members() {
+				n.sub(d.Value, level)
+			}
+		}
+	}
+}
+
+func (n *inspection) sub(v []byte, level int) {
+	if o, err := raw.Parse(v); err == nil {
+		n.schema(o, level)
+	}
+}
+
+// texts looks at every text in v, member names included; in is the nearest member that it is in.
+func (n *inspection) texts(v []byte, in string) {
+	switch v[0] {
+	case '"':
+		s, err := raw.String(v)
+		if err != nil {
+			n.find(true, "bytes that are no text", "in "+in, adviceRead)
+			return
+		}
+		n.text(s, in)
+	case '[':
+		all, _ := raw.Elements(v)
+		for _, e := range all {
+			n.texts(e, in)
+		}
+	case '{':
+		o, _ := raw.Parse(v)
+		for _, m := range o.Members() {
+			name, _ := m.Name()
+			n.text(name, "a member's name")
+			n.texts(m.Value, name)
+		}
+	}
+}
+
+func (n *inspection) text(s, in string) {
+	if r, ok := hidden(s); ok {
+		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r, line([]byte(in))), adviceRead)
+	}
+	if farOut.MatchString(s) {
+		n.find(true, "text behind so much white space that nobody sees it", "in "+line([]byte(in)), adviceRead)
+	}
+	if found := secretPlaces.FindString(s); found != "" {
+		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found, line([]byte(in))), adviceRead)
+	}
+	if found := commanding.FindString(s); found != "" {
+		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found), line([]byte(in))), adviceRead)
+	}
+}
+
+// excerpt returns one line of at most 60 characters.
+func excerpt(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:59]) + "…"
+	}
+	return s
+}
+
+// farOut is text that is out of the window of whoever reads it.
+var farOut = regexp.MustCompile(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
+
+// commanding is what attacks on models through the definitions of tools look like: tags that pretend to be a prompt's, words against what was said before, and
+// secrecy toward the person. It finds the careless ones.
+var commanding = regexp.MustCompile(`(?is)` + strings.Join([]string{
+	`<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|system[-_ ]?prompt|critical)\s*>`,
+	`\[/?(?:inst|system)\]|<\|[a-z_]{2,20}\|>`,
+	`\b(?:ignore|disregard|forget|override)\b[^.;]{0,40}\b(?:previous|prior|above|earlier|all other|system)\b[^.;]{0,30}\b(?:instructions?|prompts?|rules|messages|tools?)\b`,
+	`\b(?:do not|don't|never|must not)\b[^.;]{0,20}\b(?:tell|mention|reveal|inform|notify|alert|disclose)\b[^.;]{0,40}\b(?:user|human|person|anyone)\b`,
+	`\bwithout (?:telling|asking|informing|notifying|alerting) (?:the |a )?(?:user|human|person|anyone)\b`,
+}, "|"))
+
+// secretPlaces are read by servers that manage them, and by those that steal.
+var secretPlaces = regexp.MustCompile(`~/\.(?:ssh|aws|gnupg|netrc|cursor|kube)\b|\bid_(?:rsa|ed25519)\b`)
+
+// hidden returns the first character that is not to be seen though it says something: of direction, of no width, of tags, and controls.
+func hidden(s string) (rune, bool) {
+	last := rune(0)
+	for _, r := range s {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+		case r == 0x200D && last > 0x2000: // it joins emoji
+		case r == 0x200C || r == 0x200D: // scripts of the Middle East and of India need them between letters
+			if !unicode.IsLetter(last) && !unicode.IsMark(last) || last < 0x0600 {
+				return r, true
+			}
+		case unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), 0xE0100 <= r && r <= 0xE01EF, 0xFE00 <= r && r <= 0xFE0D:
+			return r, true
+		case r == 0x034F, r == 0x115F, r == 0x1160, r == 0x2800, r == 0x3164, r == 0xFFA0:
+			return r, true
+		}
+		last = r
+	}
+	return 0, false
+}
