@@ -278,7 +278,7 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 			}
 		}
 		if name == o.Command[0] {
-			return nil, fmt.Errorf("%s: %w, the one of its env", name, errNoProgram)
+			return nil, fmt.Errorf("%s: %w of its env", name, errNoProgram)
 		}
 	}
 	cmd := exec.Command(name, o.Command[1:]...)

@@ -91,7 +91,7 @@ func TestStdioOpenErrors(t *testing.T) {
 	}{
 		{stdioOptions{}, "no command"},
 		{stdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
-		{stdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in the PATH of its env"},
+		{stdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in PATH of its env"},
 		{stdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
 		{stdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
 		{stdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
