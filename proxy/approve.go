@@ -48,12 +48,18 @@ const (
 
 // approveLegacy asks the person at a legacy client if policy wants that. It returns nil when the call may be made, or what to answer instead.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
-	if x.decision.Verdict != policy.Ask || x.session.approves(string(x.digest())) {
+	if x.decision.Verdict != policy.Ask {
+		return nil, nil
+	}
+	if x.session.approves(string(x.digest())) {
+		x.approval, x.approved = "remembered", true
 		return nil, nil
 	}
 	if !x.profile.Form || !x.reply.stream {
+		x.approval = "impossible"
 		return s.unapproved(x, x.cannotAsk())
 	}
+	x.approval = "declined"
 	answer, err := x.put(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -68,24 +74,29 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	default:
 		return s.unapproved(x, "The person at the client did not approve this call.")
 	}
-	x.approved = true
+	x.approval, x.approved = "given", true
 	return nil, nil
 }
 
 // approveModern does the same for a modern client, with the state that it brought back.
 func (s *Server) approveModern(x *exchange, st state) (*result, error) {
-	if x.approved = st.Approved; x.decision.Verdict != policy.Ask || x.approved {
+	if x.decision.Verdict != policy.Ask {
+		return nil, nil
+	}
+	if x.approved = st.Approved; x.approved {
+		x.approval = "given" // in an earlier request about the same call
 		return nil, nil
 	}
 	request := approvalOf{x.principal.ID, string(x.digest())}
 	if s.approvals.has(request) {
-		x.approved = true
+		x.approval, x.approved = "remembered", true
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // it was begun when nobody had to be asked
 	}
 	if !x.profile.Form {
+		x.approval = "impossible"
 		return s.unapproved(x, x.cannotAsk())
 	}
 	if st.Kind == stateApproval {
@@ -106,12 +117,14 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 				s.approvals.give(request)
 			case answerOnce:
 			default:
+				x.approval = "declined"
 				return s.unapproved(x, "The person at the client did not approve this call.")
 			}
-			x.approved = true
+			x.approval, x.approved = "given", true
 			return nil, nil
 		}
 	}
+	x.approval = "asked"
 	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+`":{"method":"elicitation/create","params":`), x.approvalForm()...)
 	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval, Approval: rand.Text()}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)

@@ -49,7 +49,7 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 		return s.parked.begin(ctx, s, x, c)
 	}
 	c.Buffer = x.buffer
-	r, err := t.backend.Call(ctx, c)
+	r, err := x.fit(t.backend.Call(ctx, c))
 	if err != nil {
 		return s.modernError(x, err)
 	}
@@ -66,7 +66,7 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 	c.Buffer = x.buffer
 	waits := 0 // rounds after which nothing but time may make a difference
 	for round := 0; ; round++ {
-		r, err := x.target.backend.Call(ctx, c)
+		r, err := x.fit(x.target.backend.Call(ctx, c))
 		if err != nil {
 			return s.legacyError(x, err)
 		}

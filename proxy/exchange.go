@@ -35,6 +35,7 @@ type exchange struct {
 	target    *target         // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // a person has approved it
+	approval  string          // how far that is: see CallInfo; "" when nobody had to be asked
 	listeners *listeners
 	opening   sync.Mutex // guards opened: a legacy upstream may ask several things at once
 	opened    []string   // elicitations of ours: see newElicitationID
@@ -65,6 +66,12 @@ func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error
 func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
+	}
+	if x.share.redact != nil {
+		var err error
+		if params, _, err = x.share.redact.text(params); err != nil {
+			return // what cannot be looked through is not sent
+		}
 	}
 	if method == methodElicitationComplete && x.session != nil {
 		// It may come long after the call: then the session hears it on another stream.
@@ -124,6 +131,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		info.Method, info.Name = info.Method[:min(len(info.Method), maxLogged)], info.Name[:min(len(info.Name), maxLogged)]
 		info.Arguments, _ = x.params.Get("arguments")
+		info.Approval = x.approval
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), outcome(err), err
 		s.hooks.CallDone(info)
 	}

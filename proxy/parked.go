@@ -71,7 +71,7 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
-		p.finish(x.target.backend.Call(calling, &own))
+		p.finish(x.fit(x.target.backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}

@@ -22,6 +22,10 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 	if params == nil {
 		params = []byte("{}")
 	}
+	params, _, err := x.share.redact.text(params)
+	if err != nil {
+		return nil, refused("Invalid params of %s: %v", method, err)
+	}
 	o, err := raw.Parse(params)
 	if err != nil {
 		return nil, refused("Invalid params of %s", method)

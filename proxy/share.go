@@ -9,6 +9,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
@@ -22,7 +23,8 @@ type share struct {
 	limits  policy.Limits
 	view    *view // of the endpoint, without what is denied
 	rulings map[*target]*policy.Ruling
-	private bool // the lists are not what everybody sees
+	private bool      // the lists are not what everybody sees
+	redact  *redactor // nil when nothing is taken out
 }
 
 // shares are those of one world, made when they are first asked for.
@@ -98,6 +100,11 @@ func claims(p *auth.Principal) uint64 {
 func (w *world) newShare(e *endpoint, p *auth.Principal) *share {
 	s := &share{rights: w.policy.For(subject(p, e.surface))}
 	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
+	var rules []redaction
+	for _, r := range s.guards.Redactions {
+		rules = append(rules, redaction{r.Name, r.Re})
+	}
+	s.redact = newRedactor(rules, s.guards.Secrets)
 	s.restrict(e.view)
 	s.private = s.view != e.view || p.Kind != auth.KindLocal
 	return s
@@ -219,4 +226,21 @@ func (x *exchange) permit(t *target, info *CallInfo, unknown error) error {
 		return unknown
 	}
 	return nil
+}
+
+// fit takes out of what an upstream answered what policy does not let the caller read.
+func (x *exchange) fit(r upstream.Result, err error) (upstream.Result, error) {
+	if x.share.redact == nil {
+		return r, err
+	}
+	if peer, ok := err.(*jsonrpc.Error); ok { // others are ours
+		clean, _ := x.share.redact.error(peer)
+		return r, clean
+	}
+	if err == nil {
+		if r.Object, _, err = x.share.redact.result(r.Object); err != nil {
+			err = x.invalid(err.Error())
+		}
+	}
+	return r, err
 }

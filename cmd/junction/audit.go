@@ -303,6 +303,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	text("name", c.Name)
 	text("own_name", c.Own)
 	text("verdict", c.Verdict)
+	text("approval", c.Approval)
 	text("policy", c.Policy)
 	text("rule", c.Rule)
 	text("missing", c.Missing)
