@@ -144,6 +144,48 @@ func (seg segment) end(s string) bool {
 	return true
 }
 
+// A reading is the arguments of one call and the last that was read of them, because the rules of a policy mostly read the same.
+type reading struct {
+	arguments raw.Object
+	texts     [4]read[string]
+	objects   [4]read[raw.Object]
+	n, m      int // how many texts and objects there were
+}
+
+// read is what a value has become.
+type read[T any] struct {
+	at   *byte // its first byte
+	what T
+}
+
+func (a *reading) text(value []byte) (string, error) {
+	for i := range a.texts {
+		if a.texts[i].at == &value[0] {
+			return a.texts[i].what, nil
+		}
+	}
+	s, err := raw.String(value)
+	if err == nil {
+		a.texts[a.n%len(a.texts)] = read[string]{&value[0], s}
+		a.n++
+	}
+	return s, err
+}
+
+func (a *reading) object(value []byte) (raw.Object, error) {
+	for i := range a.objects {
+		if a.objects[i].at == &value[0] {
+			return a.objects[i].what, nil
+		}
+	}
+	o, err := raw.Parse(value)
+	if err == nil {
+		a.objects[a.m%len(a.objects)] = read[raw.Object]{&value[0], o}
+		a.m++
+	}
+	return o, err
+}
+
 // A condition is one entry of a where.
 type condition struct {
 	name string   // as the file has it
@@ -210,18 +252,18 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 }
 
 // holds reports whether the condition of a rule with the verdict v holds. The error is ErrAmbiguous when what it has to read could be read in two ways.
-func (c *condition) holds(arguments raw.Object, v Verdict) (bool, error) {
-	value, err := arguments.Get(c.path[0])
+func (c *condition) holds(a *reading, v Verdict) (bool, error) {
+	value, err := a.arguments.Get(c.path[0])
 	if err != nil {
 		return false, unlessAbsent(err)
 	}
-	return c.below(value, c.path[1:], v)
+	return c.below(a, value, c.path[1:], v)
 }
 
 // below follows the rest of the path.
-func (c *condition) below(value []byte, path []string, v Verdict) (bool, error) {
+func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (bool, error) {
 	if len(path) == 0 {
-		return c.judge(value, v)
+		return c.judge(a, value, v)
 	}
 	unclear := v != Allow // whatever cannot be judged is not allowed, and is denied
 	switch value[0] {
@@ -231,14 +273,14 @@ func (c *condition) below(value []byte, path []string, v Verdict) (bool, error) 
 		if path[0] == each {
 			return unclear, nil
 		}
-		o, err := raw.Parse(value)
+		o, err := a.object(value)
 		if err != nil {
 			return false, err
 		}
 		if value, err = o.Get(path[0]); err != nil {
 			return false, unlessAbsent(err)
 		}
-		return c.below(value, path[1:], v)
+		return c.below(a, value, path[1:], v)
 	case '[':
 		elements, err := raw.Elements(value)
 		if err != nil {
@@ -252,10 +294,10 @@ func (c *condition) below(value []byte, path []string, v Verdict) (bool, error) 
 			if i >= len(elements) {
 				return false, nil
 			}
-			return c.below(elements[i], path[1:], v)
+			return c.below(a, elements[i], path[1:], v)
 		}
 		for _, e := range elements {
-			if ok, err := c.below(e, path[1:], v); err != nil || ok != (v == Allow) {
+			if ok, err := c.below(a, e, path[1:], v); err != nil || ok != (v == Allow) {
 				return ok && err == nil, err
 			}
 		}
@@ -265,10 +307,10 @@ func (c *condition) below(value []byte, path []string, v Verdict) (bool, error) 
 }
 
 // judge compares the value at the end of the path.
-func (c *condition) judge(value []byte, v Verdict) (bool, error) {
+func (c *condition) judge(a *reading, value []byte, v Verdict) (bool, error) {
 	switch value[0] {
 	case '"':
-		s, err := raw.String(value)
+		s, err := a.text(value)
 		if err != nil {
 			return false, err
 		}

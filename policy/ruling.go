@@ -175,9 +175,10 @@ func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 }
 
 func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
+	a := reading{arguments: arguments}
 	for from, to := 0, 0; from < len(g.rules); from = to {
 		to = endOfLayer(g.rules, from)
-		b, err := decideLayer(g.rules[from:to], arguments)
+		b, err := decideLayer(g.rules[from:to], &a)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -189,7 +190,7 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 }
 
 // decideLayer returns the rule that decides, or nil if none of the layer applies.
-func decideLayer(rules []bound, arguments raw.Object) (*bound, error) {
+func decideLayer(rules []bound, a *reading) (*bound, error) {
 	for i := range rules {
 		if b := &rules[i]; b.verdict == Deny && len(b.where) == 0 {
 			return b, nil // whatever the others would have to read
@@ -197,7 +198,7 @@ func decideLayer(rules []bound, arguments raw.Object) (*bound, error) {
 	}
 	for i := range rules {
 		if b := &rules[i]; b.verdict == Deny {
-			if ok, err := b.holds(arguments); ok || err != nil {
+			if ok, err := b.holds(a); ok || err != nil {
 				return b, err
 			}
 		}
@@ -209,7 +210,7 @@ func decideLayer(rules []bound, arguments raw.Object) (*bound, error) {
 		if b.verdict == Deny || b.entry == done {
 			continue
 		}
-		ok, err := b.holds(arguments)
+		ok, err := b.holds(a)
 		if err != nil {
 			return nil, err
 		}
@@ -225,9 +226,9 @@ func decideLayer(rules []bound, arguments raw.Object) (*bound, error) {
 }
 
 // holds reports whether all conditions hold.
-func (b *bound) holds(arguments raw.Object) (bool, error) {
+func (b *bound) holds(a *reading) (bool, error) {
 	for i := range b.where {
-		if ok, err := b.where[i].holds(arguments, b.verdict); !ok || err != nil {
+		if ok, err := b.where[i].holds(a, b.verdict); !ok || err != nil {
 			return false, err
 		}
 	}
