@@ -368,7 +368,7 @@ func (v *validator) network(at, s string) {
 		return
 	}
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		v.bad(at, "is an address; write %v", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		v.bad(at, "is an address; write %v if it alone is meant", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 		return
 	}
 	v.bad(at, "%s is no network; write it like 10.0.0.0/8", show(s))

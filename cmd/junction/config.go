@@ -343,8 +343,8 @@ func (c *Config) validatePolicies(d *decoder) {
 		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let everybody in use everything")
 	}
 	for _, p := range c.Policies.Validate() {
-		if !d.broken(at + p.Path) {
-			d.invalid(at+p.Path, "%s", p.Text)
+		if path := at + p.Path; !d.broken(path) && !d.within(path) {
+			d.invalid(path, "%s", p.Text)
 		}
 	}
 }

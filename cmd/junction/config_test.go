@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
+	"junction/policy"
 	"junction/upstream"
 )
 
@@ -452,6 +455,101 @@ func TestWarnings(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("warnings:\ngot:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestWarningsOfPolicies is about words that are in the file once and should be there twice.
+func TestWarningsOfPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "junction.yaml")
+	const upstreams = `upstreams:
+  a: { command: [junction], capabilities: [web, web2], tools: { "delete_*": { capabilities: [destroy] }, b: { capabilities: [web] } } }
+  b: { command: [junction], capabilities: [only] }
+`
+	const nobody = ", so that nobody can use "
+	for _, tt := range []struct {
+		text string
+		want []string
+	}{
+		{upstreams, []string{
+			"2: upstreams.a.capabilities[0]: no policy gives the capability web" + nobody + "this upstream",
+			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + nobody + "this upstream",
+			"2: upstreams.a.tools.delete_*.capabilities[0]: no policy gives the capability destroy" + nobody + "these tools",
+			"2: upstreams.a.tools.b.capabilities[0]: no policy gives the capability web" + nobody + "these tools",
+			"3: upstreams.b.capabilities[0]: no policy gives the capability only" + nobody + "this upstream",
+		}},
+		{upstreams + `policies:
+  - { name: x, capabilities: [web, destroy, other], rules: [{ allow: { upstreams: [a, "c*"] } }, { deny: { upstreams: B } }] }
+  - { name: y, match: { key: ci }, capabilities: [only, web] }
+`, []string{
+			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + nobody + "this upstream",
+			"5: policies[0].capabilities[2]: nothing requires the capability other",
+			"5: policies[0].rules[0].allow.upstreams[1]: matches no upstream of this file",
+			"5: policies[0].rules[1].deny.upstreams: matches no upstream of this file",
+		}},
+		{upstreams + "policies:\n  - { name: x, capabilities: web }\n", nil}, // what they give is not known
+		{"upstreams:\n  a: { command: [junction] }\n", nil},
+	} {
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, warnings, _ := Load(file, environment(nil))
+		var got []string
+		for _, w := range warnings {
+			got = append(got, strings.TrimPrefix(Problem(w).String(), file+":"))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("warnings of\n%s\ngot:\n  %s\nwant:\n  %s", tt.text, strings.Join(got, "\n  "), strings.Join(tt.want, "\n  "))
+		}
+	}
+}
+
+// TestPoliciesParse reads every way of writing, with our walk and with package yaml, which must agree.
+func TestPoliciesParse(t *testing.T) {
+	const section = `
+- name: developers
+  match: { group: [engineering, "007"], key: ci, kind: key, user: ann, issuer: i, email: a@b.c, email_domain: b.c, scope: s, oauth_client: o, cidr: 10.0.0.0/8, surface: [web] }
+  capabilities: [web, files]
+  rules:
+    - allow: &all { upstreams: [files, search] }
+    - ask: { tools: "shell__*", prompts: [a, b], resources: 1 }
+    - deny: { <<: *all, where: { command: "rm -rf *", /options/cwd: { re: "^/etc" }, n: [1, true, { re: "2" }] } }
+  redact: [secrets, { name: ticket, re: "TCK-[0-9]{8}" }]
+  validate: true
+  pinned: true
+  limits: { rate: 60/m, burst: 20, concurrent: 8 }
+- name: everybody
+  rules: [{ allow: { upstreams: "${NAME}" } }]
+`
+	c := mustParse(t, "upstreams: { a: { command: [x] } }\npolicies:"+strings.ReplaceAll(section, "\n", "\n  ")+"\n", map[string]string{"NAME": "a"})
+	files := &policy.Selector{Upstreams: policy.List{"files", "search"}}
+	want := policy.Config{
+		{
+			Name: "developers",
+			Match: &policy.Match{Group: policy.List{"engineering", "007"}, Key: policy.List{"ci"}, Kind: policy.List{"key"}, User: policy.List{"ann"}, Issuer: policy.List{"i"},
+				Email: policy.List{"a@b.c"}, EmailDomain: policy.List{"b.c"}, Scope: policy.List{"s"}, OAuthClient: policy.List{"o"}, CIDR: policy.List{"10.0.0.0/8"},
+				Surface: policy.List{"web"}},
+			Capabilities: []string{"web", "files"},
+			Rules: []policy.Rule{
+				{Allow: files},
+				{Ask: &policy.Selector{Tools: policy.List{"shell__*"}, Prompts: policy.List{"a", "b"}, Resources: policy.List{"1"}}},
+				{Deny: &policy.Selector{Upstreams: files.Upstreams, Where: policy.Where{
+					"command": {{Glob: "rm -rf *"}}, "/options/cwd": {{Re: "^/etc"}}, "n": {{Glob: "1"}, {Glob: "true"}, {Re: "2"}},
+				}}},
+			},
+			Redact:   []policy.Redact{{Word: "secrets"}, {Name: "ticket", Re: "TCK-[0-9]{8}"}},
+			Validate: true, Pinned: true, Limits: policy.Limits{Rate: 1, Burst: 20, Concurrent: 8},
+		},
+		{Name: "everybody", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"a"}}}}},
+	}
+	if !reflect.DeepEqual(c.Policies, want) {
+		t.Errorf("Parse:\ngot  %+v\nwant %+v", c.Policies, want)
+	}
+	var other policy.Config
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(section, "${NAME}", "a")), &other); err != nil || !reflect.DeepEqual(other, want) {
+		t.Errorf("package yaml: %v\ngot  %+v\nwant %+v", err, other, want)
+	}
+	if _, err := policy.Compile(c.Policies); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -61,6 +61,12 @@ func foreignKeys(t reflect.Type) foreign {
 			"clientInfo":  {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
 		}
 	}
+	switch { // of what Shape returns for a mapping
+	case t.ConvertibleTo(reflect.TypeFor[policy.Redact]()):
+		return foreign{"pattern": {key: "re"}, "regex": {key: "re"}, "regexp": {key: "re"}, "secrets": {"name", "the word secrets stands alone: redact: [secrets]"}}
+	case t.ConvertibleTo(reflect.TypeFor[policy.Alternative]()):
+		return foreign{"glob": {"re", `a glob stands alone: { command: "git *" }`}, "pattern": {key: "re"}, "not": {"re", "there is no not; write a deny or the other way round"}}
+	}
 	return nil
 }
 

@@ -137,12 +137,14 @@ type shaped interface {
 }
 
 func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
+	if empty(n) {
+		d.bad(path, "has no value; give it one, or remove the key")
+		return false
+	}
 	into, want := s.Shape(n)
 	switch {
 	case into != nil:
 		return d.value(path, n, reflect.ValueOf(into).Elem())
-	case empty(n):
-		d.bad(path, "has no value; give it one, or remove the key")
 	case len(n.Content) == 0 && n.Kind != yaml.ScalarNode:
 		d.bad(path, "want %s, not an empty one", want)
 	default:
@@ -578,6 +580,16 @@ func (d *decoder) has(path string) bool { return d.lines[path] > 0 }
 func (d *decoder) broken(path string) bool {
 	_, ok := d.wrong[path]
 	return ok
+}
+
+// within reports whether the walk complained about what the value at path is in, as a whole.
+func (d *decoder) within(path string) bool {
+	for path != "" {
+		if path = above(path); d.wrong[path] {
+			return true
+		}
+	}
+	return false
 }
 
 // line returns where path stands in the file, or the nearest of what it is in.
