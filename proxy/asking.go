@@ -162,7 +162,7 @@ func (x *exchange) closeElicitations() {
 // client that refuses a form is one that has cancelled it; for everything else there is no word that the upstream would understand, and nothing is made up
 // (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
-	if len(requests.Members()) > maxAsked {
+	if requests.Len() > maxAsked {
 		return nil, x.invalid("it asks too many questions at once")
 	}
 	answers := []byte{'{'}

@@ -96,14 +96,14 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 		}
 		opened := len(x.opened)
 		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}} // r is overwritten by the next call
-		if len(requests.Members()) > 0 {
+		if requests.Len() > 0 {
 			if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
 				return result{}, err
 			}
 		} else if state == nil {
 			return result{}, x.invalid("input_required without a request and without a state")
 		}
-		if len(requests.Members()) == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
+		if requests.Len() == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
 			if err := pause(ctx, waits); err != nil {
 				return result{}, err
 			}
@@ -154,7 +154,7 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
 	case err != raw.ErrAbsent:
 		return result{}, x.invalid("requestState: " + err.Error())
-	case len(requests.Members()) == 0:
+	case requests.Len() == 0:
 		return result{}, x.invalid("input_required without a request and without a state")
 	}
 	text, err := o.Splice(edits...)
@@ -171,7 +171,7 @@ func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 // inputRequests returns the questions of a modern upstream as a modern client may see them.
 func (x *exchange) inputRequests(requests raw.Object) ([]byte, error) {
 	var edits []raw.Edit
-	for _, m := range requests.Members() {
+	for m := range requests.All() {
 		name, err := m.Name()
 		if err != nil {
 			return nil, x.invalid("inputRequests: " + err.Error())
@@ -340,7 +340,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *target) (result, e
 	if len(tail) == 0 {
 		return result{body: body}, nil
 	}
-	if len(o.Members()) == 0 {
+	if o.Len() == 0 {
 		tail = tail[1:]
 	}
 	end := len(body) - 1 // of the closing brace: body is a value without white space around it

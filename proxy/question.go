@@ -37,7 +37,7 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 		// The task that the question belongs to is one between us and the server: see upstream/task.go.
 		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
 			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
-				if rest, err := raw.Parse(own); err == nil && len(rest.Members()) == 0 {
+				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
 					own = nil // it was all that there was
 				}
 				edits = append(edits, raw.Edit{Name: "_meta", Value: own})
@@ -131,7 +131,7 @@ func olderSchema(params raw.Object) ([]byte, error) {
 		return nil, nil
 	}
 	var edits []raw.Edit
-	for _, m := range properties.Members() {
+	for m := range properties.All() {
 		name, err := m.Name()
 		if err != nil {
 			return nil, err

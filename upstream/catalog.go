@@ -410,7 +410,7 @@ func mistyped(o raw.Object, members []member) string {
 
 // mistypedHints is about the annotations of a tool.
 func mistypedHints(hints raw.Object) string {
-	for _, m := range hints.Members() {
+	for m := range hints.All() {
 		name, _ := m.Name()
 		switch name {
 		case "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint":

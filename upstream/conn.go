@@ -298,7 +298,7 @@ func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
 	kept := 0
-	for _, m := range meta.Members() {
+	for m := range meta.All() {
 		name := reservedName(m)
 		if name == "" {
 			kept++

@@ -126,7 +126,7 @@ func (r *annotations) schema(o raw.Object, path []string, reachable bool) {
 	} else if !errors.Is(err, raw.ErrAbsent) {
 		r.fail("occurs twice, or in another letter case")
 	}
-	for _, m := range o.Members() {
+	for m := range o.All() {
 		name, err := m.Name()
 		if err != nil {
 			continue
@@ -149,7 +149,7 @@ func (r *annotations) named(v []byte, path []string, reachable bool) {
 	if err != nil {
 		return
 	}
-	for _, m := range o.Members() {
+	for m := range o.All() {
 		name, err := m.Name()
 		if inner, bad := raw.Parse(m.Value); bad == nil && err == nil {
 			r.schema(inner, append(path[:len(path):len(path)], name), reachable)

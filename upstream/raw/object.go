@@ -2,6 +2,8 @@ package raw
 
 import (
 	"encoding/binary"
+	"iter"
+	"slices"
 	"strings"
 )
 
@@ -9,16 +11,19 @@ import (
 // false. It aliases the text that it was parsed from, which must not change while it is in use.
 type Object struct {
 	text    []byte
-	members []Member
+	members []member
+}
+
+// member is where a member is in the text.
+type member struct {
+	start, keyEnd, value, end int
+	inside                    *inside // nil when it was not kept
 }
 
 // Member is one member of an object.
 type Member struct {
 	Key   []byte // with its quotes and escapes
 	Value []byte
-
-	start, value, end int     // of the key, of the value, after the value
-	inside            *inside // nil when it was not kept
 }
 
 // Name returns the unescaped key.
@@ -42,7 +47,7 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 		}
 		return Object{}, ErrAbsent
 	}
-	in := inside{members: make([]Member, 0, 6), keep: keep}
+	in := inside{keep: keep}
 	end, err := skipObject(text, start, depth, &in)
 	if err != nil {
 		return Object{}, err
@@ -59,8 +64,24 @@ func (o Object) Present() bool { return o.text != nil }
 // Text returns what was parsed.
 func (o Object) Text() []byte { return o.text }
 
-// Members returns the members in their order; the slice is the object's own.
-func (o Object) Members() []Member { return o.members }
+// Len returns how many members there are.
+func (o Object) Len() int { return len(o.members) }
+
+// All returns the members in their order.
+func (o Object) All() iter.Seq[Member] {
+	return func(yield func(Member) bool) {
+		for i := range o.members {
+			if m := &o.members[i]; !yield(Member{o.text[m.start:m.keyEnd:m.keyEnd], o.valueOf(m)}) {
+				return
+			}
+		}
+	}
+}
+
+// Members is All in a slice, which is the caller's.
+func (o Object) Members() []Member { return slices.Collect(o.All()) }
+
+func (o Object) valueOf(m *member) []byte { return o.text[m.value:m.end:m.end] }
 
 // Get returns the value of the member called name. The error is ErrAbsent when there is none, and ErrAmbiguous when another reader could take another
 // member for it: the name occurs twice, or in another letter case, or cut short or filled up by characters that some readers drop.
@@ -69,7 +90,7 @@ func (o Object) Get(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.members[i].Value, nil
+	return o.valueOf(&o.members[i]), nil
 }
 
 // String returns the text of the string member called name. A member of another type is ErrAbsent.
@@ -88,10 +109,11 @@ func (o Object) Object(name string) (Object, error) {
 		return Object{}, err
 	}
 	m := &o.members[i]
-	if m.inside != nil && !m.inside.over && m.Value[0] == '{' {
-		return Object{m.Value, m.inside.members}, nil
+	v := o.valueOf(m)
+	if m.inside != nil && !m.inside.over && v[0] == '{' {
+		return Object{v, m.inside.members}, nil
 	}
-	return Parse(m.Value)
+	return Parse(v)
 }
 
 // Elements returns the elements of the array member called name; the slice may be the object's own. A member of another type is ErrAbsent.
@@ -101,16 +123,18 @@ func (o Object) Elements(name string) ([][]byte, error) {
 		return nil, err
 	}
 	m := &o.members[i]
-	if m.inside != nil && !m.inside.over && m.Value[0] == '[' {
+	v := o.valueOf(m)
+	if m.inside != nil && !m.inside.over && v[0] == '[' {
 		return m.inside.elements, nil
 	}
-	return Elements(m.Value)
+	return Elements(v)
 }
 
 func (o Object) index(name string) (int, error) {
 	found, near := -1, false
-	for i, m := range o.members {
-		switch match(m.Key, name) {
+	for i := range o.members {
+		m := &o.members[i]
+		switch match(o.text[m.start:m.keyEnd], name) {
 		case exact:
 			if found >= 0 {
 				return 0, ErrAmbiguous
@@ -212,7 +236,8 @@ func (o Object) Splice(edits ...Edit) ([]byte, error) {
 	out := make([]byte, 0, size)
 	from := 0 // what of the text is not copied yet
 	kept := 0 // members written
-	for i, m := range o.members {
+	for i := range o.members {
+		m := &o.members[i]
 		e := -1
 		for k, member := range at {
 			if member == i {

@@ -150,7 +150,7 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 
 // inside is what a scan keeps of an object or an array.
 type inside struct {
-	members  []Member
+	members  []member
 	elements [][]byte
 	keep     []string // the names of members of which the inside is kept, too
 	most     int      // members or elements; 0 means that there is no limit
@@ -162,8 +162,8 @@ const mostInside = 1000
 
 // member skips a value, which belongs to the key before it, and keeps the two.
 func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err error) {
-	m := Member{Key: b[key:keyEnd:keyEnd], start: key, value: value}
-	if in.keeps(m.Key[1:len(m.Key)-1]) && value < len(b) && (b[value] == '{' || b[value] == '[') {
+	m := member{start: key, keyEnd: keyEnd, value: value}
+	if in.keeps(b[key+1:keyEnd-1]) && value < len(b) && (b[value] == '{' || b[value] == '[') {
 		m.inside = &inside{keep: in.keep, most: mostInside}
 		end, err = m.inside.skip(b, value, depth)
 	} else {
@@ -172,11 +172,15 @@ func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err 
 	if err != nil {
 		return 0, err
 	}
-	m.Value, m.end = b[value:end:end], end
+	m.end = end
 	if in.most > 0 && len(in.members) == in.most {
 		in.members, in.over = nil, true
 	}
-	if !in.over {
+	switch {
+	case in.over:
+	case in.members == nil:
+		in.members = append(make([]member, 0, 4), m) // most objects have no more
+	default:
 		in.members = append(in.members, m)
 	}
 	return end, nil
@@ -197,11 +201,10 @@ func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	if b[i] == '[' {
 		return skipArray(b, i, depth, in)
 	}
-	in.members = make([]Member, 0, 4)
 	end, err = skipObject(b, i, depth, in)
 	for k := range in.members {
 		m := &in.members[k]
-		m.start, m.value, m.end = m.start-i, m.value-i, m.end-i
+		m.start, m.keyEnd, m.value, m.end = m.start-i, m.keyEnd-i, m.value-i, m.end-i
 	}
 	return end, err
 }
