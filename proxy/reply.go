@@ -185,8 +185,11 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 		p.whole(size, func() { p.large(id, r) })
 		return
 	}
-	text := append(jsonrpc.ResponseHead(make([]byte, 0, size), id), r.head...)
+	buffer := texts.take()
+	defer texts.put(buffer)
+	text := append(jsonrpc.ResponseHead(slices.Grow((*buffer)[:0], size), id), r.head...)
 	text = append(append(append(text, r.body...), r.tail...), '}')
+	*buffer = text
 	if streaming {
 		p.last(text)
 		return
@@ -194,6 +197,9 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	p.deadline()
 	p.whole(size, func() { writeJSON(p.w, http.StatusOK, text) })
 }
+
+// texts are of answers that are copied together.
+var texts buffers
 
 // whole has write write an answer of about so many bytes, in as few system calls as there need be.
 func (p *reply) whole(size int, write func()) {
