@@ -109,7 +109,7 @@ func (c *Config) Validate() []Problem {
 	return ps
 }
 
-// Guard returns the Guard of the section.
+// Guard returns the Guard of the section, which has been validated. It has no Log yet.
 func (c *Config) Guard() *Guard {
 	g := &Guard{}
 	if len(c.APIKeys) > 0 {

@@ -24,24 +24,50 @@ type bannerRow struct {
 const bannerWidth = 80
 
 // banner writes what a person needs at the start: the address, the upstreams, and the lines to paste into clients. It writes once, so that the log,
-// should it go to the same terminal, comes before or after; an error of w is nobody's business by then.
-func banner(w io.Writer, url string, rows []bannerRow) {
+// should it go to the same terminal, comes before or after; an error of w is nobody's business by then. With keys the lines take one from the environment.
+func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Junction serves %s\n\n", url)
 	writeTable(&b, rows)
-	fmt.Fprintf(&b, `
-Claude Code
-  claude mcp add --transport http junction %[1]s
-Codex
-  codex mcp add junction --url %[1]s
-VS Code
-  code --add-mcp \
-    '{"name":"junction","type":"http","url":"%[1]s"}'
-Cursor, in .cursor/mcp.json
-  {"mcpServers": {"junction": {"url": "%[1]s"}}}
-`, url)
+	lines := clientLines
+	if keys {
+		lines = clientLinesWithKey
+	}
+	b.WriteString(strings.ReplaceAll(lines, "URL", url))
 	_, _ = b.WriteTo(w)
 }
+
+// clientLines connect clients to URL.
+const clientLines = `
+Claude Code
+  claude mcp add --transport http junction URL
+Codex
+  codex mcp add junction --url URL
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"URL"}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "URL"}}}
+`
+
+// clientLinesWithKey do so where requests need a key, which the shell has in JUNCTION_KEY.
+const clientLinesWithKey = `
+With a key of yours in JUNCTION_KEY (junction keys create makes one):
+
+Claude Code
+  claude mcp add --transport http junction URL \
+    --header "Authorization: Bearer $JUNCTION_KEY"
+Codex
+  codex mcp add junction --url URL \
+    --bearer-token-env-var JUNCTION_KEY
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"URL",
+     "headers":{"Authorization":"Bearer '"$JUNCTION_KEY"'"}}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "URL",
+    "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
+`
 
 // writeTable writes the upstreams under each other. The column of errors is there when one of them has an error, and takes what the others leave.
 func writeTable(b *bytes.Buffer, rows []bannerRow) {

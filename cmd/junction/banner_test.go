@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -8,7 +9,7 @@ import (
 
 func TestBanner(t *testing.T) {
 	var b strings.Builder
-	banner(&b, "http://127.0.0.1:8420/mcp", []bannerRow{
+	banner(&b, "http://127.0.0.1:8420/mcp", false, []bannerRow{
 		{Name: "demo", State: "ready", Era: "modern", Tools: 3},
 		{Name: "empty", State: "ready", Era: "legacy"},
 		{Name: "filesystem", State: "waiting", LastError: "starting npx:\n\texec: \x1b[31m\"npx\": executable file not found in $PATH"},
@@ -42,25 +43,30 @@ func TestBannerFits(t *testing.T) {
 		"no errors": {{Name: "demo", State: "ready", Era: "modern", Tools: 3}},
 		"errors":    {{Name: "demo", State: "connecting", LastError: long}, {Name: "other", State: "ready", Era: "legacy", Tools: 12345}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var b strings.Builder
-			banner(&b, "http://127.0.0.1:8420/mcp", rows)
-			for line := range strings.Lines(b.String()) {
-				line = strings.TrimSuffix(line, "\n")
-				if n := utf8.RuneCountInString(line); n > bannerWidth {
-					t.Errorf("%d columns, want at most %d: %s", n, bannerWidth, line)
+		for _, keys := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, keys), func(t *testing.T) {
+				var b strings.Builder
+				banner(&b, "http://127.0.0.1:8420/mcp", keys, rows)
+				for line := range strings.Lines(b.String()) {
+					line = strings.TrimSuffix(line, "\n")
+					if n := utf8.RuneCountInString(line); n > bannerWidth {
+						t.Errorf("%d columns, want at most %d: %s", n, bannerWidth, line)
+					}
+					if strings.TrimRight(line, " ") != line {
+						t.Errorf("space at the end of %q", line)
+					}
 				}
-				if strings.TrimRight(line, " ") != line {
-					t.Errorf("space at the end of %q", line)
+				if got, want := strings.Contains(b.String(), "LAST ERROR"), name == "errors"; got != want {
+					t.Errorf("column of errors: %v, want %v", got, want)
 				}
-			}
-			if got, want := strings.Contains(b.String(), "LAST ERROR"), name == "errors"; got != want {
-				t.Errorf("column of errors: %v, want %v", got, want)
-			}
-			if got, want := strings.Contains(b.String(), "no upstreams are configured"), name == "none"; got != want {
-				t.Errorf("says that there are none: %v, want %v", got, want)
-			}
-		})
+				if got, want := strings.Contains(b.String(), "no upstreams are configured"), name == "none"; got != want {
+					t.Errorf("says that there are none: %v, want %v", got, want)
+				}
+				if got := strings.Count(b.String(), "Bearer"); (got > 0) != keys {
+					t.Errorf("the lines for clients have %d headers with a key; want them: %v", got, keys)
+				}
+			})
+		}
 	}
 }
 

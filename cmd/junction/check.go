@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"junction/upstream"
 )
@@ -49,12 +50,17 @@ func count(n int, thing string) string {
 // self is the program name in a command that means our own executable, wherever it lies.
 const self = "junction"
 
-// warnings looks for what each enabled command needs and the machine does not have.
+// warnings looks for keys that are over, and for what each enabled command needs and the machine does not have.
 func (d *decoder) warnings(c *Config) Warnings {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
 		if !d.broken(path) {
 			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
+		}
+	}
+	for i, k := range c.Auth.APIKeys {
+		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {
+			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,12 +154,14 @@ A result that the tool marks as an error is printed like any other, and the exit
 // clientFlags are the flags that the commands of this file share.
 type clientFlags struct {
 	url     string
+	key     string // "" takes that of the environment
 	output  string
 	timeout time.Duration
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8420/mcp", "the endpoint")
+	cmd.Flags().StringVar(&f.key, "key", "", "the API `key` for the endpoint; by default that in the environment variable JUNCTION_KEY, where no list of processes shows it")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for everything together; 0 is for ever")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -165,9 +170,12 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 // connect checks the flags, calls use with the connected endpoint, and hangs up. Progress of calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
 	u, err := url.Parse(f.url)
+	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
+	case key != "" && u.Scheme == "http" && !loopbackHost(u.Hostname()):
+		return usagef("--url %q is not https: the key would cross the network for all to read", f.url)
 	case f.output != "text" && f.output != "json":
 		return usagef("--output is text or json, not %q", f.output)
 	case f.timeout < 0:
@@ -178,7 +186,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
 		defer cancel()
 	}
-	e, err := dial(ctx, f.url, report)
+	e, err := dial(ctx, f.url, key, report)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -27,8 +28,12 @@ import (
 // The fields of this package have their defaults after Load and Parse. The sections of other packages have not: what the file leaves out of them
 // is zero, and their package fills it in.
 type Config struct {
-	// Listen is where clients connect: host:port on loopback; port 0 takes a free one. Default 127.0.0.1:8420.
+	// Listen is where clients connect: host:port; port 0 takes a free one. Elsewhere than on loopback only with Auth.APIKeys and an https PublicURL.
+	// Default 127.0.0.1:8420.
 	Listen string `yaml:"listen"`
+	// PublicURL is how clients reach us, without a path: https, or http on loopback. It is never made from what a request says of itself. After Load in lower case
+	// and without the default port. Default: Listen.
+	PublicURL string `yaml:"public_url"`
 	// Admin is where /healthz and /readyz are served, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
 	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. In lower case after Load, as browsers send them.
@@ -38,6 +43,7 @@ type Config struct {
 	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
+	Auth      auth.Config                `yaml:"auth"`
 	Log       LogConfig                  `yaml:"log"`
 	Audit     AuditConfig                `yaml:"audit"`
 	Names     proxy.Names                `yaml:"names"`
@@ -169,8 +175,14 @@ func reason(err error) error {
 	return err
 }
 
-// lower brings origins and hosts to the form in which they are compared.
+// lower brings URLs, origins and hosts to the form in which they are compared.
 func (c *Config) lower() {
+	c.PublicURL = strings.TrimSuffix(strings.ToLower(c.PublicURL), "/")
+	for scheme, port := range map[string]string{"https://": ":443", "http://": ":80"} {
+		if strings.HasPrefix(c.PublicURL, scheme) {
+			c.PublicURL = strings.TrimSuffix(c.PublicURL, port)
+		}
+	}
 	for _, l := range [][]string{c.AllowedOrigins, c.AllowedHosts} {
 		for i := range l {
 			l[i] = strings.ToLower(l[i])
@@ -180,7 +192,13 @@ func (c *Config) lower() {
 
 // validate adds to d what is wrong with values that are well formed each. It opens and looks up nothing.
 func (c *Config) validate(d *decoder) {
+	d.check("public_url", c.publicURLProblem())
 	c.validateAddresses(d)
+	for _, p := range c.Auth.Validate() {
+		if path := "auth." + p.Path; !d.wrong[above(path)] {
+			d.check(path, p.Text)
+		}
+	}
 	for i, o := range c.AllowedOrigins {
 		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))
 	}
@@ -205,16 +223,21 @@ func (c *Config) validate(d *decoder) {
 }
 
 func (c *Config) validateAddresses(d *decoder) {
-	host, port, problem := splitLoopback(c.Listen, "127.0.0.1:8420")
+	// What is there and cannot be understood must not be reported as missing on top.
+	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
 		return
 	}
-	adminHost, adminPort, adminProblem := splitLoopback(*c.Admin, "127.0.0.1:8421")
+	host, port, _ := splitAddress(c.Listen, "127.0.0.1:8420")
+	adminHost, adminPort, adminProblem := splitAddress(*c.Admin, "127.0.0.1:8421")
+	if adminProblem == "" && !adminHost.IsLoopback() {
+		adminProblem = "is for this machine alone; use 127.0.0.1:" + strconv.Itoa(int(adminPort))
+	}
 	if d.check("admin", adminProblem); problem != "" || adminProblem != "" {
 		return
 	}
-	if port != 0 && port == adminPort && host == adminHost {
+	if port != 0 && port == adminPort && (host == adminHost || host.IsUnspecified()) {
 		path, other := "admin", "listen"
 		if !d.has(path) {
 			path, other = other, path
@@ -223,25 +246,71 @@ func (c *Config) validateAddresses(d *decoder) {
 	}
 }
 
-// splitLoopback takes an address apart and says what is wrong with it as one to listen on, if anything is.
-func splitLoopback(address, example string) (host string, port uint16, problem string) {
-	host, p, err := net.SplitHostPort(address)
+// listenProblem says what is wrong with listening on an address, if anything is. Beyond loopback strangers reach it: each must say who it is, and nobody on the way
+// may read that. The last two arguments say that the file gives keys, and a public_url, whatever is wrong with them.
+func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string {
+	host, port, problem := splitAddress(address, "127.0.0.1:8420")
+	if problem != "" || host.IsLoopback() {
+		return problem
+	}
+	var missing []string
+	if len(c.Auth.APIKeys) == 0 && !givesKeys {
+		missing = append(missing, "auth.api_keys")
+	}
+	if !strings.HasPrefix(c.PublicURL, "https://") && !givesURL {
+		missing = append(missing, "an https public_url")
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("listening elsewhere than on loopback needs %s; add what is missing, or use 127.0.0.1:%d behind your own gateway or an ssh tunnel",
+		strings.Join(missing, " and "), port)
+}
+
+// splitAddress takes an address apart and says what is wrong with it as one to listen on, if anything is. Without a host it is that of all addresses.
+func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
+	name, p, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, "want host:port, such as " + example + " or [::1]" + example[strings.IndexByte(example, ':'):]
+		return netip.Addr{}, 0, "want host:port, such as " + example + " or [::1]" + example[strings.IndexByte(example, ':'):]
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {
-		return "", 0, "want a port from 0 to 65535, such as " + example
+		return netip.Addr{}, 0, "want a port from 0 to 65535, such as " + example
 	}
-	if host == "localhost" {
-		host = "127.0.0.1"
+	switch name {
+	case "localhost":
+		name = "127.0.0.1"
+	case "":
+		name = "::"
 	}
 	// A name other than localhost is not looked up: what it means may change after this check.
-	if ip, err := netip.ParseAddr(host); err != nil || !ip.Unmap().IsLoopback() {
-		return "", 0, "listening elsewhere than on loopback needs sign-in, which this version does not have yet; use " + net.JoinHostPort("127.0.0.1", p) +
-			" behind your own gateway or an ssh tunnel"
+	if host, err = netip.ParseAddr(name); err != nil {
+		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example + "; what another name means may change"
 	}
-	return host, uint16(n), ""
+	return host.Unmap(), uint16(n), ""
+}
+
+// publicURLProblem says what is wrong with public_url, if anything is.
+func (c *Config) publicURLProblem() string {
+	if c.PublicURL == "" {
+		return ""
+	}
+	u, err := url.Parse(c.PublicURL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || hostProblem(u.Host) != "" || u.User != nil:
+		return "want the URL that clients reach the server by, such as https://mcp.example.com"
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
+	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+		return "want https: keys and answers would cross the network for all to read; http is for loopback alone"
+	}
+	return ""
+}
+
+// loopbackHost reports whether the host of a URL is this machine.
+func loopbackHost(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 func originProblem(o string) string {

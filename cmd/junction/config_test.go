@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -34,7 +36,8 @@ func environment(vars map[string]string) func(string) (string, bool) {
 
 // testEnv is what the files under testdata may refer to.
 func testEnv() func(string) (string, bool) {
-	return environment(map[string]string{"SECRET": "s3cr3t-value", "HOST_WITHOUT_SCHEME": "s3cr3t-host.example.com/mcp", "EMPTY": "", "YES": "true", "SEVEN": "7"})
+	return environment(map[string]string{"SECRET": "s3cr3t-value", "HOST_WITHOUT_SCHEME": "s3cr3t-host.example.com/mcp", "EMPTY": "", "YES": "true", "SEVEN": "7",
+		"API_KEY": "jct_key_Example0_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg0kcQpA"})
 }
 
 func mustParse(t *testing.T, text string, vars map[string]string) *Config {
@@ -69,7 +72,7 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%s has no mistake", file)
 			}
 			for _, m := range got {
-				if strings.Contains(m, "s3cr3t") {
+				if strings.Contains(m, "s3cr3t") || auth.HoldsKey(m) || strings.Contains(m, "0123456789ABC") {
 					t.Errorf("the message shows what a reference stands for: %s", m)
 				}
 				if strings.Contains(strings.TrimPrefix(m, filepath.Base(file)), "reflect.") || strings.Contains(m, "unmarshal") {
@@ -206,8 +209,14 @@ func walkKeys(t reflect.Type, path string, keys *[]string) {
 
 func TestParse(t *testing.T) {
 	c := mustParse(t, `
-listen: "[::1]:0"
+listen: "[::]:0"
+public_url: https://MCP.example.com:443/
 admin: ""
+auth:
+  api_keys:
+    - { name: ci, hash: "${HASH}", cidrs: [10.0.0.0/8, "2001:db8::/32"], expires: 2027-06-30 }
+    - { name: ci, hash: "${HASH2}" }
+  trusted_proxies: [10.1.2.3/32]
 allowed_origins: [https://App.example.com, vscode-webview://panel]
 allowed_hosts: [MCP.example.com, mcp.example.com:8443]
 shutdown_grace: ${GRACE}
@@ -233,7 +242,7 @@ upstreams:
     prefix: ""
     env: { A: "$${KEY}" }
   three: { url: "https://x.example.com/mcp?k=${KEY}", transport: sse, era: legacy, expose: listed, headers: { A: "B ${KEY}" } }
-`, map[string]string{"GRACE": "3s", "KEY": "${N}: [x]"})
+`, map[string]string{"GRACE": "3s", "KEY": "${N}: [x]", "HASH": "sha256:" + strings.Repeat("0a", 32), "HASH2": "sha256:" + strings.Repeat("0b", 32)})
 
 	admin, prefix, off, none := "", "", false, map[string]string{"A": "${KEY}"}
 	one := upstream.Config{
@@ -244,12 +253,22 @@ upstreams:
 	two := one
 	two.Prefix, two.Env = &prefix, none
 	want := &Config{
-		Listen: "[::1]:0", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: LogConfig{slog.LevelDebug, LogJSON},
+		Listen: "[::]:0", PublicURL: "https://mcp.example.com", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: LogConfig{slog.LevelDebug, LogJSON},
 		AllowedOrigins: []string{"https://app.example.com", "vscode-webview://panel"}, AllowedHosts: []string{"mcp.example.com", "mcp.example.com:8443"},
 		Upstreams: map[string]upstream.Config{"one": one, "two": two, "three": {
 			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: upstream.TransportSSE, Era: upstream.EraLegacy, Expose: upstream.ExposeListed,
 			Headers: map[string]string{"A": "B ${N}: [x]"},
 		}},
+	}
+	want.Auth = auth.Config{
+		APIKeys: []auth.Key{
+			{
+				Name: "ci", Hash: auth.Hash(bytes.Repeat([]byte{0x0a}, 32)), Expires: auth.Moment{Time: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)},
+				CIDRs: []auth.CIDR{{Prefix: netip.MustParsePrefix("10.0.0.0/8")}, {Prefix: netip.MustParsePrefix("2001:db8::/32")}},
+			},
+			{Name: "ci", Hash: auth.Hash(bytes.Repeat([]byte{0x0b}, 32))},
+		},
+		TrustedProxies: []auth.CIDR{{Prefix: netip.MustParsePrefix("10.1.2.3/32")}},
 	}
 	want.Names.MaxLength, want.Names.Separator = 64, "-"
 	want.Limits.Body, want.Limits.Header, want.Limits.Sessions, want.Limits.ReadTimeout = 2<<20, 512, 5, time.Minute

@@ -30,11 +30,16 @@ type endpoint struct {
 	report  *progressReport
 }
 
-// dial connects to an endpoint and agrees on an era with it.
-func dial(ctx context.Context, address string, report io.Writer) (*endpoint, error) {
+// dial connects to an endpoint and agrees on an era with it. An empty key sends none.
+func dial(ctx context.Context, address, key string, report io.Writer) (*endpoint, error) {
+	var header map[string]string
+	if key != "" {
+		header = map[string]string{"Authorization": "Bearer " + key}
+	}
 	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40}
 	wire, err := transport.NewStreamableHTTP(address,
 		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused}),
+		transport.WithHTTPHeaders(header),
 		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
@@ -216,8 +221,16 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
+	var refusal struct {
+		Description string `json:"error_description"` // of a guard, which speaks no JSON-RPC
+	}
 	if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
 		said += ": " + flat(answer.Error.Message)
+	} else if json.Unmarshal(start, &refusal) == nil && refusal.Description != "" {
+		said += ": " + flat(refusal.Description)
+		if resp.StatusCode == http.StatusUnauthorized {
+			said += " (--key or JUNCTION_KEY has the key)"
+		}
 	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && utf8.Valid(start) {
 		said += ": " + cut(flat(string(start)), 200)
 	}

@@ -28,6 +28,7 @@ func foreignKeys(t reflect.Type) foreign {
 		return foreign{
 			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
+			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"},
 		}
 	case reflect.TypeFor[upstream.Config]():
 		return foreign{

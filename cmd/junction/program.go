@@ -11,9 +11,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +23,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
@@ -90,7 +91,7 @@ func open(o options) (_ *program, err error) {
 			p.close()
 		}
 	}()
-	if _, _, problem := splitLoopback(config.Listen, "127.0.0.1:8420"); problem != "" {
+	if problem := config.listenProblem(config.Listen, false, false); problem != "" {
 		return nil, usagef("--listen %s: %s", config.Listen, problem)
 	}
 	key := "listen"
@@ -137,7 +138,13 @@ func (p *program) apply(c *Config) {
 	if err != nil {
 		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
 	}
-	world := proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open(), Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	guard := c.Auth.Guard()
+	guard.Log = p.log
+	world := proxy.WorldConfig{Guard: guard, Policy: policy.Open(), Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
+		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
+		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
+	}
 	p.set.Apply(c.Upstreams, upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
@@ -188,7 +195,11 @@ func (p *program) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	where := []any{"url", p.url()}
+	url, keys := p.url(), len(p.config.Auth.APIKeys) > 0
+	where := []any{"url", url}
+	if p.config.PublicURL != "" {
+		url = p.config.PublicURL + "/mcp"
+	}
 	serve(public, proxy.Gather(public, p.public))
 	if p.admin != nil {
 		serve(admin, p.admin)
@@ -197,7 +208,7 @@ func (p *program) serve(ctx context.Context) error {
 	p.log.Info("serving", where...)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.reloadLoop(ctx) })
-	group.Go(func() error { return p.welcome(ctx) })
+	group.Go(func() error { return p.welcome(ctx, url, keys) })
 	group.Go(func() error {
 		<-ctx.Done()
 		p.log.Info("shutting down", "grace", grace)
@@ -224,7 +235,7 @@ func shutdown(s *http.Server, wait time.Duration) bool {
 	return s.Shutdown(limit) == nil
 }
 
-// url is where clients connect.
+// url is where clients on this machine connect.
 func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
 
 // close closes what open has opened, however far it came.
@@ -240,8 +251,8 @@ func (p *program) close() {
 	flushLog(p.log)
 }
 
-// welcome prints the banner when all upstreams have been tried, or soon.
-func (p *program) welcome(ctx context.Context) error {
+// welcome prints the banner, with the URL that clients use, when all upstreams have been tried, or soon.
+func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -253,7 +264,7 @@ func (p *program) welcome(ctx context.Context) error {
 		}
 	}
 	if ctx.Err() == nil {
-		banner(p.stdout, p.url(), rows(p.statuses()))
+		banner(p.stdout, url, keys, rows(p.statuses()))
 	}
 	return nil
 }

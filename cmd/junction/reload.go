@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -91,7 +92,10 @@ func (p *program) reload(asked bool) {
 		if p.listen != "" {
 			c.Listen = p.listen
 		}
-		err = fixed(p.config, c)
+		if problem := c.listenProblem(c.Listen, false, false); problem != "" { // of --listen; that of the file was checked
+			err = fmt.Errorf("--listen %s: %s", c.Listen, problem)
+		}
+		err = cmp.Or(err, fixed(p.config, c))
 	}
 	if err != nil {
 		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)

@@ -18,6 +18,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -179,6 +180,8 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = `want a mapping, such as { tools: "files__*" }`
 	case policy.Limits:
 		want = "want a mapping, such as { rate: 60/m }"
+	case auth.Key:
+		want = `want a mapping, such as { name: ci, hash: "sha256:…" }`
 	}
 	pairs, ok := d.pairs(path, n, want)
 	fields := keysOf(v.Type())
@@ -243,6 +246,10 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 			example = `[{ allow: { tools: "files__*" } }]`
 		case strings.HasSuffix(path, ".redact"):
 			example = "[secrets]"
+		case path == "auth.api_keys":
+			example = `[{ name: ci, hash: "sha256:…" }], as junction keys create prints them`
+		case path == "auth.trusted_proxies" || strings.HasSuffix(path, ".cidrs"):
+			example = "[10.0.0.0/8]"
 		}
 		d.bad(path, "want a list, such as %s, not %s", example, kind(n))
 		return false
@@ -269,6 +276,10 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		return false
 	case empty(n):
 		d.bad(path, "has no value; give it one, or remove the key")
+		return false
+	}
+	if auth.HoldsKey(n.Value) {
+		d.plaintext(path)
 		return false
 	}
 	text, refs, wrong := d.refs.expand(n.Value)
@@ -382,6 +393,12 @@ func wanted(v reflect.Value) string {
 		return "a size, such as 512, 64KiB or 16MiB"
 	case *policy.Rate:
 		return "a rate, such as 5/s, 60/m or 1000/h"
+	case *auth.Hash:
+		return "a hash"
+	case *auth.CIDR:
+		return "a network, such as 10.0.0.0/8"
+	case *auth.Moment:
+		return "a day, such as 2027-06-30"
 	case *slog.Level, encoding.TextUnmarshaler, yaml.Unmarshaler:
 		return "a word"
 	}
@@ -422,6 +439,9 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 		switch first, twice := seen[k.Value]; {
 		case k.Kind == yaml.ScalarNode && k.Tag == "!!merge":
 			merges = append(merges, v)
+		case k.Kind == yaml.ScalarNode && auth.HoldsKey(k.Value):
+			d.mark(path) // what it stands in the place of is not missing on top
+			d.at(line, path, "has a key that is %s", plaintextKey)
 		case k.Kind != yaml.ScalarNode:
 			d.at(line, path, "has a key that is %s; want plain text before the colon", kind(k))
 		case twice:
@@ -533,10 +553,25 @@ func (d *decoder) check(path, problem string) {
 
 // at adds a mistake.
 func (d *decoder) at(line int, path, format string, args ...any) {
-	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
+	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path), Text: d.conceal(path, fmt.Sprintf(format, args...))})
 }
 
-// conceal returns a message on path with what references stand for put back into the references: it may be secret.
+// plaintextKey is what is wrong with an API key in the file, where others read it. Our own keys are the one secret that we know by its looks.
+const plaintextKey = "an API key in plain text; take it out of the file, and replace it if others could read it"
+
+// plaintext reports an API key that stands at path.
+func (d *decoder) plaintext(path string) {
+	remedy := ""
+	switch {
+	case strings.HasPrefix(path, "auth.") && strings.HasSuffix(path, ".hash"):
+		remedy = "; junction keys hash prints the hash that belongs here"
+	case strings.HasPrefix(path, "upstreams."):
+		remedy = "; ${VAR} or ${file:/path} keeps it elsewhere"
+	}
+	d.bad(path, "holds %s%s", plaintextKey, remedy)
+}
+
+// conceal returns a message on path with what references stand for put back into the references, since it may be secret, and without API keys.
 func (d *decoder) conceal(path, text string) string {
 	// The longest first, because one may be part of another. One of three letters is no secret, and may be part of any word.
 	refs := slices.SortedFunc(slices.Values(d.secrets[entry(path)]), func(a, b reference) int {
@@ -547,7 +582,7 @@ func (d *decoder) conceal(path, text string) string {
 			text = strings.ReplaceAll(text, r.value, r.text)
 		}
 	}
-	return text
+	return auth.Redact(text)
 }
 
 // entry returns the first two keys of path: a message may quote any value of the upstream that it is about.

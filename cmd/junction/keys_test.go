@@ -1,0 +1,166 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+)
+
+// TestKeysCreate makes keys and puts what it prints into a file, as a person would.
+func TestKeysCreate(t *testing.T) {
+	for _, args := range []string{
+		"ci", "ci --expires 90d", "ci --expires 2999-06-30", "ci --expires 2999-06-30T12:00:00+02:00", "ci --cidr 10.0.0.0/8",
+		"ci --cidr 10.0.0.0/8 --cidr 2001:db8::/32 --expires 1d", "ci --cidr 10.0.0.0/8,192.0.2.0/24", "null", "8080", "1e3", "-x@y.z", "@me", "true", "~_.",
+	} {
+		if strings.HasPrefix(args, "-") {
+			args = "-- " + args
+		}
+		t.Run(args, func(t *testing.T) {
+			if strings.HasPrefix(args, "~") {
+				if got := runProgram(t.Context(), "", "keys", "create", args); got.code != 2 || got.stdout != "" {
+					t.Errorf("the name %s gives %+v", args, got)
+				}
+				return
+			}
+			made := runProgram(t.Context(), "", append([]string{"keys", "create"}, strings.Fields(args)...)...)
+			if made.code != 0 || strings.Count(made.stdout, "\n") != 1 {
+				t.Fatalf("keys create gave %+v", made)
+			}
+			key := strings.TrimSuffix(made.stdout, "\n")
+			hash, err := auth.HashKey(key)
+			if err != nil {
+				t.Fatalf("%q: %v", key, err)
+			}
+			if auth.HoldsKey(made.stderr) {
+				t.Errorf("the entry shows the key: %s", made.stderr)
+			}
+			c := mustParse(t, "auth:\n  api_keys:\n"+indent(made.stderr)+"upstreams: { a: { command: [prog] } }\n", nil)
+			got := c.Auth.APIKeys
+			fields := strings.Fields(strings.TrimPrefix(args, "-- "))
+			if len(got) != 1 || got[0].Name != fields[0] || got[0].Hash != hash || len(c.Auth.Validate()) > 0 {
+				t.Fatalf("the entry means %+v, want %s with %s\n%s", got, fields[0], hash, made.stderr)
+			}
+			wantCIDRs := strings.Count(args, "/")
+			if got[0].Expires.IsZero() == strings.Contains(args, "--expires") || len(got[0].CIDRs) != wantCIDRs {
+				t.Errorf("the entry of keys create %s means %+v", args, got[0])
+			}
+			again := runProgram(t.Context(), key+"\n", "keys", "hash")
+			if again.code != 0 || again.stdout != hash.String()+"\n" || again.stderr != "" {
+				t.Errorf("keys hash gave %+v, want %s", again, hash)
+			}
+		})
+	}
+}
+
+// indent puts lines below a key of a YAML file.
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("    " + line)
+	}
+	return b.String()
+}
+
+func TestKeysUsage(t *testing.T) {
+	key := auth.NewKey()
+	for _, tt := range []struct {
+		args, stdin string
+		code        int
+		stderr      string
+	}{
+		{"keys make", "", 2, "there is no command keys make"},
+		{"keys " + key, "", 2, "there is no command keys jct_key_…;"},
+		{"keys create", "", 2, "keys create needs one name"},
+		{"keys create a b", "", 2, "keys create needs one name"},
+		{"keys create a/b", "", 2, "a name is 1 to 64 of"},
+		{"keys create " + key[8:40] + key, "", 2, "a name is 1 to 64 of"},
+		{"keys create " + key[:60], "", 2, "a name is 1 to 64 of"},
+		{"keys create a --expires 0d", "", 2, "--expires 0d: want a number of days, such as 90d"},
+		{"keys create a --expires -1d", "", 2, "--expires -1d: want a number of days, such as 90d"},
+		{"keys create a --expires soon", "", 2, "--expires soon: want a number of days, such as 90d, a day, such as 2027-06-30, or a time"},
+		{"keys create a --expires 2020-06-30", "", 2, "--expires 2020-06-30: is in the past"},
+		{"keys create a --cidr 10.0.0.1", "", 2, "--cidr 10.0.0.1: want a network; write 10.0.0.1/32 for this address alone"},
+		{"keys create a --cidr " + key, "", 2, "--cidr jct_key_…: want a network"},
+		{"keys hash " + key, "", 2, "keys hash reads the key from standard input"},
+		{"keys hash", "", 1, "this is no key"},
+		{"keys hash", key[:65], 1, "this is no key"},
+		{"keys hash", key + "\n" + key, 1, "this is no key"},
+	} {
+		got := runProgram(t.Context(), tt.stdin, strings.Fields(tt.args)...)
+		if got.code != tt.code || got.stdout != "" || !strings.Contains(got.stderr, tt.stderr) || auth.HoldsKey(got.stderr) {
+			t.Errorf("%s gave %+v, want %d and %q", auth.Redact(tt.args), got, tt.code, tt.stderr)
+		}
+	}
+}
+
+// TestKeysExpired: an entry that is over is a warning, and no reason not to start.
+func TestKeysExpired(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	mustWrite(t, file, `auth:
+  api_keys:
+    - { name: old, hash: "sha256:`+strings.Repeat("0a", 32)+`", expires: 2020-06-30 }
+    - { name: new, hash: "sha256:`+strings.Repeat("0b", 32)+`", expires: 2999-06-30 }
+upstreams: { a: { command: [junction, demo] } }
+`)
+	got := runProgram(t.Context(), "", "check", "--config", file)
+	want := "warning: " + file + ":3: auth.api_keys[0].expires: is in the past: the key of old is refused; remove the entry, or create another key\nok: 1 upstream\n"
+	if got.code != 0 || got.stdout != want {
+		t.Errorf("check gave %+v, want %s", got, want)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	now := time.Date(2026, 11, 21, 7, 30, 15, 500, time.FixedZone("", 3600))
+	for text, want := range map[string]string{
+		"90d": "2027-02-19T06:30:15Z", "1d": "2026-11-22T06:30:15Z", "2026-11-21": "2026-11-21", "2026-11-21T06:30:16Z": "2026-11-21T06:30:16Z",
+		"2026-11-20": "", "2026-11-21T06:30:15Z": "", "d": "", "1.5d": "", "99999d": "",
+	} {
+		if got, err := expiry(text, now); got != want || (err == nil) != (want != "") {
+			t.Errorf("expiry(%s) = %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestClientKey: the commands that are clients send a key, the flag's before the environment's, and never where others can read it.
+func TestClientKey(t *testing.T) {
+	flag, env := auth.NewKey(), auth.NewKey()
+	var sent string
+	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Get("Authorization")
+		hash, _ := auth.HashKey(auth.NewKey())
+		(&auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "other", Hash: hash}}, nil)}).Authenticate(w, r)
+	}))
+	defer guarded.Close()
+	for _, tt := range []struct {
+		name, url, flag, env string
+		code                 int
+		sent, stderr         string
+	}{
+		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: this endpoint needs a key, in the header Authorization: Bearer jct_key_… (--key or JUNCTION_KEY has the key)"},
+		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: it is no key of this server"},
+		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: it is no key of this server"},
+		{"in the open", "http://192.0.2.1/mcp", flag, "", 2, "", `--url "http://192.0.2.1/mcp" is not https: the key would cross the network for all to read`},
+		{"environment in the open", "http://mcp.example.com/mcp", "", env, 2, "", "is not https"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("JUNCTION_KEY", tt.env)
+			sent = ""
+			args := []string{"tools", "--url", tt.url}
+			if tt.flag != "" {
+				args = append(args, "--key", tt.flag)
+			}
+			got := runProgram(t.Context(), "", args...)
+			if got.code != tt.code || sent != tt.sent || !strings.Contains(got.stderr, tt.stderr) {
+				t.Errorf("got %+v and sent %q, want %d, %q and %q", got, sent, tt.code, tt.stderr, tt.sent)
+			}
+			if help := runProgram(t.Context(), "", "tools", "--help"); strings.Contains(help.stdout, "jct_key_") {
+				t.Errorf("the help shows the key of the environment: %s", help.stdout)
+			}
+		})
+	}
+}
