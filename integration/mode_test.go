@@ -173,6 +173,7 @@ type client struct {
 	name    string
 	session string // legacy: the id, once there was a handshake
 	version string // legacy: negotiated
+	key     string // an API key; "" sends none
 	http    *http.Client
 	serial  int
 }
@@ -330,6 +331,9 @@ func (c *client) send(ctx context.Context, verb, body string, changes ...change)
 	if c.era == upstream.EraLegacy && c.session != "" {
 		r.Header.Set("Mcp-Session-Id", c.session)
 		r.Header.Set("Mcp-Protocol-Version", c.version)
+	}
+	if c.key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	for _, ch := range changes {
 		ch(r.Header)

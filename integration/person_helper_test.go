@@ -234,7 +234,7 @@ func (c *talker) must(t *testing.T, method, params string) []byte {
 // deleted ends a session and returns the status.
 func deleted(t *testing.T, c *talker) int {
 	t.Helper()
-	legacy := &client{url: c.url, era: c.era, session: c.session, version: c.version, http: newClient(t, &endpoint{URL: c.url}, c.era).http}
+	legacy := &client{url: c.url, era: c.era, session: c.session, version: c.version, key: c.key, http: newClient(t, &endpoint{URL: c.url}, c.era).http}
 	return legacy.mustDo(t, "DELETE")
 }
 

@@ -1,0 +1,701 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/upstream"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// The tests of this file are the assertions about who may connect, of which each has a number. All of them talk to the real program as bytes on HTTP.
+
+// apiKey is a key with its entry of the file.
+type apiKey struct{ key, entry string }
+
+// newAPIKey makes a key; more are further members of its entry.
+func newAPIKey(t *testing.T, name string, more ...string) apiKey {
+	t.Helper()
+	key := auth.NewKey()
+	hash, err := auth.HashKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := append([]string{"name: " + name, `hash: "` + hash.String() + `"`}, more...)
+	return apiKey{key, "{ " + strings.Join(members, ", ") + " }"}
+}
+
+// authSection is the file's section for these keys, with further lines of it.
+func authSection(keys []apiKey, more ...string) string {
+	var b strings.Builder
+	b.WriteString("auth:\n")
+	for _, line := range more {
+		b.WriteString("  " + line + "\n")
+	}
+	b.WriteString("  api_keys:\n")
+	for _, k := range keys {
+		b.WriteString("    - " + k.entry + "\n")
+	}
+	return b.String()
+}
+
+// guarded starts the program over one server, called up, with a section auth. What the program writes must not show any of the keys.
+func guarded(t *testing.T, section string, keys ...apiKey) (*program, *upstreamtest.Journal) {
+	t.Helper()
+	server, url := upstreamtest.Start(t, upstreamtest.Script{})
+	p := mustProgram(t, section+"log: { level: debug }\nupstreams: { up: { url: "+url+" } }\n")
+	p.mustReady(t, patience)
+	t.Cleanup(func() {
+		for _, k := range keys {
+			if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, k.key[len(k.key)-30:]) {
+				t.Errorf("what the program writes shows the key of %s", k.entry)
+			}
+		}
+	})
+	return p, &server.Journal
+}
+
+// keyed is a client of the program that sends a key.
+func keyed(t *testing.T, p *program, era upstream.Era, key string) *client {
+	t.Helper()
+	c := newClient(t, &endpoint{URL: p.URL}, era)
+	c.key = key
+	if era == upstream.EraLegacy {
+		c.mustInitialize(t, "2025-11-25")
+	}
+	return c
+}
+
+// refusedTo is the answer to a request that was not let in: a body of JSON that says what the challenge says.
+func refusedTo(t *testing.T, c *client, verb string, changes ...change) answered {
+	t.Helper()
+	body := ""
+	if verb == http.MethodPost {
+		body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":` + metaText("2026-07-28", "raw") + `}}`
+		changes = append([]change{with("Mcp-Protocol-Version", "2026-07-28"), with("Mcp-Method", "tools/list")}, changes...)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := c.send(ctx, verb, body, changes...)
+	if err != nil {
+		t.Fatalf("%s: %v", verb, err)
+	}
+	defer r.Body.Close()
+	a := answered{status: r.StatusCode, header: r.Header}
+	if a.body, err = io.ReadAll(r.Body); err != nil {
+		t.Fatalf("%s: %v", verb, err)
+	}
+	return a
+}
+
+// wantRefused wants a status, a challenge that begins so, and the same in the body, which nobody may keep.
+func wantRefused(t *testing.T, verb string, a answered, status int, challenge string) {
+	t.Helper()
+	got := a.header.Get("WWW-Authenticate")
+	if a.status != status || !strings.HasPrefix(got, challenge) || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%s: got %s, %v\nwant %d, %s…, no-store and JSON", verb, a, a.header, status, challenge)
+	}
+	if hasError := strings.Contains(got, "error="); hasError != (challenge != noToken) {
+		t.Errorf("%s: the challenge is %s", verb, got)
+	}
+	if strings.HasPrefix(verb, http.MethodHead) {
+		return
+	}
+	description := member(a.body, "error_description")
+	if strings.Contains(got, "error=") && !strings.Contains(got, "error="+member(a.body, "error")+", error_description="+description) || description == "" {
+		t.Errorf("%s: the body %s does not say what the challenge does: %s", verb, a.body, got)
+	}
+}
+
+const (
+	noToken  = `Bearer realm="junction"`
+	badToken = noToken + `, error="invalid_token", error_description="the token is not valid: `
+	unclear  = noToken + `, error="invalid_request", error_description="`
+)
+
+// verbs are those of the endpoint, and one that it has not.
+var verbs = []string{http.MethodPost, http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodPut}
+
+// mustRefuse runs the program with a file until it ends by itself, and returns what it wrote.
+func mustRefuse(t *testing.T, config string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "junction.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, junctionBinary(t), append(args, "--config", file)...)
+	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); ctx.Err() != nil {
+		t.Fatalf("the program does not end (%v): %s", err, &log)
+	}
+	return out.String(), log.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	keys, https := authSection([]apiKey{ci}), "public_url: https://mcp.example.com\n"
+	const demo = "admin: 127.0.0.1:0\nupstreams: { demo: { command: [junction, demo] } }\n"
+	for name, row := range map[string]struct {
+		config string
+		args   []string
+		want   []string
+	}{
+		"nothing":             {"listen: 0.0.0.0:0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
+		"IPv6":                {"listen: '[::]:0'\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
+		"without a host":      {"listen: :0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
+		"only keys":           {"listen: 0.0.0.0:0\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
+		"only https":          {"listen: 0.0.0.0:0\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys;"}},
+		"no keys in the list": {"listen: 0.0.0.0:0\nauth: { api_keys: [] }\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys;"}},
+		"http on loopback":    {"listen: 0.0.0.0:0\npublic_url: http://localhost:8420\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
+		"http":                {"listen: 0.0.0.0:0\npublic_url: http://mcp.example.com\n" + keys, nil, []string{"junction.yaml:2: public_url: want https"}},
+		"on the command line": {"", []string{"--listen", "0.0.0.0:0"}, []string{"--listen 0.0.0.0:0: ", "auth.api_keys and an https public_url"}},
+		"the admin address":   {"listen: 0.0.0.0:0\nadmin: 0.0.0.0:0\n" + keys + https, nil, []string{"admin: is for this machine alone"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := row.config + demo
+			if strings.Contains(row.config, "admin:") {
+				config = strings.Replace(config, "admin: 127.0.0.1:0\n", "", 1)
+			}
+			stdout, stderr, code := mustRefuse(t, config, row.args...)
+			for _, want := range row.want {
+				if code == 0 || stdout != "" || !strings.Contains(stderr, want) {
+					t.Errorf("ended with %d, %q and\n%s\nwant a failure that says %q", code, stdout, stderr, want)
+				}
+			}
+		})
+	}
+	t.Run("both", func(t *testing.T) {
+		p := newProgram(t)
+		p.mustConfigure(t, https+keys+"upstreams: { demo: { command: [junction, demo] } }\n")
+		p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file(), "--listen", "0.0.0.0:0"))
+		p.Stdout.mustMatch(t, regexp.MustCompile(`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header "Authorization: Bearer \$JUNCTION_KEY"`), patience, p.done)
+		p.URL = strings.Replace(p.URL, "[::]", "127.0.0.1", 1)
+		c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+		public, evil := with("Host", "mcp.example.com"), with("Host", "evil.example")
+		wantRefused(t, "POST", refusedTo(t, c, "POST", public), 401, noToken)
+		c.key = ci.key
+		if a := c.call(t, "tools/list", "", public, with("Origin", "https://mcp.example.com")); a.status != 200 {
+			t.Errorf("with the key and as public_url says: %s", a)
+		}
+		if a := c.call(t, "tools/list", "", evil); a.status != 403 {
+			t.Errorf("with another Host: %s, want 403", a)
+		}
+		// A reload cannot take away what makes the address safe.
+		p.mustConfigure(t, https+"upstreams: { demo: { command: [junction, demo] } }\n")
+		p.Stderr.mustMatch(t, regexp.MustCompile(`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys`), patience, p.done)
+		c.key = ""
+		wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, noToken)
+	})
+}
+
+func TestAuthT10ForeignHostIsRefused(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
+		t.Run(name, func(t *testing.T) {
+			p, journal := guarded(t, section, ci)
+			runClients(t, func(t *testing.T, era upstream.Era) {
+				c := keyed(t, p, era, ci.key)
+				for _, host := range []string{"evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "192.0.2.1"} {
+					if a := c.tool(t, "up__echo", `{}`, with("Host", host)); a.status != 403 {
+						t.Errorf("Host %s: %s, want 403", host, a)
+					}
+				}
+				wantUncalled(t, journal, "tools/call")
+				for _, host := range []string{"localhost", "127.0.0.1:1", "[::1]"} {
+					if a := c.call(t, "tools/list", "", with("Host", host)); a.status != 200 {
+						t.Errorf("Host %s: %s, want 200", host, a)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
+		t.Run(name, func(t *testing.T) {
+			p, journal := guarded(t, section, ci)
+			runClients(t, func(t *testing.T, era upstream.Era) {
+				c := keyed(t, p, era, ci.key)
+				for _, origin := range []string{"https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1@evil.example"} {
+					if a := c.tool(t, "up__echo", `{}`, with("Origin", origin)); a.status != 403 {
+						t.Errorf("Origin %s: %s, want 403", origin, a)
+					}
+				}
+				wantUncalled(t, journal, "tools/call")
+				for _, ch := range []change{without("Origin"), with("Origin", "http://localhost:3000"), with("Origin", "http://127.0.0.1"), with("Origin", "https://[::1]:1")} {
+					if a := c.call(t, "tools/list", "", ch); a.status != 200 {
+						t.Errorf("a loopback Origin, or none: %s, want 200", a)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAuthT12OtherContentTypesExecuteNothing(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
+		t.Run(name, func(t *testing.T) {
+			p, journal := guarded(t, section, ci)
+			runClients(t, func(t *testing.T, era upstream.Era) {
+				c := keyed(t, p, era, ci.key)
+				for _, ch := range []change{
+					with("Content-Type", "text/plain"), with("Content-Type", "application/x-www-form-urlencoded"), with("Content-Type", "text/plain;application/json"),
+					without("Content-Type"), with("Content-Type", "application/json", "text/plain"),
+				} {
+					if a := c.tool(t, "up__echo", `{}`, ch); a.status != 415 {
+						t.Errorf("got %s, want 415", a)
+					}
+				}
+				wantUncalled(t, journal, "tools/call")
+			})
+		})
+	}
+}
+
+func TestAuthT13KeyListsAndCalls(t *testing.T) {
+	ci := newAPIKey(t, "ci", "cidrs: [127.0.0.0/8]", "expires: 2999-12-31")
+	next := newAPIKey(t, "ci")
+	p, journal := guarded(t, authSection([]apiKey{ci, next}), ci, next)
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		for _, k := range []apiKey{ci, next} {
+			c := keyed(t, p, era, k.key)
+			if a := c.call(t, "tools/list", ""); !bytes.Contains(a.body, []byte(`"up__echo"`)) {
+				t.Errorf("tools/list = %s, want the tools of up", a)
+			}
+			wantEcho(t, c.tool(t, "up__echo", `{}`))
+		}
+	})
+	for _, r := range journal.Received() {
+		for name, values := range r.Header {
+			if strings.EqualFold(name, "Authorization") || strings.Contains(strings.Join(values, " "), "jct_") {
+				t.Errorf("the upstream received the header %s of the client", name)
+			}
+		}
+		if bytes.Contains(r.Body, []byte("jct_")) {
+			t.Errorf("the upstream received %s", r.Body)
+		}
+	}
+}
+
+// TestAuthT13WithoutAKeyNothingIsAnswered walks the URLs and methods: who is not known learns nothing, not even what there is.
+func TestAuthT13WithoutAKeyNothingIsAnswered(t *testing.T) {
+	p, journal := guarded(t, authSection([]apiKey{newAPIKey(t, "ci")}))
+	for _, path := range []string{"", "/up", "/nobody"} {
+		c := newClient(t, &endpoint{URL: p.URL + path}, upstream.EraModern)
+		for _, verb := range verbs {
+			wantRefused(t, verb+" /mcp"+path, refusedTo(t, c, verb), 401, noToken)
+			wantRefused(t, verb+" /mcp"+path, refusedTo(t, c, verb, with("Mcp-Session-Id", "x")), 401, noToken)
+		}
+	}
+	wantUncalled(t, journal, "tools/call")
+	if resp, err := http.Get(p.Admin + "/healthz"); err != nil || resp.StatusCode != 200 {
+		t.Errorf("the admin address wants a key: %v, %v", resp, err)
+	}
+}
+
+func TestAuthT14WrongKeysLookAlike(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	p, _ := guarded(t, authSection([]apiKey{ci}), ci)
+	const secret, check = 17, 60 // where they begin
+	other := func(i int) string {
+		c := "x"
+		if ci.key[i] == 'x' {
+			c = "y"
+		}
+		return ci.key[:i] + c + ci.key[i+1:check]
+	}
+	hash, _ := auth.HashKey(ci.key)
+	c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+	c.key = withCheck(other(secret))
+	want := refusedTo(t, c, "POST")
+	wantRefused(t, "POST", want, 401, badToken+"it is no key of this server")
+	for name, key := range map[string]string{
+		"wrong id": withCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(), "cut": ci.key[:40], "no key": "abc",
+		"hash": hash.String()[7:], "longer": ci.key + "0", "lower case": strings.ToLower(ci.key), "JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjaSJ9.",
+	} {
+		c.key = key
+		got := refusedTo(t, c, "POST")
+		for _, h := range []http.Header{got.header, want.header} {
+			h.Del("Date")
+		}
+		if got.status != want.status || !bytes.Equal(got.body, want.body) || !maps.EqualFunc(got.header, want.header, slices.Equal) {
+			t.Errorf("%s: got %s, %v\nwant %s, %v", name, got, got.header, want, want.header)
+		}
+	}
+}
+
+// withCheck completes what somebody made up to the form of a key: the check is no secret.
+func withCheck(s string) string {
+	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	sum, check := crc32.ChecksumIEEE([]byte(s)), make([]byte, 6)
+	for i := range check {
+		check[5-i] = base62[sum%62]
+		sum /= 62
+	}
+	return s + string(check)
+}
+
+func TestAuthT15ExpiredKeySaysSo(t *testing.T) {
+	old := newAPIKey(t, "old", "expires: 2020-06-30")
+	p, _ := guarded(t, authSection([]apiKey{old}), old)
+	p.Stderr.mustMatch(t, regexp.MustCompile(`level=WARN msg="is in the past: the key of old is refused`), patience, p.done)
+	c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+	c.key = old.key
+	for _, verb := range verbs {
+		wantRefused(t, verb, refusedTo(t, c, verb), 401, badToken+"the key expired at 2020-07-01T00:00:00Z")
+	}
+}
+
+// TestAuthT15StreamsEndWithTheirKey holds what was begun with a key to the key's time.
+func TestAuthT15StreamsEndWithTheirKey(t *testing.T) {
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		stays := newAPIKey(t, "stays")
+		p, _ := guarded(t, authSection([]apiKey{stays}), stays)
+		rest := strings.SplitAfter(mustRead(t, p.file()), stays.entry+"\n")[1]
+		for life := 3 * time.Second; ; life *= 2 { // a slow machine may need longer to open the stream
+			end := time.Now().Add(life).UTC().Truncate(time.Second)
+			ends := newAPIKey(t, "ends", "expires: "+end.Format(time.RFC3339))
+			p.mustConfigure(t, authSection([]apiKey{stays, ends})+rest)
+			c := newClient(t, &endpoint{URL: p.URL}, era)
+			c.key = ends.key
+			for refusedTo(t, c, "PUT").status == 401 && time.Now().Before(end) { // until the file has been read
+			}
+			if time.Until(end) < life/3 && life < patience {
+				continue
+			}
+			if era == upstream.EraLegacy {
+				c.mustInitialize(t, "2025-11-25")
+			}
+			stream := c.mustOpen(t)
+			for {
+				if _, err := stream.reader.Next(); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatalf("the stream ends with %v, want a proper end", err)
+				}
+			}
+			if early := time.Until(end); early > 0 {
+				t.Errorf("the stream ended %v before the key", early)
+			}
+			wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, badToken+"the key expired at ")
+			return
+		}
+	})
+}
+
+func mustRead(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
+	inside := newAPIKey(t, "inside", "cidrs: [10.0.0.0/8, '2001:db8::/32']")
+	forwarded := func(values ...string) change { return with("X-Forwarded-For", values...) }
+	for name, row := range map[string]struct {
+		more []string
+		ok   []change
+		bad  []change
+	}{
+		"no proxy is trusted": {nil, nil, []change{
+			without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 127.0.0.1"), forwarded("127.0.0.1", "10.1.1.1"), with("X-Real-Ip", "10.1.1.1"), with("Forwarded", "for=10.1.1.1"),
+		}},
+		"another proxy is trusted": {[]string{"trusted_proxies: [192.0.2.1/32]"}, nil, []change{without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 192.0.2.1")}},
+		"we are trusted": {[]string{"trusted_proxies: [127.0.0.1/32, 192.0.2.0/24]"},
+			[]change{forwarded("10.1.1.1"), forwarded("203.0.113.7, 10.1.1.1"), forwarded("10.1.1.1, 192.0.2.9"), forwarded("203.0.113.7", "10.1.1.1"), forwarded("2001:db8::1"), forwarded("[2001:db8::1]:9")},
+			[]change{
+				without("X"), forwarded("203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7"), forwarded("10.1.1.1", "203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7, 192.0.2.9"),
+				forwarded("10.1.1.1, unknown"), forwarded(""), forwarded("10.1.1.1,"), with("X-Real-Ip", "10.1.1.1"),
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, journal := guarded(t, authSection([]apiKey{inside}, row.more...), inside)
+			c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+			c.key = inside.key
+			for _, ch := range row.bad {
+				wantRefused(t, "POST", refusedTo(t, c, "POST", ch), 401, badToken+"the key is not for requests from this address")
+			}
+			wantUncalled(t, journal, "tools/call")
+			for _, ch := range row.ok {
+				wantEcho(t, c.tool(t, "up__echo", `{}`, ch))
+			}
+		})
+	}
+}
+
+// TestAuthT17RevokedKey takes a key out of the file while a client uses it: the client, its session and its stream end, and nobody else's.
+func TestAuthT17RevokedKey(t *testing.T) {
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t, "stays")
+		p, _ := guarded(t, authSection([]apiKey{gone, first, stays}), gone, first, second, stays)
+		rest := strings.SplitAfter(mustRead(t, p.file()), stays.entry+"\n")[1]
+		leaving, rotating, staying := keyed(t, p, era, gone.key), keyed(t, p, era, first.key), keyed(t, p, era, stays.key)
+		ends, goesOn := leaving.mustOpen(t), staying.mustOpen(t)
+		wantEcho(t, leaving.tool(t, "up__echo", `{}`))
+
+		p.mustConfigure(t, authSection([]apiKey{first, second, stays})+rest)
+		begun := time.Now()
+		for {
+			if _, err := ends.reader.Next(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("the stream of the revoked key ends with %v, want a proper end", err)
+			}
+		}
+		wantRefused(t, "POST", refusedTo(t, leaving, "POST"), 401, badToken+"it is no key of this server")
+		for _, verb := range []string{"GET", "DELETE"} {
+			wantRefused(t, verb, refusedTo(t, leaving, verb), 401, badToken+"it is no key of this server")
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("the revoked key was good for %v, want 10s at most", took)
+		}
+		// The session is that of the name, so that it outlives the rotation: the client goes on with its new key, and the old one may go.
+		rotating.key = second.key
+		wantEcho(t, rotating.tool(t, "up__echo", `{}`))
+		p.mustConfigure(t, authSection([]apiKey{second, stays})+rest)
+		late := time.After(patience)
+		for old := *rotating; ; {
+			old.key = first.key
+			if refusedTo(t, &old, "PUT").status == 401 {
+				break
+			}
+			select {
+			case <-late:
+				t.Fatal("the first of two keys stays good after it was taken out")
+			default:
+			}
+		}
+		wantEcho(t, rotating.tool(t, "up__echo", `{}`))
+		wantEcho(t, staying.tool(t, "up__echo", `{}`))
+		p.mustConfigure(t, authSection([]apiKey{second, stays})+strings.Replace(rest, "up:", "other:", 1))
+		for { // the stream that goes on hears of the change
+			v, err := goesOn.reader.Next()
+			if err != nil {
+				t.Fatalf("the stream of a key that stays ended: %v", err)
+			}
+			if bytes.Contains(v.Data, []byte("notifications/tools/list_changed")) {
+				break
+			}
+		}
+	})
+}
+
+func TestAuthT18PlaintextKeyInTheFile(t *testing.T) {
+	key := auth.NewKey()
+	hash, _ := auth.HashKey(key)
+	const demo = "upstreams: { demo: { command: [junction, demo] } }\n"
+	mustHide := func(t *testing.T, out string) {
+		t.Helper()
+		for i := 17; i+12 <= len(key); i++ { // no part of the secret that is worth anything
+			if strings.Contains(out, key[i:i+12]) {
+				t.Fatalf("the key is shown:\n%s", out)
+			}
+		}
+	}
+	for name, config := range map[string]string{
+		"hash":           "auth: { api_keys: [{ name: ci, hash: " + key + " }] }\n" + demo,
+		"hash, prefixed": "auth: { api_keys: [{ name: ci, hash: 'sha256:" + key + "' }] }\n" + demo,
+		"name":           "auth: { api_keys: [{ name: " + key + ", hash: '" + hash.String() + "' }] }\n" + demo,
+		"expires":        "auth: { api_keys: [{ name: ci, hash: '" + hash.String() + "', expires: " + key + " }] }\n" + demo,
+		"cidrs":          "auth: { api_keys: [{ name: ci, hash: '" + hash.String() + "', cidrs: [" + key + "] }] }\n" + demo,
+		"list":           "auth: { api_keys: [" + key + "] }\n" + demo,
+		"no list":        "auth: { api_keys: " + key + " }\n" + demo,
+		"unknown key":    "auth: { api_keys: [{ name: ci, " + key + ": hash }] }\n" + demo,
+		"listen":         "listen: " + key + "\n" + demo,
+		"public_url":     "public_url: https://" + key + "\n" + demo,
+		"log":            "log: { level: " + key + " }\n" + demo,
+		"limit":          "limits: { body: " + key + " }\n" + demo,
+		"header":         "upstreams: { a: { url: 'http://127.0.0.1:1/mcp', headers: { Authorization: Bearer " + key + " } } }\n",
+		"url":            "upstreams: { a: { url: 'http://127.0.0.1:1/mcp?key=" + key + "' } }\n",
+		"upstream":       "upstreams: { " + key + ": { command: [x] } }\n",
+		"default":        "log: { level: '${LEVEL:-" + key + "}' }\n" + demo,
+		"not YAML":       "auth: { api_keys: [{ name: ci, hash: *" + key + " }] }\n" + demo,
+		"not YAML, too":  key + ": [\n" + demo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, args := range [][]string{nil, {"check"}} {
+				stdout, stderr, code := mustRefuse(t, config, args...)
+				if code == 0 || !strings.Contains(stdout+stderr, "junction.yaml:1:") {
+					t.Errorf("junction %s ended with %d:\n%s%s", args, code, stdout, stderr)
+				}
+				mustHide(t, stdout+stderr)
+			}
+		})
+	}
+	t.Run("on reload", func(t *testing.T) {
+		ci := newAPIKey(t, "ci")
+		p, _ := guarded(t, authSection([]apiKey{ci}), ci)
+		p.mustConfigure(t, authSection([]apiKey{{key, "{ name: ci, hash: " + key + " }"}})+demo)
+		p.Stderr.mustMatch(t, regexp.MustCompile(`configuration: holds an API key in plain text.*\n.*configuration not reloaded`), patience, p.done)
+		mustHide(t, p.Stderr.String())
+		c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+		c.key = key
+		wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, badToken)
+		c.key = ci.key
+		wantEcho(t, c.tool(t, "up__echo", `{}`))
+	})
+}
+
+func TestAuthT19KeyInTheWrongPlace(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	p, journal := guarded(t, authSection([]apiKey{ci}), ci)
+	bearer := with("Authorization", "Bearer "+ci.key)
+	for name, row := range map[string]struct {
+		query     string
+		changes   []change
+		status    int
+		challenge string
+	}{
+		"query":              {"?key=" + ci.key, nil, 400, unclear + "a token has no place in a URL"},
+		"query and header":   {"?x=1&y=" + ci.key, []change{bearer}, 400, unclear + "a token has no place in a URL"},
+		"escaped":            {"?y=%6a%63%74_key_", []change{bearer}, 400, unclear + "a token has no place in a URL"},
+		"access_token":       {"?access_token=" + ci.key, nil, 400, unclear + "a token has no place in a URL"},
+		"cookie":             {"", []change{with("Cookie", "key="+ci.key+"; Authorization=Bearer "+ci.key)}, 401, noToken},
+		"another header":     {"", []change{with("X-Api-Key", ci.key), with("Proxy-Authorization", "Bearer "+ci.key)}, 401, noToken},
+		"another scheme":     {"", []change{with("Authorization", "Basic "+ci.key)}, 401, noToken},
+		"two headers":        {"", []change{with("Authorization", "Bearer "+ci.key, "Bearer "+ci.key)}, 400, unclear + "there is more than one"},
+		"two in one":         {"", []change{with("Authorization", "Bearer "+ci.key+", Bearer "+ci.key)}, 400, unclear + "the Authorization header is malformed"},
+		"nothing after":      {"", []change{with("Authorization", "Bearer")}, 400, unclear + "the Authorization header is malformed"},
+		"nothing in it":      {"", []change{with("Authorization", "")}, 400, unclear + "the Authorization header is malformed"},
+		"a space in the key": {"", []change{with("Authorization", "Bearer "+ci.key[:30]+" "+ci.key[30:])}, 400, unclear + "the Authorization header is malformed"},
+		"quotes around it":   {"", []change{with("Authorization", `Bearer "`+ci.key+`"`)}, 400, unclear + "the Authorization header is malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{"", "/up"} {
+				c := newClient(t, &endpoint{URL: p.URL + path + row.query}, upstream.EraModern)
+				for _, verb := range verbs {
+					wantRefused(t, verb, refusedTo(t, c, verb, row.changes...), row.status, row.challenge)
+				}
+			}
+		})
+	}
+	wantUncalled(t, journal, "tools/call")
+	c := newClient(t, &endpoint{URL: p.URL + "?profile=jct"}, upstream.EraModern)
+	for _, value := range []string{"Bearer " + ci.key, "bearer " + ci.key, "BEARER   " + ci.key} {
+		wantEcho(t, c.tool(t, "up__echo", `{}`, with("Authorization", value)))
+	}
+}
+
+// TestProtocolT103WhatIsAnothersIsUnknown has one principal come with what another was given: for it there is no such session, state, task or cursor.
+func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
+	a, b := newAPIKey(t, "a"), newAPIKey(t, "b")
+	server, url := upstreamtest.Start(t, upstreamtest.Script{Tasks: true})
+	p := mustProgram(t, authSection([]apiKey{a, b})+"limits: { page: 1 }\nupstreams: { up: { url: "+url+" } }\n")
+	p.mustReady(t, patience)
+	as := func(t *testing.T, era upstream.Era, k apiKey) *talker {
+		return (&talker{url: p.URL, era: era, version: "2025-11-25", capabilities: withTasks, key: k.key}).start(t)
+	}
+	t.Run("session", func(t *testing.T) {
+		owner := keyed(t, p, upstream.EraLegacy, a.key)
+		stream := owner.mustOpen(t)
+		thief := *owner
+		thief.key = b.key
+		unknown := thief
+		unknown.session = "AAAA" + owner.session[4:]
+		for _, verb := range []string{"GET", "DELETE"} {
+			if got, want := refusedTo(t, &thief, verb), refusedTo(t, &unknown, verb); got.status != 404 || got.String() != want.String() {
+				t.Errorf("%s with the session of another: %s\nwith one that there is not: %s", verb, got, want)
+			}
+		}
+		for name, body := range map[string]string{
+			"request":      `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"up__echo","arguments":{}}}`,
+			"notification": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+			"answer":       `{"jsonrpc":"2.0","id":1,"result":{}}`,
+			"initialized":  `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		} {
+			if got, want := thief.post(t, body), unknown.post(t, body); got.status != 404 || got.String() != want.String() {
+				t.Errorf("%s in the session of another: %s\nin one that there is not: %s", name, got, want)
+			}
+		}
+		wantUncalled(t, &server.Journal, "tools/call")
+		wantEcho(t, owner.tool(t, "up__echo", `{}`))
+		if status := owner.mustDo(t, "DELETE"); status != 200 && status != 204 {
+			t.Errorf("the owner ends its session: %d", status)
+		}
+		for {
+			if _, err := stream.reader.Next(); err != nil {
+				break // with its session
+			}
+		}
+	})
+	t.Run("answer", func(t *testing.T) {
+		owner := as(t, upstream.EraLegacy, a)
+		call := owner.begin(t, asking(askForm))
+		question, ok := call.next(t)
+		if !ok || !question.IsRequest() {
+			t.Fatalf("got %s, want a question", question.Append(nil))
+		}
+		thief := *owner
+		thief.key = b.key
+		if status := thief.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, `"result":{"action":"decline"}`)); status != 404 {
+			t.Errorf("another's answer to the question: %d, want 404", status)
+		}
+		owner.respond(t, question.ID, accepted)
+		if got, want := answersOf(t, call.answer(t)), `[{`+accepted+`}]`; got != want {
+			t.Errorf("answers = %s, want %s", got, want)
+		}
+	})
+	t.Run("requestState", func(t *testing.T) {
+		owner, thief := as(t, upstream.EraModern, a), as(t, upstream.EraModern, b)
+		q := asking(askForm)
+		m := owner.begin(t, q).answer(t)
+		q.params = retried(q.params, m, string(raw.Quote(requested(t, m)[0].key))+`:`+strings.TrimPrefix(accepted, `"result":`))
+		calls := len(callsOf(t, &server.Journal, 1))
+		wantCode(t, thief.begin(t, q).answer(t), -32602)
+		if n := len(callsOf(t, &server.Journal, 1)); n != calls {
+			t.Errorf("the upstream was called %d times more", n-calls)
+		}
+		if got, want := answersOf(t, owner.begin(t, q).answer(t)), `[{`+accepted+`}]`; got != want {
+			t.Errorf("answers = %s, want %s", got, want)
+		}
+	})
+	t.Run("task", func(t *testing.T) {
+		owner, thief := as(t, upstream.EraModern, a), as(t, upstream.EraModern, b)
+		id := `"taskId":` + string(raw.Quote(begun(t, owner, called("up__task", `{"gate":"never"}`))))
+		made := `"taskId":"made up"`
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			got, want := thief.ask(t, method, id+`,"inputResponses":{}`), thief.ask(t, method, made+`,"inputResponses":{}`)
+			wantCode(t, got, -32602)
+			if got.Error != nil && want.Error != nil && got.Error.Message != want.Error.Message {
+				t.Errorf("%s of another's task: %s, of one that there is not: %s", method, got.Error.Message, want.Error.Message)
+			}
+		}
+		if got := owner.must(t, "tasks/get", id); text(t, got, "status") != "working" {
+			t.Errorf("the task is none the worse: %s", got)
+		}
+	})
+	t.Run("cursor", func(t *testing.T) {
+		runClients(t, func(t *testing.T, era upstream.Era) {
+			owner, thief := as(t, era, a), as(t, era, b)
+			cursor := `"cursor":` + member(owner.must(t, "tools/list", ""), "nextCursor")
+			wantCode(t, thief.ask(t, "tools/list", cursor), -32602)
+			owner.must(t, "tools/list", cursor)
+			thief.must(t, "tools/list", `"cursor":`+member(thief.must(t, "tools/list", ""), "nextCursor"))
+		})
+	})
+}
