@@ -601,6 +601,170 @@ func TestAuthT19KeyInTheWrongPlace(t *testing.T) {
 	}
 }
 
+// speaking is a client of the program that shows a key and calls itself name.
+func speaking(t *testing.T, p *program, era upstream.Era, key, name string) *talker {
+	t.Helper()
+	return (&talker{url: p.URL, era: era, version: "2025-11-25", capabilities: allCapabilities, key: key, name: name}).start(t)
+}
+
+// fewAndAll starts the program with a key that may use one tool and one that may use all.
+func fewAndAll(t *testing.T) (few, all apiKey, p *program, journal *upstreamtest.Journal) {
+	t.Helper()
+	few, all = newAPIKey(t, "few"), newAPIKey(t, "all")
+	p, journal = guarded(t, authSection([]apiKey{few, all})+`policies:
+  - { name: few, match: { key: few }, rules: [{ allow: { tools: up__echo } }] }
+  - { name: all, match: { key: all }, rules: [{ allow: { upstreams: up } }] }
+`, few, all)
+	return few, all, p, journal
+}
+
+func TestAuthT20WhatAKeyMayNotUse(t *testing.T) {
+	few, all, p, journal := fewAndAll(t)
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		little, everything := speaking(t, p, era, few.key, ""), speaking(t, p, era, all.key, "")
+		if got := little.names(t); !slices.Equal(got, []string{"up__echo"}) {
+			t.Errorf("few sees %q, want up__echo alone", got)
+		}
+		if got := everything.names(t); !slices.Contains(got, "up__fail") || !slices.Contains(got, "up__echo") {
+			t.Errorf("all sees %q, want all tools", got)
+		}
+		little.succeed(t, "up__echo", `{}`)
+		if m := little.call(t, "up__fail", `{}`); m.Error == nil || m.Error.Code != -32602 || m.Error.Message != "Unknown tool: up__fail" {
+			t.Errorf("a call of what few may not use is answered %s", m.Append(nil))
+		}
+	})
+	wantUncalledTool(t, journal, "fail")
+	speaking(t, p, upstream.EraModern, all.key, "").call(t, "up__fail", `{}`) // which reaches it
+	callsOf(t, journal, 3)
+}
+
+func TestAuthT119HiddenToolIsAnUnknownTool(t *testing.T) {
+	few, _, p, journal := fewAndAll(t)
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		c := speaking(t, p, era, few.key, "")
+		for _, arguments := range []string{`{}`, `{"x":1}`, `7`, `{"a":1,"a":2}`} {
+			hidden, none := c.begin(t, called("up__fail", arguments)), c.begin(t, called("up__none", arguments))
+			if got, want := same(hidden.answer(t), "up__fail"), same(none.answer(t), "up__none"); got != want || hidden.status != none.status {
+				t.Errorf("the hidden tool: %d %s\none that there is not: %d %s", hidden.status, got, none.status, want)
+			}
+			for name, values := range none.header {
+				if got := hidden.header[name]; name != "Date" && !slices.Equal(got, values) || len(hidden.header) != len(none.header) {
+					t.Errorf("the headers differ: %v and %v", hidden.header, none.header)
+				}
+			}
+		}
+	})
+	wantUncalledTool(t, journal, "fail")
+}
+
+// wantUncalledTool wants no call of the tool to have reached the server yet.
+func wantUncalledTool(t *testing.T, j *upstreamtest.Journal, name string) {
+	t.Helper()
+	for _, r := range j.Received() {
+		if upstreamtest.Method("tools/call")(r) && member(r.Message.Params, "name") == `"`+name+`"` {
+			t.Errorf("the upstream received %s", r.Body)
+		}
+	}
+}
+
+// TestAuthT117NoPolicyMatches: no sign-in would help, so nothing asks for one.
+func TestAuthT117NoPolicyMatches(t *testing.T) {
+	nobody, some := newAPIKey(t, "nobody"), newAPIKey(t, "some")
+	p, journal := guarded(t, authSection([]apiKey{nobody, some})+"policies: [{ name: some, match: { key: some }, rules: [{ allow: { upstreams: up } }] }]\n", nobody, some)
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		for _, path := range []string{"", "/up"} {
+			c := newClient(t, &endpoint{URL: p.URL + path}, era)
+			c.key = nobody.key
+			for _, verb := range verbs {
+				a := refusedTo(t, c, verb)
+				if a.status != 403 || a.header.Get("WWW-Authenticate") != "" || verb != "HEAD" && !bytes.Contains(a.body, []byte("key:nobody")) {
+					t.Errorf("%s: got %s, %v\nwant 403 that says who was refused, and no challenge", verb, a, a.header)
+				}
+			}
+			if a := c.tool(t, "up__echo", `{}`); a.status != 403 || a.header.Get("WWW-Authenticate") != "" {
+				t.Errorf("tools/call: got %s, want 403", a)
+			}
+		}
+		wantUncalled(t, journal, "tools/call")
+		if got := speaking(t, p, era, some.key, "").names(t); len(got) == 0 {
+			t.Error("who has a policy sees nothing")
+		}
+	})
+	// A client of ours makes one attempt, and says what it was told.
+	cmd := exec.Command(junctionBinary(t), "tools", "--url", p.URL)
+	cmd.Env = append(cmd.Environ(), "JUNCTION_KEY="+nobody.key)
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("403 Forbidden: No policy lets key:nobody use anything here")) {
+		t.Errorf("junction tools: %v\n%s", err, out)
+	}
+	cmd = exec.Command(junctionBinary(t), "call", "--url", p.URL, "up__echo", "--key", some.key)
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("{}")) {
+		t.Errorf("junction call: %v\n%s", err, out)
+	}
+}
+
+func TestAuthT118DenyBeatsAllowInAnyOrder(t *testing.T) {
+	ci, other := newAPIKey(t, "ci"), newAPIKey(t, "other")
+	lines := []string{
+		"{ name: team, match: { kind: key }, rules: [{ allow: { upstreams: up } }] }",
+		"{ name: ci, match: { key: ci }, rules: [{ deny: { tools: up__fail } }] }",
+		"{ name: careful, match: { key: [ci, other] }, rules: [{ ask: { tools: up__gate } }, { allow: { tools: up__gate } }] }",
+	}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			section := authSection([]apiKey{ci, other}) + "policies:\n"
+			for _, i := range order {
+				section += "  - " + lines[i] + "\n"
+			}
+			p, journal := guarded(t, section, ci, other)
+			runClients(t, func(t *testing.T, era upstream.Era) {
+				denied, allowed := speaking(t, p, era, ci.key, ""), speaking(t, p, era, other.key, "")
+				if got := denied.names(t); slices.Contains(got, "up__fail") || !slices.Contains(got, "up__echo") {
+					t.Errorf("ci sees %q, want all but up__fail", got)
+				}
+				if m := denied.call(t, "up__fail", `{}`); m.Error == nil || m.Error.Message != "Unknown tool: up__fail" {
+					t.Errorf("a call of what is denied: %s", m.Append(nil))
+				}
+				if got := allowed.names(t); !slices.Contains(got, "up__fail") {
+					t.Errorf("other sees %q, want up__fail too", got)
+				}
+				m, asked := allowed.converse(t, called("up__gate", `{"gate":"open"}`), func(put) string { return `"result":{"action":"decline"}` })
+				if len(asked) != 1 || m.Error == nil && member(m.Result, "isError") != "true" {
+					t.Errorf("what one policy allows and another asks about was asked %d times, and then %s", len(asked), m.Append(nil))
+				}
+			})
+			wantUncalled(t, journal, "tools/call")
+		})
+	}
+}
+
+// TestAuthT120NamesGrantNothing has clients call themselves what others are called.
+func TestAuthT120NamesGrantNothing(t *testing.T) {
+	ci, root := newAPIKey(t, "ci"), newAPIKey(t, "root")
+	p, journal := guarded(t, authSection([]apiKey{ci, root})+`policies:
+  - { name: ci, match: { key: ci }, rules: [{ allow: { tools: up__gate } }] }
+  - { name: root, match: { key: root }, rules: [{ allow: { upstreams: up } }] }
+`, ci, root)
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		if got := speaking(t, p, era, root.key, "").names(t); !slices.Contains(got, "up__echo") {
+			t.Fatalf("root sees %q, want up__echo among them", got)
+		}
+		for _, name := range []string{"root", "key:root", "local", "junction", "junction-cli", "claude-code", "root\\u0000", "{\\\"key\\\":\\\"root\\\"}"} {
+			c := speaking(t, p, era, ci.key, name)
+			if got := c.names(t); !slices.Equal(got, []string{"up__gate"}) {
+				t.Errorf("a client that calls itself %s sees %q, want up__gate alone", name, got)
+			}
+			q := called("up__echo", `{}`)
+			q.params += `,"principal":"key:root","key":"root"`
+			q.meta = `"principal":"key:root","io.modelcontextprotocol/clientName":"root"`
+			q.header = http.Header{"X-User": {"root"}, "X-Forwarded-User": {"root"}, "User-Agent": {"root"}, "Forwarded": {"for=root"}}
+			if m := c.begin(t, q).answer(t); m.Error == nil || m.Error.Message != "Unknown tool: up__echo" {
+				t.Errorf("a client that calls itself %s gets %s", name, m.Append(nil))
+			}
+		}
+	})
+	wantUncalled(t, journal, "tools/call")
+}
+
 // TestProtocolT103WhatIsAnothersIsUnknown has one principal come with what another was given: for it there is no such session, state, task or cursor.
 func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 	a, b := newAPIKey(t, "a"), newAPIKey(t, "b")

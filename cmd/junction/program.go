@@ -140,7 +140,7 @@ func (p *program) apply(c *Config) {
 	}
 	guard := c.Auth.Guard()
 	guard.Log = p.log
-	world := proxy.WorldConfig{Guard: guard, Policy: policy.Open(), Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c), Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
@@ -151,6 +151,19 @@ func (p *program) apply(c *Config) {
 		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
 	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
 	p.config = c
+}
+
+// policy is what the file says about who may do what. Only a file that says nothing at all lets everybody use everything.
+func (p *program) policy(c *Config) *policy.Policy {
+	if c.Policies == nil {
+		return policy.Open()
+	}
+	compiled, err := policy.Compile(c.Policies)
+	if err != nil {
+		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err) // Load refuses such a file
+		return nil
+	}
+	return compiled
 }
 
 // listen listens on an address of the file; the error of one that is taken is a takenError.
