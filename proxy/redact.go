@@ -297,7 +297,7 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 
 // unlessBinary looks at a string that is binary content where it stands, if it says so and is base64.
 func (w *redacting) unlessBinary(at [2]int, binary bool) {
-	if at[1] == 0 || binary && runLength(w.text[at[0]+1:at[1]-1], &base64Text, 0) == at[1]-at[0]-2 {
+	if at[1] == 0 || binary && runLength(w.text[at[0]+1:at[1]-1], base64Text, 0) == at[1]-at[0]-2 {
 		return
 	}
 	w.look(at[0], at[1])
@@ -377,7 +377,7 @@ func binaryIn(text []byte) (list []span) {
 		head := text[max(i, start-longest):start]
 		i = start
 		if at := bytes.LastIndex(head, []byte("data:")); at >= 0 && !bytes.ContainsAny(head[at:], " \t\r\n\"'<>()") {
-			i += runLength(text[start:], &base64Text, 0)
+			i += runLength(text[start:], base64Text, 0)
 			list = append(list, span{start: start, end: i})
 		}
 	}

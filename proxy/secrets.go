@@ -6,7 +6,7 @@ import "bytes"
 // what has no prefix, such as a password or the secret half of an AWS key, is not found, since every guess at it hits harmless texts as well.
 type secretShape struct {
 	name, prefix string
-	run          alphabet
+	run          *alphabet
 	min, max     int                                                          // characters of the run; a max of 0 is none, and a run that is longer than max is something else
 	end          func(text []byte, i int, known *searched) (end int, ok bool) // instead of a run
 }
@@ -14,7 +14,8 @@ type secretShape struct {
 // alphabet is a set of bytes.
 type alphabet [256]bool
 
-func newAlphabet(members string) (a alphabet) {
+func newAlphabet(members string) *alphabet {
+	a := new(alphabet)
 	for _, c := range []byte(members) {
 		a[c] = true
 	}
@@ -169,7 +170,7 @@ func (s *secretShape) match(text []byte, i int, known *searched) (end int, ok bo
 	if s.end != nil {
 		return s.end(text, i, known)
 	}
-	n := runLength(text[i:], &s.run, s.max)
+	n := runLength(text[i:], s.run, s.max)
 	end = i + n
 	return end, n >= s.min && (s.max == 0 || n <= s.max) && (end == len(text) || !wordCharacters[text[end]])
 }
@@ -188,16 +189,16 @@ func signedJWT(text []byte, i int, known *searched) (end int, ok bool) {
 	if i < known.header {
 		return 0, false
 	}
-	header := i + runLength(text[i:], &tokenBody, 0)
+	header := i + runLength(text[i:], tokenBody, 0)
 	known.header = header
 	if header-i < 8 || !bytes.HasPrefix(text[header:], []byte(".eyJ")) {
 		return 0, false
 	}
-	payload := header + 1 + runLength(text[header+1:], &tokenBody, 0)
+	payload := header + 1 + runLength(text[header+1:], tokenBody, 0)
 	if payload-header < 12 || payload == len(text) || text[payload] != '.' {
 		return 0, false
 	}
-	signature := runLength(text[payload+1:], &tokenBody, 0)
+	signature := runLength(text[payload+1:], tokenBody, 0)
 	return payload + 1 + signature, signature >= 16
 }
 
@@ -222,6 +223,6 @@ func privateKey(text []byte, i int, known *searched) (end int, ok bool) {
 		}
 		return after, true
 	}
-	n := runLength(text[body:], &base64Text, 0)
+	n := runLength(text[body:], base64Text, 0)
 	return body + n, n >= 32
 }
