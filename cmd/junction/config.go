@@ -52,6 +52,7 @@ type Config struct {
 	Catalog   proxy.CatalogConfig        `yaml:"catalog"`
 	Defaults  upstream.Defaults          `yaml:"defaults"`
 	Upstreams map[string]upstream.Config `yaml:"upstreams"`
+	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
 	Policies  policy.Config              `yaml:"policies"`
 }
 
@@ -218,8 +219,39 @@ func (c *Config) validate(d *decoder) {
 		c.validateUpstream(d, name)
 	}
 	c.validateNames(d)
+	c.validateEndpoints(d)
 	c.validatePolicies(d)
 	c.validateAudit(d)
+}
+
+func (c *Config) validateEndpoints(d *decoder) {
+	for _, name := range inOrder(d, "endpoints", c.Endpoints) {
+		at := "endpoints." + name
+		if name == "mcp" {
+			d.invalid(at, "/mcp/mcp would be the endpoint of an upstream called mcp; choose another name")
+		} else if !word(name) {
+			d.invalid(at, "the name of an endpoint has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
+		}
+		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
+			d.invalid(at+".surface", "want 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
+		}
+		for i, u := range c.Endpoints[name].Upstreams {
+			if _, there := c.Upstreams[u]; !there {
+				problem := "there is no upstream " + show(u)
+				if near := closest(slices.Sorted(maps.Keys(c.Upstreams)), u); len(near) > 0 {
+					problem += "; did you mean " + near[0] + "?"
+				}
+				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s", problem)
+			} else if slices.Contains(c.Endpoints[name].Upstreams[:i], u) {
+				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s is named twice; keep one", u)
+			}
+		}
+	}
+}
+
+// word reports whether s can be the name of an endpoint or of a surface.
+func word(s string) bool {
+	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 func (c *Config) validateAddresses(d *decoder) {

@@ -160,11 +160,14 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	if len(d.problems) > 0 {
 		t.Fatalf("with all keys uncommented:\n%v", d.problems)
 	}
-	// Upstreams and globs are the only keys that a person invents.
+	// Upstreams, endpoints and globs are the only keys that a person invents.
 	given, element := map[string]bool{}, regexp.MustCompile(`\[\d+\]`)
 	verdict := regexp.MustCompile(`\.(ask|deny)\.`) // what they select has the same keys
 	for path := range d.lines {
 		parts := strings.Split(path, ".")
+		if parts[0] == "endpoints" && len(parts) > 1 {
+			parts[1] = "*"
+		}
 		if parts[0] == "upstreams" && len(parts) > 1 {
 			parts[1] = "*"
 			if len(parts) > 4 && parts[2] == "tools" {
