@@ -1,0 +1,469 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"junction/upstream/raw"
+)
+
+// validator compares the arguments of calls with the tools' input schemas (2025-11-25 and 2026-07-28, server/tools: JSON Schema 2020-12 unless it says otherwise). It
+// compiles a schema when the first call needs it, and keeps it. The zero value is ready; it may be used by several goroutines at once.
+//
+// A schema comes from an upstream, so it is read with care: what it refers to is never fetched, nor read from a file, its size is bounded, its patterns are RE2, and
+// so is the number of steps that a comparison may take.
+type validator struct {
+	mu      sync.Mutex
+	schemas map[string]*inputSchema // by definition; all are let go when there are too many
+}
+
+const (
+	mostSchemas     = 4096
+	maxSchema       = 1 << 20
+	maxSubschemas   = 5000 // or other objects in it: the library's time to compile grows with the square
+	maxSteps        = 100000
+	maxProblems     = 10
+	maxShownName    = 60
+	maxShownWords   = 120
+	schemaURL       = "https://schema.invalid/input"
+	stepsVocabulary = "https://schema.invalid/steps"
+)
+
+// inputSchema is the compiled schema of one tool.
+type inputSchema struct {
+	compile sync.Once
+	using   sync.Mutex // held while steps counts
+	schema  *jsonschema.Schema
+	doc     any
+	err     error // why there is no schema
+	told    sync.Once
+	steps   int // that are left
+}
+
+// check returns what is wrong with the arguments, one line each, and nothing else than nil when they fit. The arguments may be absent. An error says that the schema
+// cannot be used, so that the arguments are not checked and the call should go on; it is returned once for each definition, for the log.
+func (v *validator) check(definition []byte, arguments raw.Object) (problems []string, err error) {
+	s := v.schema(definition)
+	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
+	if s.err != nil {
+		s.told.Do(func() { err = s.err })
+		return nil, err
+	}
+	text := arguments.Text()
+	if !arguments.Present() {
+		text = []byte("{}")
+	}
+	value, err := decodeOnce(text)
+	if err != nil {
+		return []string{"the arguments: " + err.Error()}, nil
+	}
+	return s.check(value), nil
+}
+
+// invalidArguments is the result of a call whose arguments do not fit: an error of the tool, which a model reads and corrects.
+func invalidArguments(tool string, problems []string) []byte {
+	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool, strings.Join(problems, "\n- "))
+	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
+	return append(b, `}],"isError":true}`...)
+}
+
+func (v *validator) schema(definition []byte) *inputSchema {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.schemas[string(definition)]
+	if s == nil {
+		if v.schemas == nil || len(v.schemas) >= mostSchemas {
+			v.schemas = map[string]*inputSchema{}
+		}
+		s = &inputSchema{}
+		v.schemas[string(definition)] = s
+	}
+	return s
+}
+
+// noLoader refuses to fetch what a schema refers to.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to a schema elsewhere") }
+
+// formats are the formats that the library knows. They are notes for a reader, as 2020-12 has it, also in older drafts: servers are lenient there.
+var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri", "iri-reference", "json-pointer", "period",
+	"relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid"}
+
+// compiled compiles the schema in the definition of a tool.
+func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, doc any, err error) {
+	text, err := raw.Get(definition, "inputSchema")
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
+	case len(text) > maxSchema || bytes.Count(text, []byte("{")) > maxSubschemas:
+		return nil, nil, errors.New("its inputSchema is too large")
+	}
+	defer func() {
+		if r := recover(); r != nil { // of the library: a strange schema must cost nothing but the check
+			schema, doc, err = nil, nil, errors.New("its inputSchema cannot be compiled")
+		}
+	}()
+	if doc, err = decodeOnce(text); err != nil {
+		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
+	}
+	s.steps = 100 * maxSteps // the library compares the schema with the schema of schemas
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(noLoader{})
+	for _, f := range formats {
+		c.RegisterFormat(&jsonschema.Format{Name: f, Validate: func(any) error { return nil }})
+	}
+	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: stepsVocabulary, Compile: func(_ *jsonschema.CompilerContext, object map[string]any) (jsonschema.SchemaExt, error) {
+		return step{s, cost(object)}, nil
+	}})
+	c.AssertVocabs()
+	if err = c.AddResource(schemaURL, doc); err == nil {
+		schema, err = c.Compile(schemaURL)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("its inputSchema cannot be compiled: %w", shortened(err))
+	}
+	return schema, doc, nil
+}
+
+// shortened is an error in one line.
+func shortened(err error) error {
+	lines := strings.Fields(err.Error())
+	return errors.New(short(strings.Join(lines, " "), 300))
+}
+
+// step is part of every compiled schema, and counts how often it is used: a schema of a few lines may want more comparisons than there are atoms.
+type step struct {
+	of   *inputSchema
+	cost int
+}
+
+// cost is about how many subschemas an object has.
+func cost(object map[string]any) int {
+	n := 1
+	for _, v := range object {
+		switch v := v.(type) {
+		case []any:
+			n += len(v)
+		case map[string]any:
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// outOfSteps ends a comparison that takes too long; check recovers it.
+type outOfSteps struct{}
+
+// Validate implements jsonschema.SchemaExt.
+func (s step) Validate(*jsonschema.ValidatorContext, any) {
+	if s.of.steps -= s.cost; s.of.steps < 0 {
+		panic(outOfSteps{})
+	}
+}
+
+// check compares the arguments with the schema.
+func (s *inputSchema) check(value any) (problems []string) {
+	s.using.Lock()
+	defer s.using.Unlock()
+	defer func() {
+		switch r := recover(); r.(type) {
+		case nil:
+		case outOfSteps:
+			problems = []string{"the arguments are too many, or too deeply nested, to be compared with the tool's input schema"}
+		default:
+			problems = []string{"the arguments cannot be compared with the tool's input schema"}
+		}
+	}()
+	s.steps = maxSteps
+	err := s.schema.Validate(value)
+	if err == nil {
+		return nil
+	}
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return []string{"the arguments cannot be compared with the tool's input schema"}
+	}
+	problems = s.describe(invalid, nil)
+	slices.Sort(problems) // the library goes through maps
+	problems = slices.Compact(problems)
+	if n := len(problems) - maxProblems; n > 0 {
+		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", n))
+	}
+	return problems
+}
+
+// describe appends the problems that an error of the library is about. Values are never shown: they may be secret, and whoever called has them.
+func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []string {
+	at := place(e.InstanceLocation)
+	add := func(format string, args ...any) { list = append(list, at+": "+fmt.Sprintf(format, args...)) }
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": missing"+s.wanted(e.SchemaURL, name))
+		}
+	case *kind.AdditionalProperties:
+		known := s.known(e.SchemaURL)
+		for _, name := range k.Properties {
+			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": there is no such argument"+known)
+		}
+	case *kind.Type:
+		add("want %s, got %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		add("want one of %s", words(k.Want))
+	case *kind.Const:
+		add("want %s", words([]any{k.Want}))
+	case *kind.Minimum:
+		add("want at least %s", k.Want.RatString())
+	case *kind.Maximum:
+		add("want at most %s", k.Want.RatString())
+	case *kind.ExclusiveMinimum:
+		add("want more than %s", k.Want.RatString())
+	case *kind.ExclusiveMaximum:
+		add("want less than %s", k.Want.RatString())
+	case *kind.MultipleOf:
+		add("want a multiple of %s", k.Want.RatString())
+	case *kind.MinLength:
+		add("want at least %d characters, got %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		add("want at most %d characters, got %d", k.Want, k.Got)
+	case *kind.MinItems:
+		add("want at least %d items, got %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		add("want at most %d items, got %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		add("want at least %d members, got %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		add("want at most %d members, got %d", k.Want, k.Got)
+	case *kind.UniqueItems:
+		add("items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
+	case *kind.Pattern:
+		add("want what matches %s", short(k.Want, maxShownWords))
+	case *kind.PropertyNames:
+		add("%s is no name for a member", short(k.Property, maxShownName))
+	case *kind.Dependency:
+		add("%s needs %s as well", short(k.Prop, maxShownName), short(strings.Join(k.Missing, ", "), maxShownWords))
+	case *kind.DependentRequired:
+		add("%s needs %s as well", short(k.Prop, maxShownName), short(strings.Join(k.Missing, ", "), maxShownWords))
+	case *kind.FalseSchema:
+		add("nothing may be here")
+	case *kind.Not:
+		add("this value is not allowed")
+	case *kind.AnyOf:
+		return s.nearest(e, list)
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 {
+			add("fits two of the forms that exclude each other")
+			return list
+		}
+		return s.nearest(e, list)
+	default:
+		if len(e.Causes) > 0 { // a group, a reference, allOf
+			for _, c := range e.Causes {
+				list = s.describe(c, list)
+			}
+			return list
+		}
+		if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
+			add("does not fit %s of the schema", short(strings.Join(path, "/"), maxShownName))
+		} else {
+			add("does not fit the schema")
+		}
+	}
+	return list
+}
+
+// nearest describes a value that has none of several forms: all types where that is the difference, or else what is wrong with it in the form that it comes nearest to.
+func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []string {
+	at := place(e.InstanceLocation)
+	var types []string
+	var best []string
+	got := ""
+	for _, c := range e.Causes {
+		leaf := c
+		for len(leaf.Causes) == 1 {
+			leaf = leaf.Causes[0]
+		}
+		if k, ok := leaf.ErrorKind.(*kind.Type); ok && len(leaf.InstanceLocation) == len(e.InstanceLocation) {
+			types, got = append(types, k.Want...), k.Got
+			continue // a form of quite another kind
+		}
+		if form := s.describe(c, nil); best == nil || len(form) < len(best) {
+			best = form
+		}
+	}
+	switch {
+	case best != nil && len(e.Causes) > 1:
+		for _, problem := range best {
+			list = append(list, problem+" (in the nearest of several forms)")
+		}
+		return list
+	case best != nil:
+		return append(list, best...)
+	case len(types) > 0:
+		return append(list, fmt.Sprintf("%s: want %s, got %s", at, strings.Join(slices.Compact(types), " or "), got))
+	}
+	return append(list, at+": has none of the forms that are allowed")
+}
+
+// place writes where something is: options.list[3].name.
+func place(path []string) string {
+	if len(path) == 0 {
+		return "the arguments"
+	}
+	var b strings.Builder
+	for i, p := range path {
+		if _, err := strconv.ParseUint(p, 10, 32); err == nil && i > 0 {
+			b.WriteString("[" + p + "]")
+			continue
+		}
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(short(p, maxShownName))
+	}
+	return short(b.String(), 3*maxShownName)
+}
+
+// wanted says what a member should be, if the schema at a location says so.
+func (s *inputSchema) wanted(location, name string) string {
+	properties, _ := s.at(location)["properties"].(map[string]any)
+	property, _ := properties[name].(map[string]any)
+	switch t := property["type"].(type) {
+	case string:
+		return "; want " + short(t, maxShownName)
+	case []any:
+		return "; want " + words(t)
+	}
+	if list, ok := property["enum"].([]any); ok {
+		return "; want one of " + words(list)
+	}
+	return ""
+}
+
+// known lists the members that a schema at a location has.
+func (s *inputSchema) known(location string) string {
+	properties, _ := s.at(location)["properties"].(map[string]any)
+	if len(properties) == 0 {
+		return ""
+	}
+	var names []string
+	for name := range properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return "; there are " + short(strings.Join(names, ", "), maxShownWords)
+}
+
+// at returns the schema at a location, an URL with a JSON pointer; none where it is not in this document.
+func (s *inputSchema) at(location string) map[string]any {
+	pointer, ok := strings.CutPrefix(location, schemaURL+"#")
+	if !ok {
+		return nil
+	}
+	here := s.doc
+	for _, token := range strings.Split(pointer, "/")[1:] {
+		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		switch v := here.(type) {
+		case map[string]any:
+			here = v[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			here = v[i]
+		default:
+			return nil
+		}
+	}
+	object, _ := here.(map[string]any)
+	return object
+}
+
+// words writes values of a schema, as many as there is room for.
+func words(list []any) string {
+	var all []string
+	for _, v := range list {
+		text, err := json.Marshal(v)
+		if err != nil {
+			continue
+		}
+		all = append(all, string(text))
+	}
+	return short(strings.Join(all, ", "), maxShownWords)
+}
+
+// short cuts a text that others wrote, and shows what of it no person should read as it is.
+func short(s string, most int) string {
+	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = s[:most] + "…"
+	}
+	return visible(s)
+}
+
+// decodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked would not be what the tool reads otherwise.
+func decodeOnce(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	v, err := decodeValue(d)
+	if err == nil {
+		if _, err = d.Token(); err == io.EOF {
+			return v, nil
+		}
+		err = errors.New("there is more than one value")
+	}
+	return nil, err
+}
+
+func decodeValue(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		object := map[string]any{}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			if _, twice := object[name.(string)]; twice {
+				return nil, fmt.Errorf("%s occurs twice", short(name.(string), maxShownName))
+			}
+			if object[name.(string)], err = decodeValue(d); err != nil {
+				return nil, err
+			}
+		}
+		_, err = d.Token()
+		return object, err
+	case json.Delim('['):
+		list := []any{}
+		for d.More() {
+			v, err := decodeValue(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err = d.Token()
+		return list, err
+	}
+	return token, nil
+}
