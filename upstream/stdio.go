@@ -57,7 +57,7 @@ type stdio struct {
 	calls  map[jsonrpc.ID]chan answer // that wait for a response
 	reason error                      // set once, before ended is closed; errClosed when we ended it
 
-	spare   largeLines
+	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
 
 	stopOnce sync.Once

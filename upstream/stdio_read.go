@@ -57,39 +57,40 @@ func (w *stdio) read() {
 const (
 	lineBuffer = 32 << 10 // of a wire at rest
 	lineShown  = 200      // bytes of a strange line in the log
-	lineKept   = 4 << 20  // the largest buffer that is kept for another large line
+	lineOwn    = 2 << 10  // from here on a line gets a buffer that is used again
+	lineKept   = 4 << 20  // the largest of them that is kept for another line
 )
 
-// largeLines are buffers for large lines that nobody uses: to make one costs more than to read what goes into it. The zero value has none.
-type largeLines struct{ pool sync.Pool }
+// lineBuffers are buffers for lines that nobody uses: to make a large one costs more than to read what goes into it. The zero value has none.
+type lineBuffers struct{ pool sync.Pool }
 
 // take returns a buffer of size bytes.
-func (p *largeLines) take(size int) []byte {
+func (p *lineBuffers) take(size int) []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok && cap(*b) >= size {
 		return (*b)[:size]
 	}
-	return make([]byte, size)
+	return make([]byte, size, (size+lineOwn-1)/lineOwn*lineOwn)
 }
 
 // give takes a buffer that nobody uses any more.
-func (p *largeLines) give(b []byte) {
-	if cap(b) > lineBuffer && cap(b) <= lineKept {
+func (p *lineBuffers) give(b []byte) {
+	if cap(b) >= lineOwn && cap(b) <= lineKept {
 		p.pool.Put(&b)
 	}
 }
 
-// lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the buffer. A large one gets a buffer of its own, which leaves with
-// it, so that it is copied no more than in part.
+// lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the buffer. One that is larger than the buffer gets one of its own,
+// which leaves with it, so that it is copied no more than in part.
 type lineReader struct {
 	r     io.Reader
 	limit int
-	spare *largeLines
+	spare *lineBuffers
 
 	buf      []byte
 	from, to int    // buf[from:to] was read and not returned
 	rest     []byte // the small buffer, while buf is a large one
 	large    int    // the size of the last large line: a good guess for the next
-	gone     []byte // the buffer that left with the last line; nil when that was copied
+	gone     []byte // the buffer that left with the last line; nil when that has none to be used again
 	err      error
 }
 
@@ -132,8 +133,11 @@ func (l *lineReader) take(n, end int) ([]byte, *outline) {
 		return nil, o
 	case len(bytes.TrimRight(line, " \t\r")) == 0:
 		return nil, nil
-	case l.rest == nil:
+	case l.rest == nil && n < lineOwn:
 		return slices.Clone(line), nil
+	case l.rest == nil:
+		l.gone = l.spare.take(n)
+		return l.gone[:copy(l.gone, line)], nil
 	}
 	l.large = n
 	if n < len(l.buf)/2 {

@@ -16,7 +16,7 @@ import (
 // readLines returns what a lineReader makes of r: the lines, and the sizes of those that are too long.
 func readLines(t *testing.T, r io.Reader, limit int) (lines []string, long []int) {
 	t.Helper()
-	l := lineReader{r: r, limit: limit, spare: new(largeLines)}
+	l := lineReader{r: r, limit: limit, spare: new(lineBuffers)}
 	var kept [][]byte
 	for {
 		line, o, err := l.next()
@@ -82,7 +82,7 @@ func TestLineReader(t *testing.T) {
 
 func TestLineReaderTellsWhy(t *testing.T) {
 	broken := errors.New("broken")
-	l := lineReader{r: io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), limit: 10, spare: new(largeLines)}
+	l := lineReader{r: io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), limit: 10, spare: new(lineBuffers)}
 	for _, want := range []string{"a", "b"} {
 		if line, _, err := l.next(); string(line) != want || err != nil {
 			t.Errorf("next = %q, %v, want %q", line, err, want)
