@@ -345,3 +345,80 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestGuardsOnContent shows what policies can want of arguments and results: those of one key, while another has none of it.
+func TestGuardsOnContent(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{Tools: []json.RawMessage{
+			[]byte(`{"name":"echo","inputSchema":{"type":"object","properties":{"n":{"type":"integer"},"result":{}},"required":["n"]}}`), definitions("progress")[0], definitions("fail")[0]}})
+		guard, keys := keyring(t, "guarded", "free")
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard, policy: mustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ] }
+- { name: guarded, match: { key: guarded }, validate: true, redact: [ secrets, { name: ticket, re: "TCK-[0-9]+" } ] }
+`)})
+		j.offers(t, "up")
+		guarded, free := j.as(t, keys["guarded"]), j.as(t, keys["free"])
+		const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+		said := `{"n":1,"result":{"content":[{"type":"text","text":"see TCK-\u0034711 and ` + token + `"},{"type":"image","mimeType":"image/png","data":"TCK4711AAAA"}],"structuredContent":{"TCK-1":"TCK-1"}}}`
+		if got := string(free.succeed(t, "up__echo", said)); !strings.Contains(got, token) || strings.Contains(got, "redacted") {
+			t.Errorf("without a guard the result is %s", got)
+		}
+		got := string(guarded.succeed(t, "up__echo", said))
+		for _, want := range []string{`see [redacted: ticket] and [redacted: GitHub token]`, `"data":"TCK4711AAAA"`, `{"TCK-1":"[redacted: ticket]"}`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the result is %s, without %s", got, want)
+			}
+		}
+		m := guarded.call(t, "up__fail", `{"error":{"code":7,"message":"no TCK-1","data":{"x":"TCK-2"}}}`)
+		if m.Error == nil || m.Error.Message != "no [redacted: ticket]" || string(m.Error.Data) != `{"x":"[redacted: ticket]"}` {
+			t.Errorf("the error is %s", m.Append(nil))
+		}
+		notes, _ := guarded.begin(t, query{method: "tools/call", params: `"name":"up__progress","arguments":{"n":1,"params":{"note":"TCK-3"}}`, meta: `"progressToken":"TCK-4"`}).all(t)
+		if len(notes) != 1 || member(notes[0].Params, "note") != `"[redacted: ticket]"` || member(notes[0].Params, "progressToken") != `"TCK-4"` {
+			t.Errorf("%d notifications, %s", len(notes), notes[0].Append(nil))
+		}
+		calls := len(callsOf(t, s.Journal, 4))
+		wrong := guarded.call(t, "up__echo", `{"n":"one"}`)
+		if wrong.Error != nil || member(wrong.Result, "isError") != "true" || !strings.Contains(string(wrong.Result), "n: ") {
+			t.Errorf("arguments that do not fit are answered %s", wrong.Append(nil))
+		}
+		free.succeed(t, "up__echo", `{"n":"one"}`)
+		if n := len(callsOf(t, s.Journal, calls+1)); n != calls+1 {
+			t.Errorf("the upstream was called %d times more, want once", n-calls)
+		}
+	})
+}
+
+// TestLimitsOfAPrincipal has a policy limit how often one may call, and how much at once.
+func TestLimitsOfAPrincipal(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		guard, keys := keyring(t, "slow", "narrow", "free")
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard, policy: mustPolicy(t, `
+- { name: all, rules: [ { allow: { upstreams: "*" } } ] }
+- { name: slow, match: { key: slow }, limits: { rate: 1/h, burst: 2 } }
+- { name: narrow, match: { key: narrow }, limits: { concurrent: 1 } }
+`)})
+		j.offers(t, "up")
+		slow, narrow, free := j.as(t, keys["slow"]), j.as(t, keys["narrow"]), j.as(t, keys["free"])
+		slow.succeed(t, "up__echo", `{}`)
+		slow.succeed(t, "up__echo", `{}`)
+		slow.names(t) // lists are no calls
+		a := slow.begin(t, called("up__echo", `{}`))
+		m := a.answer(t)
+		if m.Error == nil || member(m.Error.Data, "junction", "kind") != `"limited"` || len(member(m.Error.Data, "junction", "retryAfterMs")) != len("3600000") ||
+			a.header.Get("Retry-After") == "" || !strings.Contains(m.Error.Message, "the next is possible in 3") {
+			t.Errorf("the third call is answered %s, Retry-After %q", m.Append(nil), a.header.Get("Retry-After"))
+		}
+		held := narrow.begin(t, called("up__gate", `{"gate":"g"}`))
+		await(t, s.Journal, "the call", func(r upstreamtest.Record) bool { return member(r.Message.Params, "name") == `"gate"` })
+		m = narrow.call(t, "up__echo", `{}`)
+		if m.Error == nil || member(m.Error.Data, "junction", "kind") != `"limited"` {
+			t.Errorf("a second call at once is answered %s", m.Append(nil))
+		}
+		free.succeed(t, "up__echo", `{}`)
+		s.openGate(t, "g")
+		held.answer(t)
+		narrow.succeed(t, "up__echo", `{}`)
+	})
+}

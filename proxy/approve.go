@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -151,7 +150,7 @@ func chosen(answer []byte) string {
 // approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin with the upstream's name in brackets (question.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", visible(t.backend.Name(), 64), kindName(x.msg.Method), visible(t.name, 200))
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.backend.Name(), kindName(x.msg.Method), shown(t.name, 200))
 	member := "arguments"
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
 		member = ""
@@ -161,7 +160,7 @@ func (x *exchange) approvalForm() []byte {
 		if err != nil {
 			arguments = []byte("{}")
 		}
-		message += "\nArguments: " + visible(string(arguments), maxShown)
+		message += "\nArguments: " + shown(string(arguments), maxShown)
 	}
 	b := raw.AppendQuote([]byte(`{"message":`), message)
 	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string","title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
@@ -182,38 +181,15 @@ func kindName(method string) string {
 	return "Tool"
 }
 
-// visible is a text as it can be shown to a person who decides by it: what would be invisible, or would change how the rest looks, is escaped, and what is cut off
-// is counted.
-func visible(text string, limit int) string {
-	var b strings.Builder
-	for i, r := range text {
-		if b.Len() >= limit {
-			fmt.Fprintf(&b, " … (%d more bytes are not shown)", len(text)-i)
-			break
-		}
-		switch {
-		case r == utf8.RuneError:
-			b.WriteString(`\ufffd`)
-		case r < ' ' || r == 0x7f || r != ' ' && !unicode.IsGraphic(r) || r > 0x7f && unicode.IsSpace(r) || invisible(r):
-			if r > 0xffff {
-				fmt.Fprintf(&b, `\U%08x`, r)
-			} else {
-				fmt.Fprintf(&b, `\u%04x`, r)
-			}
-		default:
-			b.WriteRune(r)
-		}
+// shown is a text as a person who decides by it reads it: nothing in it is invisible, and what is cut off is counted.
+func shown(text string, limit int) string {
+	if len(text) <= limit {
+		return visible(text)
 	}
-	return b.String()
-}
-
-// invisible reports whether a graphic character shows nothing: fillers that unicode counts among letters.
-func invisible(r rune) bool {
-	switch r {
-	case 0x115f, 0x1160, 0x3164, 0xffa0, 0x2800:
-		return true
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return false
+	return visible(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
 // cannotAsk says how the call can be allowed where nobody can be asked.

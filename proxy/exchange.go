@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -132,7 +133,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		info.Method, info.Name = info.Method[:min(len(info.Method), maxLogged)], info.Name[:min(len(info.Name), maxLogged)]
 		info.Arguments, _ = x.params.Get("arguments")
 		info.Approval = x.approval
-		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), outcome(err), err
+		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
 		s.hooks.CallDone(info)
 	}
 }

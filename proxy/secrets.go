@@ -36,7 +36,7 @@ var (
 const pemBegin, pemEnd = "-----BEGIN ", "-----END "
 
 // secretShapes are tried in their order.
-var secretShapes = []secretShape{
+var secretShapes = []*secretShape{
 	{name: "GitHub token", prefix: "ghp_", run: wordCharacters, min: 36},
 	{name: "GitHub token", prefix: "gho_", run: wordCharacters, min: 36},
 	{name: "GitHub token", prefix: "ghu_", run: wordCharacters, min: 36},
@@ -85,8 +85,7 @@ var secretPairs = func() (pairs [1 << 16 / 64]uint64) {
 
 // shapesOf are the shapes whose prefixes begin with a byte.
 var shapesOf = func() (of [256][]*secretShape) {
-	for i := range secretShapes {
-		s := &secretShapes[i]
+	for _, s := range secretShapes {
 		of[s.prefix[0]] = append(of[s.prefix[0]], s)
 	}
 	return of

@@ -49,6 +49,7 @@ type Server struct {
 	parked    *lot
 	approvals approvals
 	meters    meters
+	schemas   validator
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests

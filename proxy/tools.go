@@ -37,7 +37,32 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 			return result{}, err
 		}
 	}
+	if x.share.guards.Validate {
+		if wrong, err := s.checkArguments(x, t); err != nil {
+			return result{}, err
+		} else if wrong != nil {
+			info.Outcome = "invalid_arguments"
+			return s.own(x, string(wrong[1:len(wrong)-1])), nil
+		}
+	}
 	return s.call(ctx, x, t, extra)
+}
+
+// checkArguments compares the arguments of a call with the tool's schema. It returns the result that says what is wrong with them; nil when nothing is, or when the
+// schema cannot be used.
+func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
+	arguments, err := x.params.Object("arguments")
+	if err != nil && err != raw.ErrAbsent {
+		return nil, err
+	}
+	problems, err := s.schemas.check(t.item.Definition.Text(), arguments)
+	if err != nil {
+		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.backend.Name(), "name", t.name, "error", err)
+	}
+	if len(problems) == 0 {
+		return nil, nil
+	}
+	return invalidArguments(t.exposed, problems), nil
 }
 
 // checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28, streamable-http#server-validation), and returns
