@@ -28,7 +28,7 @@ func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 				entry, more = rest, false
 			}
 			// A trusted proxy that does not say who asked it leaves us without an answer; its own address would be the wrong one.
-			if from = forwarded(strings.Trim(entry, " \t")); !from.IsValid() || !within(from, trusted) {
+			if from = forwarded(strings.Trim(entry, " \t")); !within(from, trusted) {
 				return from
 			}
 		}
