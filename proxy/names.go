@@ -20,6 +20,17 @@ func (n Names) withDefaults() Names {
 	return n
 }
 
+// Expose returns the name under which clients of the merged endpoint see a tool or prompt of an upstream with that prefix, and its whole name, which is another
+// when that is too long or has characters that clients would change.
+func (n Names) Expose(prefix, name string) (exposed, full string) {
+	n = n.withDefaults()
+	full = n.full(prefix, name)
+	return n.shorten(full), full
+}
+
+// Names returns what names are made by at present.
+func (s *Server) Names() Names { return s.world.Load().config.Names }
+
 // hashLength is how many characters of hash end a name that could not stay as it is.
 const hashLength = 7
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -78,11 +79,14 @@ func check(ctx context.Context, name string, hard Config, o Options, transport h
 			}
 		}
 	}
-	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, errLate)
+	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)", errLate, hard.ConnectTimeout))
 	defer cancel()
 	fail := func(err error) Report {
 		if limit.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-			err = context.Cause(limit)
+			err = fmt.Errorf("%w: %w", errLate, context.Cause(limit))
+			if errors.Is(context.Cause(limit), errLate) {
+				err = context.Cause(limit)
+			}
 		}
 		step(next)
 		r.Err, r.Advice = err, advice(err, &hard)
@@ -126,7 +130,7 @@ func check(ctx context.Context, name string, hard Config, o Options, transport h
 }
 
 // errLate is why a check ends that takes as long as connecting may take.
-var errLate = errors.New("no answer in time (connect_timeout)")
+var errLate = errors.New("no answer")
 
 // calledItself returns what a server says it is.
 func calledItself(implementation []byte) string {

@@ -97,7 +97,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "look at command"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "we may not run"},
 		{"ends at once", Config{Command: []string{"sh", "-c", "echo Error: no token >&2; exit 3"}}, "start handshake", "exited with status 3: Error: no token", "run the command by hand"},
-		{"says nothing", Config{Command: []string{"sleep", "100"}, ConnectTimeout: 200 * time.Millisecond}, "start handshake", "no answer in time", "run the command by hand"},
+		{"says nothing", Config{Command: []string{"sleep", "100"}, ConnectTimeout: 200 * time.Millisecond}, "start handshake", "no answer within 200ms (connect_timeout)", "run the command by hand"},
 		{"no list", script(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Result: []byte(`{}`)}}}), "start handshake list", "no tools", "the server breaks the protocol"},
 		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server breaks the protocol"},
 		{"no ping", script(upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{{Method: "ping", Error: []byte(`{"code":-32601,"message":"x"}`)}}}),

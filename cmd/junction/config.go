@@ -89,9 +89,12 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%s is none of text, json", show(string(text)))
 }
 
+// defaultAdmin is the admin address of a file that names none.
+const defaultAdmin = "127.0.0.1:8421"
+
 // defaultConfig is what an empty file would mean, were it allowed to have no upstreams.
 func defaultConfig() *Config {
-	admin := "127.0.0.1:8421"
+	admin := defaultAdmin
 	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: LogConfig{Format: LogText}}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"junction/proxy"
@@ -124,6 +125,7 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 		e.SetIndent("", "  ")
 		e.Encode(r)
 	})
+	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {
 			http.Error(w, "This address is for this machine only.", http.StatusForbidden)

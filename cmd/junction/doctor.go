@@ -1,0 +1,297 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks, or in a command that has only the file. doctor_command.go
+// shows it to a person.
+
+// doctorLimit bounds all checks together, which run side by side.
+const doctorLimit = time.Minute
+
+// diagnosis is what /doctor says.
+type diagnosis struct {
+	Running   bool          `json:"running"`          // a proxy was asked; otherwise the upstreams were started for the check
+	Config    string        `json:"config,omitempty"` // the file
+	Version   string        `json:"version"`
+	Tools     int           `json:"tools"` // of all upstreams that were checked, as clients of the merged endpoint see them
+	Bytes     int           `json:"bytes"` // of their definitions
+	Upstreams []examined    `json:"upstreams"`
+	Findings  []findingJSON `json:"findings"` // the grave ones first
+}
+
+// examined is what was found out about one upstream.
+type examined struct {
+	Name    string     `json:"name"`
+	State   string     `json:"state,omitempty"` // in the running proxy
+	Since   *time.Time `json:"since,omitempty"`
+	Error   string     `json:"error,omitempty"` // why it is not ready there
+	Era     string     `json:"era,omitempty"`
+	Version string     `json:"version,omitempty"`
+	Server  string     `json:"server,omitempty"` // what it calls itself
+
+	OK     bool       `json:"ok"` // the check went through
+	Steps  []stepJSON `json:"steps"`
+	Failed string     `json:"failed,omitempty"` // why the last step did not
+	Ping   float64    `json:"ping_ms,omitempty"`
+
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"resource_templates"`
+	Bytes     int `json:"bytes"` // of the definitions of its tools
+}
+
+type stepJSON struct {
+	Name string  `json:"name"`
+	Took float64 `json:"ms"`
+}
+
+type findingJSON struct {
+	Grave    bool   `json:"grave"` // otherwise only some clients have trouble with it
+	Upstream string `json:"upstream,omitempty"`
+	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template
+	Name     string `json:"name,omitempty"`
+	Text     string `json:"text"`
+	Detail   string `json:"detail,omitempty"`
+	Advice   string `json:"advice,omitempty"`
+}
+
+// manyTools and manyBytes are from when on a list of tools is too much of a good thing.
+const (
+	manyTools = 128
+	manyBytes = 100_000
+)
+
+// examinee is an upstream that is to be checked.
+type examinee struct {
+	name   string
+	config upstream.Config
+	check  func(context.Context) upstream.Report
+	status *upstream.Status // nil where nothing runs
+}
+
+// examine checks upstreams side by side.
+func examine(ctx context.Context, names proxy.Names, all []examinee) diagnosis {
+	ctx, cancel := context.WithTimeoutCause(ctx, doctorLimit, fmt.Errorf("the check has ended after %v", doctorLimit))
+	defer cancel()
+	reports := make([]upstream.Report, len(all))
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { reports[i] = all[i].check(ctx) })
+	}
+	wg.Wait()
+	d := diagnosis{Version: version(), Upstreams: []examined{}, Findings: []findingJSON{}}
+	for i := range all {
+		d.add(names, &all[i], &reports[i])
+	}
+	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one upstream alone"
+	if d.Tools > manyTools {
+		d.Findings = append(d.Findings, findingJSON{Text: fmt.Sprintf("%d tools: some clients take no more than %d", d.Tools, manyTools), Advice: advice})
+	}
+	if d.Bytes > manyBytes {
+		d.Findings = append(d.Findings, findingJSON{Text: fmt.Sprintf("definitions of %d KB: a client that loads all of them spends some %d tokens on each conversation",
+			d.Bytes/1000, tokens(d.Bytes)), Advice: advice})
+	}
+	d.sort()
+	return d
+}
+
+func (d *diagnosis) sort() {
+	slices.SortStableFunc(d.Findings, func(a, b findingJSON) int {
+		if a.Grave != b.Grave {
+			if a.Grave {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Upstream, b.Upstream)
+	})
+}
+
+// add adds what was found out about one upstream.
+func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
+	u := examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []stepJSON{}}
+	for _, s := range r.Steps {
+		u.Steps = append(u.Steps, stepJSON{s.Name, ms(s.Took)})
+	}
+	find := func(f findingJSON) {
+		f.Upstream = e.name
+		d.Findings = append(d.Findings, f)
+	}
+	ready := true
+	if s := e.status; s != nil {
+		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
+		u.State, u.Since, u.Error = s.State.String(), &s.Since, s.Err
+	}
+	switch {
+	case r.Err != nil:
+		u.Failed = flat(r.Err.Error())
+		f := findingJSON{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed), Advice: r.Advice}
+		if e.status != nil && e.status.State == upstream.StateReady {
+			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
+			f.Advice = "clients that can be asked different things get connections of their own, unless questions: false has all of them share one"
+		}
+		find(f)
+	case !ready:
+		f := findingJSON{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error, Advice: "the check could connect: the proxy will, with its next attempt or call"}
+		find(f)
+	}
+	if r.Catalog != nil {
+		u.Tools, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
+		u.Resources, u.Templates = r.Catalog.Items(upstream.PartResources), r.Catalog.Items(upstream.PartTemplates)
+		d.exposed(names, e, r.Catalog)
+	}
+	for _, f := range r.Findings {
+		find(findingJSON{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
+	}
+	d.Upstreams = append(d.Upstreams, u)
+}
+
+// exposed counts what clients see of a catalog, and finds names that had to be changed for them.
+func (d *diagnosis) exposed(names proxy.Names, e *examinee, c *upstream.Catalog) {
+	prefix := e.name
+	if e.config.Prefix != nil {
+		prefix = *e.config.Prefix
+	}
+	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
+		for i := range c.Items(p) {
+			item := c.Item(p, i)
+			name, advice := item.Name, "give the upstream a shorter prefix"
+			if p == upstream.PartTools {
+				rule, ruled := e.config.Tools.Match(name)
+				if rule.Enabled != nil && !*rule.Enabled || !ruled && e.config.Expose == upstream.ExposeListed {
+					continue
+				}
+				name = cmp.Or(rule.As, name)
+				advice = "give it another name with tools.NAME.as, or the upstream a shorter prefix"
+				d.Tools++
+				d.Bytes += len(item.Definition.Text())
+			}
+			if seen, full := names.Expose(prefix, name); seen != full {
+				d.Findings = append(d.Findings, findingJSON{false, e.name, p.String(), item.Name, "names that are too long for clients, or have characters that they change",
+					"seen as " + seen, advice})
+			}
+		}
+	}
+}
+
+// ms is a duration as JSON has it.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// diagnose is examine for what runs in the proxy; only names some of its upstreams, and is empty for all. The error says which name is none.
+func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error) {
+	var all []examinee
+	var known []string
+	for _, u := range p.set.All() {
+		known = append(known, u.Name())
+		if len(only) > 0 && !slices.Contains(only, u.Name()) {
+			continue
+		}
+		s := u.Status()
+		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s})
+	}
+	if err := unknownUpstream(only, known); err != nil {
+		return diagnosis{}, err
+	}
+	d := examine(ctx, p.server.Names(), all)
+	d.Running, d.Config = true, p.file
+	for _, problem := range p.server.Problems() {
+		same := func(f findingJSON) bool {
+			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() && f.Grave
+		}
+		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
+			d.Findings = append(d.Findings, findingJSON{true, problem.Upstream, problem.Part.String(), problem.Name, "not offered", problem.Reason, ""})
+		}
+	}
+	d.sort()
+	return d, nil
+}
+
+// unknownUpstream says which of the wanted names is not known, if one is not.
+func unknownUpstream(wanted, known []string) error {
+	for _, name := range wanted {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if near := nearest(name, known); near != "" {
+			return fmt.Errorf("there is no upstream %s; did you mean %s?", show(name), near)
+		}
+		return fmt.Errorf("there is no upstream %s, or it is not enabled; there is %s", show(name), cmp.Or(strings.Join(known, ", "), "none"))
+	}
+	return nil
+}
+
+// diagnoseFile checks the upstreams of a file, starting each for that.
+func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (diagnosis, error) {
+	limits := c.Limits.WithDefaults()
+	executable, _ := os.Executable()
+	o := upstream.Options{
+		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version(), Self: executable,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	var all []examinee
+	var known []string
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if u.Enabled != nil && !*u.Enabled {
+			continue
+		}
+		known = append(known, name)
+		if len(only) == 0 || slices.Contains(only, name) {
+			all = append(all, examinee{name: name, config: u, check: func(ctx context.Context) upstream.Report { return upstream.Check(ctx, name, u, o) }})
+		}
+	}
+	if err := unknownUpstream(only, known); err != nil {
+		return diagnosis{}, err
+	}
+	d := examine(ctx, c.Names, all)
+	d.Config = file
+	return d, nil
+}
+
+// serveDoctor answers /doctor. A check starts processes, so there is one at a time, and no web page may ask for it.
+func (p *program) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+			http.Error(w, "No web page may ask for this.", http.StatusForbidden)
+			return
+		}
+		if !busy.TryLock() {
+			http.Error(w, "A check is running already; try again when it has ended.", http.StatusConflict)
+			return
+		}
+		defer busy.Unlock()
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(doctorLimit + adminPatience))
+		d, err := p.diagnose(r.Context(), r.URL.Query()["upstream"])
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		writeJSON(w, d)
+	}
+}
+
+// writeJSON writes the answer of an admin address.
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	e.Encode(v)
+}

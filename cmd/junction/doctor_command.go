@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// doctorCommand is `junction doctor`.
+func doctorCommand(stdout io.Writer, file *string) *cobra.Command {
+	var admin, output string
+	cmd := &cobra.Command{
+		Use:   "doctor [UPSTREAM ...]",
+		Short: "check the upstreams end to end, and say what to do",
+		Long: `Check the upstreams end to end: connect once more, list everything, look at the definitions. It says what is wrong, and what to do about it.
+
+The running proxy does it, which is asked at its admin address: the one of --admin, or of the file, or ` + defaultAdmin + `. With --config FILE
+no proxy needs to run: then the upstreams of the file are started for the check.
+
+The exit code is 1 when something is wrong that a client would miss, and 0 where only some clients may have trouble.`,
+		Example: `  junction doctor
+  junction doctor github --output json
+  junction doctor --config config.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case output != "text" && output != "json":
+				return usagef("--output is text or json, not %q", output)
+			case admin != "" && *file != "":
+				return usagef("give either --admin or --config, not both: the file names an admin address itself")
+			}
+			d, err := consult(cmd.Context(), admin, *file, args)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				text, err := json.Marshal(d)
+				if err != nil {
+					return err
+				}
+				err = printJSON(stdout, text)
+				if err != nil {
+					return err
+				}
+			} else if err := printDiagnosis(stdout, &d, time.Now()); err != nil {
+				return err
+			}
+			if n := d.grave(); n > 0 {
+				return errors.New(count(n, "problem"))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// consult asks the running proxy, or does its work where there is none and a file says what there is.
+func consult(ctx context.Context, admin, file string, only []string) (diagnosis, error) {
+	var d diagnosis
+	address, c, err := adminAddress(admin, file)
+	if err != nil {
+		return d, err
+	}
+	if address != "" {
+		err = askAdmin(ctx, address, "/doctor", url.Values{"upstream": only}, doctorLimit+adminPatience, &d)
+	}
+	switch {
+	case file == "" && errors.Is(err, errNotRunning):
+		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file with --config FILE", err)
+	case address == "" || errors.Is(err, errNotRunning):
+		return diagnoseFile(ctx, file, c, only)
+	}
+	return d, err
+}
+
+// grave counts what a client would miss.
+func (d *diagnosis) grave() (n int) {
+	for _, f := range d.Findings {
+		if f.Grave {
+			n++
+		}
+	}
+	return n
+}
+
+// printDiagnosis writes a table of the upstreams, and then what was found with what to do, the grave things first.
+func printDiagnosis(w io.Writer, d *diagnosis, now time.Time) error {
+	var b bytes.Buffer
+	switch {
+	case d.Running:
+		fmt.Fprintf(&b, "Asked the running proxy%s.\n\n", of(d.Config))
+	default:
+		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", of(d.Config))
+	}
+	d.writeTable(&b, now)
+	if d.Tools > 0 {
+		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", count(d.Tools, "tool"), size(d.Bytes), tokens(d.Bytes))
+	}
+	for _, part := range []struct {
+		title string
+		grave bool
+	}{{"What is wrong", true}, {"What some clients may have trouble with", false}} {
+		groups := d.groups(part.grave)
+		if len(groups) > 0 {
+			fmt.Fprintf(&b, "\n%s\n", part.title)
+		}
+		for i, g := range groups {
+			g.write(&b, append(groups[i+1:], nil)[0])
+		}
+	}
+	if len(d.Findings) == 0 {
+		b.WriteString("\nNothing is wrong.\n")
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func of(file string) string {
+	if file == "" {
+		return ""
+	}
+	return " of " + flat(file)
+}
+
+// writeTable writes one line per upstream.
+func (d *diagnosis) writeTable(b *bytes.Buffer, now time.Time) {
+	if len(d.Upstreams) == 0 {
+		b.WriteString("  no upstreams are enabled\n")
+		return
+	}
+	rows := [][]string{{"UPSTREAM", "STATE", "ERA", "TOOLS", "START", "SHAKE", "LIST", "PING"}}
+	if !d.Running {
+		rows[0][1] = "CHECK"
+	}
+	for _, u := range d.Upstreams {
+		state := u.State
+		if u.Since != nil {
+			state += " " + age(now.Sub(*u.Since))
+		}
+		if !d.Running {
+			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
+		}
+		row := []string{cut(flat(u.Name), 19), flat(state), cmp.Or(flat(u.Era), "-"), "-", "-", "-", "-", "-"}
+		if u.Tools > 0 || u.OK {
+			row[3] = strconv.Itoa(u.Tools)
+		}
+		for i, s := range u.Steps {
+			at := slices.Index([]string{"start", "handshake", "list", "ping"}, s.Name)
+			if at < 0 {
+				continue
+			}
+			if row[4+at] = brief(s.Took); !u.OK && i == len(u.Steps)-1 {
+				row[4+at] = "failed"
+			}
+		}
+		rows = append(rows, row)
+	}
+	width := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		line := " "
+		for i, cell := range row {
+			if pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)); i < 3 {
+				line += " " + cell + pad + " "
+			} else {
+				line += " " + pad + cell + " "
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// brief is a time in milliseconds for a narrow column.
+func brief(ms float64) string {
+	switch {
+	case ms < 10:
+		return fmt.Sprintf("%.1fms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0fms", ms)
+	}
+	return fmt.Sprintf("%.1fs", ms/1000)
+}
+
+// age is how long something is so, in one unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// size is a number of bytes for people.
+func size(n int) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f KB", float64(n)/1000)
+}
+
+// tokens is about how many tokens that many bytes of definitions are for a model.
+func tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }
+
+// group is what was found alike in several items of one upstream.
+type group struct {
+	findingJSON
+	items []string // names, with what there is to say of each
+}
+
+// groups puts findings together that say the same.
+func (d *diagnosis) groups(grave bool) []*group {
+	var list []*group
+	for _, f := range d.Findings {
+		if f.Grave != grave {
+			continue
+		}
+		i := slices.IndexFunc(list, func(g *group) bool {
+			return g.Upstream == f.Upstream && g.Kind == f.Kind && g.Text == f.Text && g.Advice == f.Advice
+		})
+		if i < 0 {
+			i = len(list)
+			list = append(list, &group{findingJSON: f})
+		}
+		list[i].items = append(list[i].items, strings.TrimSpace(flat(f.Name)+" "+inParentheses(f.Detail)))
+	}
+	slices.SortStableFunc(list, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Advice, b.Advice))
+	})
+	return list
+}
+
+// mostItems is how many items are named of those that have the same trouble; --output json names all.
+const mostItems = 8
+
+// write writes what was found, and the advice unless next has the same.
+func (g *group) write(b *bytes.Buffer, next *group) {
+	text := flat(g.Text)
+	switch n := len(g.items); {
+	case n == 1:
+		text += " " + inParentheses(g.Detail)
+		if g.Name != "" {
+			text = g.Kind + " " + flat(g.Name) + ": " + text
+		}
+	default:
+		text = count(n, g.Kind) + ": " + text + ": " + strings.Join(g.items[:min(n, mostItems)], ", ")
+		if more := n - mostItems; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	if g.Upstream != "" {
+		text = flat(g.Upstream) + ": " + text
+	}
+	wrap(b, "  ", "    ", text)
+	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
+		wrap(b, "    → ", "      ", flat(g.Advice))
+	}
+}
+
+func inParentheses(s string) string {
+	if s = flat(s); s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// wrap writes a text in lines of the banner's width, the first after one indent and the others after another. A word that is too long has a line of its own.
+func wrap(b *bytes.Buffer, first, others, text string) {
+	line, empty := first, true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > bannerWidth {
+			b.WriteString(line + "\n")
+			line, empty = others, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	b.WriteString(line + "\n")
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"junction/upstream/upstreamtest"
+)
+
+// mustRun runs a whole command line.
+func mustRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if got := run(t.Context(), args, strings.NewReader(""), &out, &errs); got != want {
+		t.Fatalf("junction %s = %d, want %d:\n%s%s", strings.Join(args, " "), got, want, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+func mustContain(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("no %q in:\n%s", w, text)
+		}
+	}
+}
+
+// fine are tools about which there is nothing to say.
+func fine(names ...string) (list []json.RawMessage) {
+	for _, name := range names {
+		list = append(list, fmt.Appendf(nil, `{"name":%q,"description":"It does.","inputSchema":{"type":"object","properties":{}}}`, name))
+	}
+	return list
+}
+
+// TestDoctorOfARunningProxy: what is wrong is said with what to do, and what is right is not talked about.
+func TestDoctorOfARunningProxy(t *testing.T) {
+	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a", "b")})
+	_, twin := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
+	_, closed := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Status: 401}}})
+	_, odd := upstreamtest.Start(t, upstreamtest.Script{Tools: append(fine("a thing"), []byte(`{"name":"x","inputSchema":{"type":"string"}}`))})
+	r := mustServe(t, fmt.Sprintf("upstreams:\n  closed: { url: %s }\n  good: { url: %s, prefix: \"\" }\n  odd: { url: %s }\n  twin: { url: %s, tools: { a: { as: b } }, prefix: \"\" }\n",
+		closed, good, odd, twin))
+	r.stderr.mustSay(t, "state=ready", 3)
+	r.stderr.mustSay(t, "state=blocked", 1)
+	r.stderr.mustSay(t, "not offered", 1)
+	admin := r.admin.Addr().String()
+	out, said := mustRun(t, 1, "doctor", "--admin", admin)
+	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nWhat is wrong\n",
+		"closed: handshake failed: the server answered 401 Unauthorized", "→ it wants to know who we are: set headers",
+		"odd: tool x: left out (inputSchema is not of type \"object\")", "→ tell the server's author",
+		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nWhat some clients may have trouble with\n",
+		"odd: tool a thing: names that are too long for clients")
+	if strings.Contains(out, "good:") || said != "junction: 3 problems\n" {
+		t.Errorf("the good one is complained about, or the count is not 3: %s%s", out, said)
+	}
+	out, said = mustRun(t, 0, "doctor", "--admin", "http://"+admin, "good")
+	mustContain(t, out, "2 tools for clients of /mcp", "Nothing is wrong.")
+	if strings.Contains(out, "closed") || said != "" {
+		t.Errorf("others are spoken of: %s%s", out, said)
+	}
+	_, said = mustRun(t, 1, "doctor", "--admin", admin, "god")
+	mustContain(t, said, `there is no upstream "god"; did you mean good?`)
+
+	out, _ = mustRun(t, 1, "doctor", "--admin", admin, "odd", "-o", "json")
+	var d diagnosis
+	if err := json.Unmarshal([]byte(out), &d); err != nil || !d.Running || len(d.Upstreams) != 1 || d.Upstreams[0].Tools != 1 || len(d.Findings) != 2 || !d.Findings[0].Grave {
+		t.Errorf("%v, %+v, want odd with one tool and two findings:\n%s", err, d, out)
+	}
+}
+
+// TestDoctorWithoutAProxy: the file alone is enough.
+func TestDoctorWithoutAProxy(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	l.Close()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	with := func(admin, more string) {
+		mustWrite(t, file, fmt.Sprintf("admin: %s\nupstreams:\n  off: { command: [x], enabled: false }\n  a: { url: %s }\n%s", admin, url, more))
+	}
+	for _, admin := range []string{free, `""`, "127.0.0.1:0"} {
+		with(admin, "")
+		out, _ := mustRun(t, 0, "doctor", "--config", file)
+		mustContain(t, out, "No proxy is running; the upstreams of "+file+" were started for this check.", "a         ok     modern      1", "Nothing is wrong.")
+		if strings.Contains(out, "off") {
+			t.Errorf("what is not enabled was checked:\n%s", out)
+		}
+	}
+	with(free, "  gone: { command: [there-is-no-such-program] }\n")
+	out, said := mustRun(t, 1, "doctor", "--config", file)
+	mustContain(t, out+said, "gone      failed", "gone: start failed: there-is-no-such-program: not found in PATH", "→ install the program", "junction: 1 problem\n")
+	mustWrite(t, file, "upstreams: 1\n")
+	_, said = mustRun(t, 1, "doctor", "--config", file)
+	mustContain(t, said, "has 1 mistake; junction check --config")
+	_, said = mustRun(t, 1, "doctor", "--admin", free)
+	mustContain(t, said, "no junction is running at "+free+"; start one, name its admin address with --admin, or check the upstreams of a file with --config FILE")
+	_, said = mustRun(t, 2, "doctor", "--admin", "8421")
+	mustContain(t, said, "is no address")
+	_, said = mustRun(t, 2, "doctor", "--admin", free, "--config", file)
+	mustContain(t, said, "not both")
+	_, said = mustRun(t, 2, "doctor", "-o", "xml")
+	mustContain(t, said, "text or json")
+}
+
+// TestDoctorOneAtATime: a check starts processes, so nobody can have it start many, least of all a web page.
+func TestDoctorOneAtATime(t *testing.T) {
+	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("a")})
+	r := mustServe(t, "upstreams: { a: { url: "+url+", connect_timeout: 2s } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	get := func(header ...string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin.Addr().String()+"/doctor", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	s.AddRules(upstreamtest.Rule{Method: "server/discover", Times: 1, Hang: true})
+	first := make(chan int)
+	go func() {
+		status, _ := get()
+		first <- status
+	}()
+	handshakes := 0
+	if _, err := s.Await(t.Context(), func(r upstreamtest.Record) bool {
+		if r.Message.Method == "server/discover" {
+			handshakes++
+		}
+		return handshakes == 2
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := get(); status != http.StatusConflict {
+		t.Errorf("a second check beside the first: %d %s, want 409", status, text)
+	}
+	if status := <-first; status != http.StatusOK {
+		t.Errorf("the first check: %d", status)
+	}
+	if status, text := get("Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
+		t.Errorf("a web page: %d %s, want 403", status, text)
+	}
+	if status, text := get(); status != http.StatusOK || !strings.Contains(text, `"ok": true`) {
+		t.Errorf("afterwards: %d %s", status, text)
+	}
+}
+
+// TestDiagnosisFitsATerminal: whatever upstreams say, a line is no wider than the banner, unless one word is, and nothing drives the terminal.
+func TestDiagnosisFitsATerminal(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	since := now.Add(-49 * time.Hour)
+	d := diagnosis{Running: true, Config: "/etc/junction\x1b[31m.yaml", Tools: 3, Bytes: 999, Upstreams: []examined{
+		{Name: strings.Repeat("n", 24), State: "connecting", Since: &since, Era: "modern", OK: true, Tools: 12345,
+			Steps: []stepJSON{{"start", 59999}, {"handshake", 9999}, {"list", 999}, {"ping", 9.94}}},
+		{Name: "a", State: "waiting", Since: &now, Steps: []stepJSON{{"handshake", 10}}},
+	}, Findings: []findingJSON{
+		{Grave: true, Upstream: "a", Text: "it \x1b[31mfailed: " + strings.Repeat("why ", 50), Advice: "look"},
+		{Upstream: "b\u202e", Kind: "tool", Name: "x\n", Text: "odd", Detail: "1", Advice: "tell"},
+		{Upstream: "b\u202e", Kind: "tool", Name: "y", Text: "odd", Advice: "tell"},
+		{Upstream: "b\u202e", Kind: "tool", Name: "z", Text: "queer", Advice: "tell"},
+	}}
+	for i := range 20 {
+		d.Findings = append(d.Findings, findingJSON{Upstream: "c", Kind: "prompt", Name: fmt.Sprint("p", i), Text: "bad", Advice: "tell"})
+	}
+	var b bytes.Buffer
+	if err := printDiagnosis(&b, &d, now); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > bannerWidth {
+			t.Errorf("%d wide: %s", n, line)
+		}
+	}
+	if strings.ContainsAny(text, "\x1b\u202e") {
+		t.Errorf("it drives the terminal: %q", text)
+	}
+	mustContain(t, text, "connecting 2d", "60.0s", "999ms", "9.9ms", "waiting 0s", "failed", "  b: 2 tools: odd: x (1), y\n  b: tool z: queer\n    → tell\n",
+		"  c: 20 prompts: bad: p0, p1, p2, p3, p4, p5, p6, p7 and 12 more\n")
+}
