@@ -313,7 +313,7 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 // modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, who produced it, and how long a resource stays fresh.
 func (s *Server) modernResult(method string, o raw.Object, t *target) (result, error) {
 	body := o.Text()
-	var tail []byte
+	tail := make([]byte, 0, len(s.modernMeta)+48) // for what most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
 		tail = append(tail, `,"resultType":"complete"`...)
 	}

@@ -50,20 +50,20 @@ func errState() error {
 // takeState reads the requestState of a modern client's request, and takes what belongs to the hop out of the call's params: the state, and the answers where no
 // upstream waits for them, as a legacy one never does.
 func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, error) {
-	var st state
 	v, err := c.Params.Get("requestState")
 	if err == raw.ErrAbsent {
 		if _, err := c.Params.Get("inputResponses"); err == nil && legacy {
-			return st, spliceParams(c, raw.Edit{Name: "inputResponses"})
+			return state{}, spliceParams(c, raw.Edit{Name: "inputResponses"})
 		}
-		return st, nil
+		return state{}, nil
 	} else if err != nil {
-		return st, err
+		return state{}, err
 	}
 	sealed, err := raw.String(v)
 	if err != nil {
-		return st, errState()
+		return state{}, errState()
 	}
+	var st state
 	text, err := s.states.Open(sealed)
 	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID || string(st.Request) != string(x.digest()) ||
 		time.Now().Unix() > st.Expires {

@@ -25,6 +25,8 @@ type modernConn struct {
 
 const modernVersion = mcp.ProtocolVersion20260728
 
+var quotedVersion = raw.Quote(modernVersion)
+
 // notModernError means that the server answered, and does not speak the modern era.
 type notModernError struct{ cause error }
 
@@ -72,7 +74,7 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 // meta is what speaks of our hop in the _meta of a client's call.
 func (m *modernConn) meta(c *Call) []raw.Edit {
 	own := []raw.Edit{
-		{Name: mcp.MetaKeyProtocolVersion, Value: []byte(`"` + modernVersion + `"`)},
+		{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
 		{Name: mcp.MetaKeyClientInfo, Value: m.self},
 		{Name: mcp.MetaKeyClientCapabilities, Value: c.Profile.append(nil, EraModern)},
 	}
@@ -118,7 +120,7 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	}
 	kind := TypeComplete
 	stated, err := result.Get("resultType")
-	if err == nil {
+	if err == nil && string(stated) != `"complete"` { // as most are
 		if kind, err = raw.String(stated); err == raw.ErrAbsent {
 			err = errors.New("no string")
 		}
