@@ -24,7 +24,7 @@ func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if t == nil {
 		return result{}, unknownPrompt(name)
 	}
-	if err := x.permit(t, info, unknownPrompt(name)); err != nil {
+	if err := x.permit(t, info, func() error { return unknownPrompt(name) }); err != nil {
 		return result{}, err
 	}
 	return s.call(ctx, x, t, nil)

@@ -22,7 +22,7 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 	if err != nil {
 		return result{}, err
 	}
-	if err := x.permit(t, info, unknownResource(x.era, info.Name)); err != nil {
+	if err := x.permit(t, info, func() error { return unknownResource(x.era, info.Name) }); err != nil {
 		return result{}, err
 	}
 	return s.call(ctx, x, t, nil)

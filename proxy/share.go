@@ -205,8 +205,8 @@ func (t *target) policyItem() policy.Item {
 	return it
 }
 
-// permit decides about a call of the target. The error is that of a thing that does not exist, which is what a denied one is: unknown, or one of the request itself.
-func (x *exchange) permit(t *target, info *CallInfo, unknown error) error {
+// permit decides about a call of the target. The error is that of a thing that does not exist, which is what a denied one is, or one of the request itself.
+func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error {
 	info.Upstream = t.backend.Name()
 	g := x.share.ruling(t)
 	var arguments raw.Object
@@ -223,7 +223,7 @@ func (x *exchange) permit(t *target, info *CallInfo, unknown error) error {
 	x.decision = d
 	info.Own, info.Verdict, info.Policy, info.Rule, info.Missing = t.name, d.Verdict.String(), d.Policy, d.Rule, d.Missing
 	if d.Verdict == policy.Deny {
-		return unknown
+		return unknown()
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}
-	if err := x.permit(t, info, unknownTool(name)); err != nil {
+	if err := x.permit(t, info, func() error { return unknownTool(name) }); err != nil {
 		return result{}, err
 	}
 	var extra []upstream.HeaderField
