@@ -422,3 +422,32 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 		narrow.succeed(t, "up__echo", `{}`)
 	})
 }
+
+// TestProtocolT20PolicyReadsWhatIsForwarded has a rule read arguments that other readers may read in another way: nothing of it reaches the upstream.
+func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, `
+- name: careful
+  rules:
+    - deny: { tools: up__echo, where: { command: "rm *", /more/0: "rm *" } }
+    - deny: { tools: up__echo, where: { command: "rm *" } }
+    - allow: { upstreams: "*" }
+`)})
+		j.offers(t, "up")
+		c := j.talk(t)
+		for _, arguments := range []string{
+			`{"command":"rm -rf /"}`, `{"command":"\u0072m -rf /"}`, `{"comm\u0061nd":"rm -rf /"}`, `{"command":"ls","command":"rm -rf /"}`, `{"command":"rm -rf /","command":"ls"}`,
+			`{"command":"ls","Command":"rm -rf /"}`, `{"COMMAND":"rm -rf /","command":"ls"}`, `["rm -rf /"]`, `"{\"command\":\"rm -rf /\"}"`, `1`, `true`,
+			`{"command":["rm","-rf","/"]}`, `{"command":{"rm":"-rf /"}}`, `{"command":"rm \u0000"}`,
+		} {
+			if m := c.call(t, "up__echo", arguments); m.Error == nil {
+				t.Errorf("%s is answered %s", arguments, m.Result)
+			}
+		}
+		c.succeed(t, "up__echo", `{"command":"ls","other":{"x":1,"X":2}}`)
+		if n := len(callsOf(t, s.Journal, 1)); n != 1 {
+			t.Errorf("the upstream was called %d times, want once", n)
+		}
+	})
+}

@@ -49,6 +49,9 @@ import (
 //	waitfor FILE|upstreams REGEXP      waits until it matches the file, or what upstreams prints
 //	capture NAME REGEXP                sets $NAME to the first group of what REGEXP matches of stdout
 //	server NAME FILE                   serves an upstreamtest.Script over Streamable HTTP, and sets $NAME to its URL
+//	foreign CLIENT KEY COMMAND [ARG ...]
+//	                                   runs a client of the folder npm, with an API key, against $URL; see npm/commands.mjs. Where there is no Node a script is
+//	                                   to be skipped: [!node] skip
 //	gone FILE                          waits until no mcp-server -life FILE lives (! gone: fails unless one lives now)
 func TestScript(t *testing.T) {
 	bin := t.TempDir()
@@ -76,6 +79,12 @@ func TestScript(t *testing.T) {
 			switch c {
 			case "ordinary": // who may not do everything
 				return os.Getuid() != 0, nil
+			case "node":
+				err := haveNode()
+				if err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1" {
+					return false, err
+				}
+				return err == nil, nil
 			case "dies-with-parent":
 				return runtime.GOOS == "linux", nil
 			}
@@ -83,7 +92,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal, "status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
-			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone,
+			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign,
 		},
 	})
 }
@@ -280,6 +289,25 @@ func mustEnd(ts *testscript.TestScript, p *junctionProcess, killed bool) {
 		ts.Fatalf("junction ended with %v", state)
 	}
 	p.cmd = nil
+}
+
+func cmdForeign(ts *testscript.TestScript, neg bool, args []string) {
+	once(ts, neg, len(args) >= 3, "foreign CLIENT KEY COMMAND [ARG ...]")
+	i := slices.IndexFunc(npmClients(), func(c npmClient) bool { return c.name == args[0] && c.sdk })
+	if i < 0 {
+		ts.Fatalf("there is no client %q", args[0])
+	}
+	dir, err := installed()
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), npmPatience)
+	defer cancel()
+	line := slices.Concat(npmClients()[i].args, []string{ts.Getenv("URL")}, args[2:])
+	cmd := exec.CommandContext(ctx, "node", line...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "JUNCTION_KEY="+args[1])
+	cmd.Stdout, cmd.Stderr = ts.Stdout(), ts.Stderr()
+	if err := cmd.Run(); err != nil && ctx.Err() != nil {
+		ts.Fatalf("the client still runs after %v", npmPatience)
+	}
 }
 
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -101,8 +100,7 @@ func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *can
 // owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams that it could be of, or "not found".
 func owner(tb testing.TB, v *view, uri string) string {
 	tb.Helper()
-	everything := &share{view: v, rights: policy.Open().For(policy.Subject{})}
-	target, err := everything.resource(upstream.EraLegacy, uri)
+	target, err := everything(v).resource(upstream.EraLegacy, uri)
 	if err == nil {
 		return target.backend.Name() + " " + target.name
 	}

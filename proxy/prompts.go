@@ -19,8 +19,7 @@ func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	} else if err != nil {
 		return result{}, err
 	}
-	info.Name = name
-	t := x.share.view.named(upstream.PartPrompts, name)
+	t := x.named(upstream.PartPrompts, name, info)
 	if t == nil {
 		return result{}, unknownPrompt(name)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -39,10 +40,18 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 	info.Name = uri
 	t, err := x.share.resource(x.era, uri)
 	if err != nil {
+		if denied, other := everything(x.endpoint.view).resource(x.era, uri); other == nil {
+			x.decide(denied, info) // for the audit alone
+		}
 		return nil, err
 	}
 	info.Upstream = t.backend.Name()
 	return t, nil
+}
+
+// everything is the share of somebody who may use all of a view.
+func everything(v *view) *share {
+	return &share{view: v, rights: policy.Open().For(policy.Subject{})}
 }
 
 // resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in no list, so that it is the upstream who says that there is none.

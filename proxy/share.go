@@ -205,14 +205,25 @@ func (t *target) policyItem() policy.Item {
 	return it
 }
 
-// permit decides about a call of the target. The error is that of a thing that does not exist, which is what a denied one is, or one of the request itself.
+// permit decides about a call of the target. The error is what unknown returns, that of a thing that does not exist, where it is denied; or one of the request itself.
 func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error {
-	info.Upstream = t.backend.Name()
+	if err := x.decide(t, info); err != nil {
+		return err
+	}
+	if x.decision.Verdict == policy.Deny {
+		return unknown()
+	}
+	return nil
+}
+
+// decide finds out what policy says of a call of the target.
+func (x *exchange) decide(t *target, info *CallInfo) error {
+	info.Upstream, info.Own = t.backend.Name(), t.name
 	g := x.share.ruling(t)
 	var arguments raw.Object
 	if g.Reads() {
 		var err error
-		if arguments, err = x.params.Object("arguments"); err != nil && err != raw.ErrAbsent {
+		if arguments, err = x.arguments(); err != nil {
 			return err
 		}
 	}
@@ -221,9 +232,36 @@ func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error
 		return err
 	}
 	x.decision = d
-	info.Own, info.Verdict, info.Policy, info.Rule, info.Missing = t.name, d.Verdict.String(), d.Policy, d.Rule, d.Missing
-	if d.Verdict == policy.Deny {
-		return unknown()
+	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	return nil
+}
+
+// arguments are those of a call, for who has to read them; absent when there are none. What is no object cannot be judged, and an upstream might read it all the same.
+func (x *exchange) arguments() (raw.Object, error) {
+	v, err := x.params.Get("arguments")
+	switch {
+	case err == raw.ErrAbsent, err == nil && string(v) == "null":
+		return raw.Object{}, nil
+	case err != nil:
+		return raw.Object{}, err
+	case v[0] != '{':
+		return raw.Object{}, invalidParams("Invalid params: arguments is no object")
+	}
+	return x.params.Object("arguments")
+}
+
+// named returns the tool or prompt of that name; nil when there is none for the caller. Of one that it is denied the audit has what denies it.
+func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
+	info.Name = name
+	if t := x.share.view.named(p, name); t != nil {
+		return t
+	}
+	if t := x.endpoint.view.named(p, name); t != nil {
+		x.decide(t, info) // an error would be about the arguments of a call that is not made
+		info.Verdict = policy.Deny.String()
+		if t.held != "" && x.share.guards.Pinned {
+			info.Rule = "pinned"
+		}
 	}
 	return nil
 }

@@ -23,8 +23,7 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	} else if err != nil {
 		return result{}, err
 	}
-	info.Name = name
-	t := x.share.view.named(upstream.PartTools, name)
+	t := x.named(upstream.PartTools, name, info)
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}
@@ -51,8 +50,8 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 // checkArguments compares the arguments of a call with the tool's schema. It returns the result that says what is wrong with them; nil when nothing is, or when the
 // schema cannot be used.
 func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
-	arguments, err := x.params.Object("arguments")
-	if err != nil && err != raw.ErrAbsent {
+	arguments, err := x.arguments()
+	if err != nil {
 		return nil, err
 	}
 	problems, err := s.schemas.check(t.item.Definition.Text(), arguments)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -35,6 +36,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
 				slog.String("upstream", c.Upstream), slog.String("outcome", c.Outcome), slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
+			}
+			if c.Kind != string(auth.KindLocal) {
+				attrs = append(attrs, slog.String("principal", c.Principal))
 			}
 			if c.Endpoint != "" {
 				attrs = append(attrs, slog.String("endpoint", c.Endpoint))

@@ -3,7 +3,7 @@
 //
 // auto asks with server/discover and falls back to initialize; modern takes nothing but 2026-07-28.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { answering, asked, capabilities, main, wireTap } from "./commands.mjs";
+import { answering, asked, capabilities, credentials, main, wireTap } from "./commands.mjs";
 
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
@@ -11,7 +11,7 @@ const [era, url, ...args] = process.argv.slice(2);
 
 async function connect(command) {
   const tap = wireTap();
-  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch });
+  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch, requestInit: { headers: credentials() } });
   transport.onmessage = tap.onmessage;
   const client = new Client({ name: "client-v2", version: "2.4.0" }, { capabilities: capabilities(command), versionNegotiation: { mode: modes[era] } });
   const { handlers, questions } = answering();

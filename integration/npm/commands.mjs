@@ -95,6 +95,9 @@ export const asked = ["ask", "use"];
 export const capabilities = (command) =>
   asked.includes(command) ? { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } } : {};
 
+/** credentials are the headers of a client that has an API key in the environment. */
+export const credentials = () => (process.env.JUNCTION_KEY ? { Authorization: `Bearer ${process.env.JUNCTION_KEY}` } : {});
+
 /**
  * answering returns the handlers of all questions, by method, and what they were asked, as {method, params}. A form is
  * filled with its defaults, else with the first choice, else with something of the type.
