@@ -236,7 +236,7 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 	}
 	for _, a := range p {
 		if a.Re != "" {
-			c.any = append(c.any, test{text: "re:" + a.Re, re: regexp.MustCompile(a.Re)})
+			c.any = append(c.any, test{text: a.Re, re: regexp.MustCompile(a.Re)})
 			continue
 		}
 		t := test{text: a.Glob, glob: compileGlob(a.Glob)}

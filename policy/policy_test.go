@@ -72,6 +72,7 @@ func TestVisible(t *testing.T) {
 		{"[{ allow: { tools: t__a, where: { x: [a, b] } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { y: '*' } } }]", "tool t__a", true},
+		{"[{ allow: { tools: t__a, where: { x: 're:a' } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*', y: '*' } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '?*' } } }]", "tool t__a", true}, // not seen through
 	} {
@@ -86,10 +87,10 @@ func TestVisible(t *testing.T) {
 func TestVisibleThroughLayers(t *testing.T) {
 	p := mustCompile(t, `
 - name: everybody
-  rules: [{ allow: { upstreams: "*" } }]
+  rules: [{ allow: { upstreams: t } }, { allow: { upstreams: u, where: { x: a } } }]
 - name: web
   match: { surface: web }
-  rules: [{ deny: { tools: t__surface } }, { deny: { tools: t__some, where: { x: "*" } } }, { ask: { tools: t__mine } }]
+  rules: [{ deny: { tools: u__some, where: { x: "*" } } }, { deny: { tools: t__surface } }, { deny: { tools: t__some, where: { x: "*" } } }, { ask: { tools: t__mine } }]
 - name: me
   match: { key: me }
   rules: [{ allow: { tools: [t__surface] } }, { deny: { tools: t__mine } }, { allow: { tools: t__some, where: { x: a } } }]
@@ -105,6 +106,8 @@ func TestVisibleThroughLayers(t *testing.T) {
 		{"surface=web key=me", "tool t__mine", false},
 		{"key=me", "tool t__mine", false},
 		{"surface=web", "tool t__some", true},
+		{"", "tool u__some", true},
+		{"surface=web", "tool u__some", false}, // the surface denies whatever everybody's rule allows
 	} {
 		if got := p.For(mustSubject(t, test.who)).Bind(mustItem(t, test.what)).Visible(); got != test.want {
 			t.Errorf("%s visible for %q: %v, want %v", test.what, test.who, got, test.want)

@@ -116,7 +116,7 @@ var stories = []story{
 - { name: key, match: { key: ci }, rules: [{ allow: { tools: t__key } }] }
 - { name: user, match: { user: ann, issuer: "https://id.example.com" }, rules: [{ allow: { tools: t__user } }] }
 - { name: email, match: { email: Ann@example.com }, rules: [{ allow: { tools: t__email } }] }
-- { name: domain, match: { email_domain: example.com }, rules: [{ allow: { tools: t__domain } }] }
+- { name: domain, match: { email_domain: [example.com, kiosk.org] }, rules: [{ allow: { tools: t__domain } }] }
 - { name: group, match: { group: [eng, ops] }, rules: [{ allow: { tools: t__group } }] }
 - { name: scope, match: { scope: "tools:*" }, rules: [{ allow: { tools: t__scope } }] }
 - { name: client, match: { oauth_client: app }, rules: [{ allow: { tools: t__client } }] }
@@ -141,6 +141,8 @@ var stories = []story{
 		{"email=ANN@EXAMPLE.COM", "tool t__email", "", "allow email rules[0]"},
 		{"email=ann@example.com.evil", "tool t__email", "", "deny"},
 		{"email=bob@Example.com", "tool t__domain", "", "allow domain rules[0]"},
+		{"email=bob@KIOSK.org", "tool t__domain", "", "allow domain rules[0]"},
+		{"email=bob@\u212aiosk.org", "tool t__domain", "", "deny"}, // the sign of Kelvin
 		{"email=bob@sub.example.com", "tool t__domain", "", "deny"},
 		{"email=bob@notexample.com", "tool t__domain", "", "deny"},
 		{"email=example.com@evil.org", "tool t__domain", "", "deny"},
@@ -244,7 +246,7 @@ var stories = []story{
 	{"globs: the whole text, to the letter", `
 - name: all
   rules:
-    - allow: { tools: ["abc", "pre*", "*suf", "x*y*z", "q?", '\*star', 'back\\slash', "m??*n", "**dd**", "é?", "a*a"] }
+    - allow: { tools: ["abc", "pre*", "*suf", "x*y*z", "q?", '\*star', 'back\\slash', "m??*n", "**dd**", "é?", "a*a", "*k?z"] }
 `, []row{
 		{"local", "tool abc @u", "", "allow all rules[0]"},
 		{"local", "tool abcd @u", "", "deny"},
@@ -276,6 +278,8 @@ var stories = []story{
 		{"local", "tool éa @u", "", "allow all rules[0]"},
 		{"local", "tool e\u0301a @u", "", "deny"}, // another spelling of é
 		{"local", "tool aa @u", "", "allow all rules[0]"},
+		{"local", "tool akéz @u", "", "allow all rules[0]"},
+		{"local", "tool akz @u", "", "deny"},
 		{"local", "tool a @u", "", "deny"},   // one a is not two
 		{"local", "tool аbc @u", "", "deny"}, // a Cyrillic a
 		{"local", "tool abc\u200b @u", "", "deny"},
@@ -343,6 +347,8 @@ var stories = []story{
     - deny: { tools: t__port, where: { port: "1e3" } }
     - deny: { tools: t__flag, where: { flag: "true" } }
     - allow: { upstreams: t }
+    - deny: { tools: t__id, where: { id: "*993" } }
+    - deny: { tools: t__id, where: { id: "0" } }
 `, []row{
 		{"local", "tool t__run", `{"command":"rm -rf /"}`, "deny all rules[0]"},
 		{"local", "tool t__run", `{"command":"\u0072m\u0020-rf /"}`, "deny all rules[0]"},
@@ -371,6 +377,11 @@ var stories = []story{
 		{"local", "tool t__port", `{"port":1e999}`, "deny all rules[1]"}, // no number to most readers
 		{"local", "tool t__port", `{"port":1000}`, "deny all rules[2]"},
 		{"local", "tool t__port", `{"port":1e3}`, "deny all rules[2]"},
+		{"local", "tool t__id", `{"id":9007199254740993}`, "deny all rules[5]"}, // and ...992 to many readers
+		{"local", "tool t__id", `{"id":-0}`, "deny all rules[6]"},
+		{"local", "tool t__id", `{"id":0.00}`, "deny all rules[6]"},
+		{"local", "tool t__id", `{"id":1e-400}`, "deny all rules[6]"},
+		{"local", "tool t__id", `{"id":10}`, "allow all rules[4]"},
 		{"local", "tool t__flag", `{"flag":true}`, "deny all rules[3]"},
 		{"local", "tool t__flag", `{"flag":"true"}`, "deny all rules[3]"},
 		{"local", "tool t__flag", `{"flag":false}`, "allow all rules[4]"},
@@ -381,11 +392,17 @@ var stories = []story{
   rules:
     - ask: { tools: t__pay, where: { amount: { re: "^[0-9]{4,}" } } }
     - allow: { tools: t__pay }
+    - ask: { tools: t__order, where: { /item/price: "9*" } }
+    - allow: { tools: t__order }
 `, []row{
 		{"local", "tool t__pay", `{"amount":12345}`, "ask all rules[0]"},
 		{"local", "tool t__pay", `{"amount":"12345"}`, "ask all rules[0]"},
 		{"local", "tool t__pay", `{"amount":1.2345e4}`, "ask all rules[0]"},
 		{"local", "tool t__pay", `{"amount":{"euro":12345}}`, "ask all rules[0]"},
+		{"local", "tool t__order", `{"item":{"price":99}}`, "ask all rules[2]"},
+		{"local", "tool t__order", `{"item":"{\"price\":99}"}`, "ask all rules[2]"},
+		{"local", "tool t__order", `{"item":[{"price":99}]}`, "ask all rules[2]"},
+		{"local", "tool t__order", `{"item":{"price":1}}`, "allow all rules[3]"},
 		{"local", "tool t__pay", `{"amount":12}`, "allow all rules[1]"},
 		{"local", "tool t__pay", `{"amount":null}`, "allow all rules[1]"},
 		{"local", "tool t__pay", `{}`, "allow all rules[1]"},
@@ -399,7 +416,9 @@ var stories = []story{
     - allow: { tools: t__read, where: { /paths/*: "/srv/*" } }
     - allow: { tools: t__first, where: { /paths/0: "/srv/*" } }
     - allow: { tools: t__deep, where: { /a/*/b/*: "x" } }
-    - allow: { tools: [t__run, t__move, t__odd] }
+    - allow: { tools: [t__run, t__move, t__odd, t__index] }
+    - deny: { tools: t__index, where: { /list/01: x } }
+    - deny: { tools: t__index, where: { /list/-: y } }
 `, []row{
 		{"local", "tool t__run", `{"options":{"cwd":"/etc/x"}}`, "deny all rules[0]"},
 		{"local", "tool t__run", `{"options":{"cwd":"/srv"}}`, "allow all rules[6]"},
@@ -423,6 +442,9 @@ var stories = []story{
 		{"local", "tool t__odd", `{"a/b":{"c~d":["y","x"]}}`, "allow all rules[6]"},
 		{"local", "tool t__odd", `{"a/b":{"c~d":{"0":"x"}}}`, "deny all rules[2]"},
 		{"local", "tool t__odd", `{"a/b":{"c~d":[]}}`, "allow all rules[6]"},
+		{"local", "tool t__index", `{"list":["a","b"]}`, "deny all rules[7]"}, // 01 is no index
+		{"local", "tool t__index", `{"list":{"01":"a","-":"y"}}`, "deny all rules[8]"},
+		{"local", "tool t__index", `{"list":{"1":"x"}}`, "allow all rules[6]"},
 		{"local", "tool t__read", `{"paths":["/srv/a","/srv/b"]}`, "allow all rules[3]"},
 		{"local", "tool t__read", `{"paths":["/srv/a","/etc/b"]}`, "deny"},
 		{"local", "tool t__read", `{"paths":["/srv/a",null]}`, "deny"},
@@ -440,15 +462,15 @@ var stories = []story{
 	{"where: a rule that is not reached reads nothing", `
 - name: all
   rules:
-    - deny: { tools: t__never }
     - deny: { tools: [t__never, t__other], where: { a: x } }
+    - deny: { tools: t__never }
     - allow: { tools: [t__never, t__other] }
     - ask: { tools: t__other, where: { b: x } }
 - name: mine
   match: { key: me }
   rules: [{ allow: { tools: t__other } }]
 `, []row{
-		{"local", "tool t__never", `{"a":"y","a":"z"}`, "deny all rules[0]"},
+		{"local", "tool t__never", `{"a":"y","a":"z"}`, "deny all rules[1]"},
 		{"local", "tool t__other", `{"b":"y","b":"x"}`, "allow all rules[2]"},
 		{"local", "tool t__other", `{"a":"y","a":"x"}`, "ambiguous"},
 		{"key=me", "tool t__other", `{"a":"y","a":"x"}`, "allow mine rules[0]"},
@@ -488,6 +510,8 @@ var stories = []story{
 		{"local", "resource file:///srv/..;x/etc @files", "", "deny"},
 		{"local", "resource file:///srv/.\t./etc @files", "", "deny"},
 		{"local", "resource file:///srv/a%00.txt @files", "", "deny"},
+		{"local", "resource file:///srv/a%2etxt @files", "", "deny"},
+		{"local", "resource file:///srv/..%20 @files", "", "deny"},
 		{"local", "resource file:///srv/a?p=../b @files", "", "deny"},
 		{"local", "resource note:1 @notes", "", "allow all rules[0]"},
 		{"local", "resource note:../2 @notes", "", "deny"},
@@ -512,7 +536,8 @@ var stories = []story{
 	{"resources: a deny sees through the ways of writing", `
 - name: all
   rules:
-    - deny: { resources: ["*.env", "file:///etc/*", "file:///my%20dir/*", "HTTPS://Example.com/secret/*", "mcp://files/file:///root/*"] }
+    - deny: { resources: ["*.env", "file:///etc/*", "file:///my%20dir/*", "HTTPS://Example.com/secret/*", "mcp://files/file:///root/*", "file:///star%2a",
+                          "*secret=1", "https://web/a//b"] }
     - ask: { resources: "file:///ask/*" }
     - allow: { resources: "*" }
 `, []row{
@@ -531,6 +556,11 @@ var stories = []story{
 		{"local", "resource file:///srv/../etc/passwd @files", "", "deny all rules[0]"},
 		{"local", "resource file:///%65tc/passwd @files", "", "deny all rules[0]"},
 		{"local", "resource file:////etc/passwd @files", "", "deny all rules[0]"},
+		{"local", "resource file:///../../etc/passwd @files", "", "deny all rules[0]"},
+		{"local", "resource file:///star* @files", "", "deny all rules[0]"},
+		{"local", "resource file:///starfish @files", "", "allow all rules[2]"},
+		{"local", "resource https://web/?secret=1#top @web", "", "deny all rules[0]"},
+		{"local", "resource https://web/x/../a//b @web", "", "deny all rules[0]"},
 		{"local", "resource file:///./etc//passwd @files", "", "deny all rules[0]"},
 		{"local", `resource file:\\\etc\passwd @files`, "", "deny all rules[0]"},
 		{"local", "resource file:/etc/passwd @files", "", "deny all rules[0]"},

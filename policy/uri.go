@@ -46,10 +46,10 @@ func forms(uri string) []string {
 	}
 	s := uri
 	for range maxDecodings + 1 {
-		whole, _, _ := strings.Cut(s, "\x00")
-		path, _, _ := strings.Cut(whole, "#")
+		path, _, _ := strings.Cut(s, "\x00") // where in C it ends
+		path, _, _ = strings.Cut(path, "#")
 		bare, _, _ := strings.Cut(path, "?")
-		for _, t := range []string{s, whole, path, bare} {
+		for _, t := range []string{s, path, bare} {
 			for _, single := range []bool{false, true} {
 				t := resolve(t, single)
 				add(t)
