@@ -161,7 +161,8 @@ func endOfLayer(rules []bound, from int) int {
 // together leave nothing, while none does alone, are not seen through; such an item is visible, and each call of it is denied.
 func (g *Ruling) Visible() bool { return g.visible }
 
-// Decide returns the verdict on a call with these arguments; without any, the zero Object. The error is raw.ErrAmbiguous when a rule has to read what may be
+// Decide returns the verdict on a call with these arguments; without any, the zero Object. Arguments that are there and no object are for the caller to refuse:
+// no rule could read them. The error is raw.ErrAmbiguous when a rule has to read what may be
 // read in two ways; then the call is to be refused. What is not visible is denied without an error.
 func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	if g.fixed {

@@ -537,7 +537,7 @@ var stories = []story{
 - name: all
   rules:
     - deny: { resources: ["*.env", "file:///etc/*", "file:///my%20dir/*", "HTTPS://Example.com/secret/*", "mcp://files/file:///root/*", "file:///star%2a",
-                          "*secret=1", "https://web/a//b"] }
+                          "*secret=1", "https://web/a//b", "https://app/#admin*"] }
     - ask: { resources: "file:///ask/*" }
     - allow: { resources: "*" }
 `, []row{
@@ -560,6 +560,7 @@ var stories = []story{
 		{"local", "resource file:///star* @files", "", "deny all rules[0]"},
 		{"local", "resource file:///starfish @files", "", "allow all rules[2]"},
 		{"local", "resource https://web/?secret=1#top @web", "", "deny all rules[0]"},
+		{"local", "resource HTTPS://App/#admin/users @web", "", "deny all rules[0]"},
 		{"local", "resource https://web/x/../a//b @web", "", "deny all rules[0]"},
 		{"local", "resource file:///./etc//passwd @files", "", "deny all rules[0]"},
 		{"local", `resource file:\\\etc\passwd @files`, "", "deny all rules[0]"},
