@@ -1,0 +1,77 @@
+package policy_test
+
+import (
+	"testing"
+
+	"junction/policy"
+)
+
+// TestReach asks what can be known before there is an item.
+func TestReach(t *testing.T) {
+	p := mustCompile(t, `
+- { name: ci, match: { key: ci }, capabilities: [web], rules: [{ allow: { upstreams: "f*", resources: "x:*" } }, { ask: { tools: "s__*" } }, { deny: { upstreams: d } }] }
+- { name: all, match: { key: all }, rules: [{ allow: { upstreams: a } }] }
+- { name: none, match: { key: none }, capabilities: [web], rules: [{ deny: { upstreams: "*" } }] }
+`)
+	for _, test := range []struct {
+		who      string
+		kind     policy.Kind
+		upstream string
+		requires []string
+		want     bool
+	}{
+		{"key=ci", policy.Resource, "files", nil, true},
+		{"key=ci", policy.Resource, "files", []string{"web"}, true},
+		{"key=ci", policy.Resource, "files", []string{"web", "other"}, false},
+		{"key=ci", policy.Resource, "other", nil, false},
+		{"key=ci", policy.Prompt, "files", nil, false},
+		{"key=ci", policy.Tool, "other", nil, true},
+		{"key=ci", policy.Resource, "d", nil, false},
+		{"key=all", policy.Prompt, "a", nil, true},
+		{"key=all", policy.Resource, "a", nil, true},
+		{"key=all", policy.Resource, "b", nil, false},
+		{"key=none", policy.Tool, "a", nil, false},
+		{"", policy.Tool, "a", nil, false},
+	} {
+		r := p.For(mustSubject(t, test.who))
+		if got := r.Reaches(test.kind, test.upstream, test.requires); got != test.want {
+			t.Errorf("%q reaches a %v of %s that requires %q: %v, want %v", test.who, test.kind, test.upstream, test.requires, got, test.want)
+		}
+	}
+	for who, want := range map[string]bool{"key=ci": false, "key=all": false, "key=none": true, "": true} {
+		if got := p.For(mustSubject(t, who)).None(); got != want {
+			t.Errorf("%q may do nothing: %v, want %v", who, got, want)
+		}
+	}
+	if (*policy.Policy)(nil).For(policy.Subject{}).None() != true || policy.Open().For(policy.Subject{}).None() {
+		t.Error("who may do nothing without a Policy, or something without policies, is wrong")
+	}
+}
+
+// TestMatchesAddress tells whether one subject may have different rights at different addresses.
+func TestMatchesAddress(t *testing.T) {
+	for text, want := range map[string]bool{
+		"- { name: a, match: { cidr: 10.0.0.0/8 }, capabilities: [x] }":                               true,
+		"- { name: a, match: { key: k } , capabilities: [x]}":                                         false,
+		"[{ name: a, capabilities: [x] }, { name: b, match: { cidr: ['::/0'] }, capabilities: [x] }]": true,
+	} {
+		if got := mustCompile(t, text).MatchesAddress(); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	if policy.Open().MatchesAddress() || (*policy.Policy)(nil).MatchesAddress() {
+		t.Error("without policies an address matters")
+	}
+}
+
+// TestReads tells whether a decision needs the arguments: a condition of another item's rule does not count.
+func TestReads(t *testing.T) {
+	r := mustCompile(t, `
+- { name: all, rules: [{ deny: { tools: t__a, where: { x: y } } }, { allow: { upstreams: t } }] }
+`).For(policy.Subject{})
+	for what, want := range map[string]bool{"tool t__a": true, "tool t__b": false, "resource x:y @t": false, "tool u__a": false, "tool t__a needs=web": false} {
+		if got := r.Bind(mustItem(t, what)).Reads(); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+}
