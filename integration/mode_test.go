@@ -94,9 +94,12 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 		t.Fatal(err)
 	}
 	e := &endpoint{}
-	server, world, up := proxy.Options{Key: key}, proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, upstream.Options{}
+	server, world, up := proxy.Options{Key: key}, proxy.WorldConfig{}, upstream.Options{}
 	for _, o := range options {
 		o(&server, &world, &up)
+	}
+	if world.Guard == nil {
+		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
 	}
 	if e.Server, err = proxy.New(server); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -55,7 +57,7 @@ func mustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{changed: make(chan struct{})}
+	s := &stand{changed: make(chan struct{}), names: proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
 	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key}); err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,9 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 						t.Fatalf("acknowledged %s\nwant %s", got, want)
 					}
 				}
+				if up == upstream.EraLegacy {
+					await(t, &server.Journal, "GET", upstreamtest.Verb("GET")) // before that the server has nowhere to tell it
+				}
 				server.Updated("file:///b")
 				server.Updated("file:///a/part")
 				server.Updated("file:///a")
