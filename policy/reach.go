@@ -7,6 +7,11 @@ func (p *Policy) MatchesAddress() bool {
 	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.match.cidr != nil })
 }
 
+// Pins reports whether some subjects are to see accepted definitions only.
+func (p *Policy) Pins() bool {
+	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.guards.Pinned })
+}
+
 // None reports whether the subject may do nothing at all: no rule that matches it allows or asks.
 func (r *Rights) None() bool {
 	return !slices.ContainsFunc(r.entries, func(e *entry) bool {

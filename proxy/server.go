@@ -32,6 +32,7 @@ type WorldConfig struct {
 	Endpoints      map[string]Endpoint
 	Guard          *auth.Guard    // nil lets nobody in
 	Policy         *policy.Policy // nil allows nothing
+	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
 	AllowedOrigins []string       // beyond the loopback ones
 	AllowedHosts   []string       // beyond the loopback ones
 }

@@ -194,6 +194,13 @@ func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstrea
 	}
 }
 
+// hold marks the tools whose definition nobody has accepted. The view is not in use yet.
+func (v *view) hold(pins *Pins) {
+	for _, t := range v.parts[upstream.PartTools].targets {
+		t.held, _ = pins.held(t.backend.Name(), t.name, t.item.Definition.Text())
+	}
+}
+
 // named reports whether it has a name, and no URI.
 func (t *target) named() bool { return t.part == upstream.PartTools || t.part == upstream.PartPrompts }
 

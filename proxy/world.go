@@ -61,6 +61,11 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 		key := name + "/"
 		w.endpoints[key] = &endpoint{key, cmp.Or(n.Surface, name), compile(key, its, c.Names, false, before(key))}
 	}
+	if c.Policy.Pins() {
+		for _, e := range w.endpoints {
+			e.view.hold(c.Pins)
+		}
+	}
 	r := chi.NewRouter()
 	r.Use(w.checkOrigin)
 	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
