@@ -3,15 +3,19 @@
 // A client's request goes through the files of this package in this order:
 //
 //	server.go     Server takes the request and loads the world, once
-//	world.go      the world has the routes; it checks Origin and Host, finds the endpoint, reads the body up to its limit
+//	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
+//	share.go      what the caller may use of the endpoint: a view without what policy denies, and the decision about each call
 //	exchange.go   the message becomes an exchange: one request, on its way to one answer
 //	front.go      which era does it speak?
 //	legacy.go     2025-11-25 and older: the handshake, the session (session.go), arrays of messages (batch.go), the GET stream
 //	modern.go     2026-07-28: header and body must agree; server/discover
-//	dispatch.go   the table from method to function: what is not there does not exist
+//	dispatch.go   the table from method to function: what is not there does not exist; calls are metered where policy limits them (meter.go)
 //	list.go       the lists are answered from the view, page by page
 //	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
+//	validate.go   arguments that do not fit the tool's schema do not reach it, where policy wants that
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
+//	approve.go    before it, the person is asked, where policy says so
+//	redact.go     after it, what policy does not let the caller read is taken out (secrets.go)
 //	question.go   what an upstream asks the person, as the client may be sent it
 //	asking.go     a legacy client is asked on the stream of its call
 //	parked.go     a modern client is asked by an answer, and comes back (state.go) while the call waits
@@ -20,12 +24,12 @@
 //	uris.go       the URIs in a result, in an error and in a tool's definition, as the client sees them
 //	reply.go      the answer: one JSON document, or an event stream as soon as there is progress to tell, which a legacy client can take up again (replay.go)
 //	errors.go     every error that a client reads, and its status, is made here
-//	hooks.go      what the log hears of it
+//	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
 // A world is immutable and belongs to the request to its end. It holds a view for each endpoint (view.go): the catalogs of its upstreams, merged and renamed
-// (names.go), with the way back, and the answers to the lists prepared. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
-// another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of
-// their lists is another one then, and of resources that they have subscribed to.
+// (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go) are marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
+// another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of their lists is another one then, and of resources that they have
+// subscribed to.
 //
 // What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the
 // id, names and URIs, the parts of _meta that speak of the connection.
