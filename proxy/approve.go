@@ -184,12 +184,12 @@ func kindName(method string) string {
 // shown is a text as a person who decides by it reads it: nothing in it is invisible, and what is cut off is counted.
 func shown(text string, limit int) string {
 	if len(text) <= limit {
-		return visible(text)
+		return Visible(text)
 	}
 	for limit > 0 && !utf8.RuneStart(text[limit]) {
 		limit--
 	}
-	return visible(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
+	return Visible(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
 // cannotAsk says how the call can be allowed where nobody can be asked.

@@ -106,10 +106,10 @@ func parsePins(text []byte) (*Pins, error) {
 		for name, t := range tools {
 			definition, err := canonical(t.Definition)
 			if err != nil {
-				return nil, fmt.Errorf("the definition of %s of %s: %w", visible(name), visible(upstream), err)
+				return nil, fmt.Errorf("the definition of %s of %s: %w", Visible(name), Visible(upstream), err)
 			}
 			if sum(definition) != t.SHA256 {
-				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: its sha256 differs; take it out and accept it again", visible(name), visible(upstream))
+				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: its sha256 differs; take it out and accept it again", Visible(name), Visible(upstream))
 			}
 			p.tools[upstream][name] = pin{t.SHA256, definition, t.Accepted}
 		}
@@ -149,6 +149,9 @@ func (p *Pins) State(upstream, name string, definition []byte) (PinState, time.T
 	}
 	return PinAccepted, known.accepted
 }
+
+// Exist reports whether there is a file.
+func (p *Pins) Exist() bool { return p != nil && !p.none }
 
 // Names returns the accepted tools of an upstream, sorted; with "" all upstreams that have any.
 func (p *Pins) Names(upstream string) []string {
@@ -231,11 +234,11 @@ func (p *Pins) Write(file string) error {
 }
 
 // Diff says how a definition differs from the accepted one, a line for each value or line of a text: "- " what was accepted, "+ " what is there now. Nothing in it
-// is hidden from a person: see visible.
+// is hidden from a person: see Visible.
 func (p *Pins) Diff(d Definition) []string {
 	now, err := canonical(d.Definition)
 	if err != nil {
-		return []string{"+ " + visible(string(d.Definition))}
+		return []string{"+ " + Visible(string(d.Definition))}
 	}
 	var old []string
 	if p != nil {
@@ -374,12 +377,12 @@ func flat(lines []string, path string, text []byte) []string {
 	case '"':
 		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 && !strings.Contains(string(text), `\\`) {
 			for _, part := range parts {
-				lines = append(lines, visible(cmp.Or(path, "(all)"))+` | `+visible(part))
+				lines = append(lines, Visible(cmp.Or(path, "(all)"))+` | `+Visible(part))
 			}
 			return lines
 		}
 	}
-	return append(lines, visible(cmp.Or(path, "(all)"))+": "+visible(string(text)))
+	return append(lines, Visible(cmp.Or(path, "(all)"))+": "+Visible(string(text)))
 }
 
 // maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown whole.

@@ -414,7 +414,7 @@ func short(s string, most int) string {
 		}
 		s = s[:most] + "…"
 	}
-	return visible(s)
+	return Visible(s)
 }
 
 // decodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked would not be what the tool reads otherwise.

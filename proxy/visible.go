@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// visible shows a text that others wrote to a person: what cannot be seen, or changes how the rest is seen, is escaped as in Go.
-func visible(s string) string {
+// Visible shows a text that others wrote to a person: what cannot be seen, or changes how the rest is seen, is escaped as in Go.
+func Visible(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
 	}

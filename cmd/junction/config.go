@@ -54,6 +54,8 @@ type Config struct {
 	Upstreams map[string]upstream.Config `yaml:"upstreams"`
 	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
 	Policies  policy.Config              `yaml:"policies"`
+	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an absolute path. Policies that are pinned go by it.
+	Pins string `yaml:"pins"`
 }
 
 // LogConfig is the file's log section.
@@ -224,6 +226,7 @@ func (c *Config) validate(d *decoder) {
 	c.validateNames(d)
 	c.validateEndpoints(d)
 	c.validatePolicies(d)
+	d.check("pins", pinsProblem(c.Pins))
 	c.validateAudit(d)
 }
 

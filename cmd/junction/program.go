@@ -42,6 +42,7 @@ type program struct {
 	log    *slog.Logger
 	config *Config // the one in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
+	pins   *proxy.Pins // as the file has them; nil when none is named. Owned as config is
 
 	public, admin net.Listener // admin may be nil
 	server        *proxy.Server
@@ -111,6 +112,9 @@ func open(o options) (_ *program, err error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if p.pins, err = loadPins(config); err != nil {
+		return nil, err
 	}
 	audit, err := p.nextAudit(config.Audit)
 	if err != nil {

@@ -37,6 +37,11 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		if err = watcher.Add(filepath.Dir(p.file)); err == nil {
 			events, missed = watcher.Events, watcher.Errors
 		}
+		if p.config.Pins != "" {
+			if err := watcher.Add(filepath.Dir(p.config.Pins)); err != nil {
+				p.log.Warn("changed pins are noticed on SIGHUP only", "error", err)
+			}
+		}
 	}
 	if err != nil {
 		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
@@ -52,9 +57,10 @@ func (p *program) reloadLoop(ctx context.Context) error {
 				a.Reopen()
 			}
 			p.reload(true)
+			p.repin()
 		case e := <-events:
 			// Others in the folder, a log perhaps, never stop writing. They must not put it off; one of them may be what our file is a link to.
-			if ours := filepath.Base(e.Name) == filepath.Base(p.file); ours || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
+			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
 				quiet.Reset(settle)
 				waiting = true
 			}
@@ -64,6 +70,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		case <-quiet.C:
 			waiting = false
 			p.reload(false)
+			p.repin()
 		}
 	}
 }
@@ -123,6 +130,7 @@ func fixed(old, next *Config) error {
 	}{
 		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
+		{"pins", old.Pins, next.Pins},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
 			changed = append(changed, k.key)

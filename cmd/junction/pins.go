@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/proxy"
+)
+
+// pinsReport is what /pins of the admin address says: what the upstreams offer now, verbatim.
+type pinsReport struct {
+	Tools []pinReport `json:"tools"`
+}
+
+type pinReport struct {
+	Upstream   string          `json:"upstream"`
+	Name       string          `json:"name"`
+	Definition json.RawMessage `json:"definition"`
+}
+
+// servePins answers /pins.
+func (p *program) servePins(w http.ResponseWriter, _ *http.Request) {
+	p.server.Settle()
+	r := pinsReport{Tools: []pinReport{}}
+	for _, d := range p.server.Definitions() {
+		r.Tools = append(r.Tools, pinReport{d.Upstream, d.Name, d.Definition})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(r)
+}
+
+// repin takes over the pins when the file has changed; one that is broken changes nothing but the log. reloadLoop calls it.
+func (p *program) repin() {
+	if p.config.Pins == "" {
+		return
+	}
+	pins, err := proxy.LoadPins(p.config.Pins)
+	if err != nil {
+		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
+		return
+	}
+	if p.pins != nil && bytes.Equal(pins.Text(), p.pins.Text()) && pins.Exist() == p.pins.Exist() {
+		return
+	}
+	p.pins = pins
+	p.apply(p.config)
+	p.log.Info("pins reloaded", "pins", p.config.Pins)
+}
+
+// loadPins reads the file that the configuration names; nil without one.
+func loadPins(c *Config) (*proxy.Pins, error) {
+	if c.Pins == "" {
+		return nil, nil
+	}
+	return proxy.LoadPins(c.Pins)
+}
+
+func pinsProblem(file string) string {
+	if file != "" && !filepath.IsAbs(file) {
+		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in different folders"
+	}
+	return ""
+}
+
+// pinsCommand is `junction pins`.
+func pinsCommand(stdout io.Writer, file *string) *cobra.Command {
+	var admin string
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "list the tools whose definitions an operator has accepted, or not",
+		Long: `Compare the definitions of the tools that the running proxy's upstreams offer with those that were accepted. Where a policy is pinned, others are held back.
+
+The proxy is asked at its admin address. What was accepted is in the file that the configuration names (pins); the proxy notices when it changes.
+A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM means all of its tools.`,
+		Example: `  junction pins --config config.yaml
+  junction pins diff --config config.yaml
+  junction pins accept github/create_issue --config config.yaml
+  junction pins accept --all --config config.yaml`,
+		Args: none,
+	}
+	cmd.PersistentFlags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy, instead of the file's")
+	open := func(ctx context.Context) (*pinning, error) { return openPins(ctx, stdout, admin, *file) }
+	list := func(cmd *cobra.Command, _ []string) error {
+		p, err := open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return p.list()
+	}
+	cmd.RunE = list
+	var all bool
+	accept := &cobra.Command{
+		Use: "accept {NAME ... | --all}", Short: "accept the definitions as they are now, and show what that changes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usagef("accept needs the names of tools, or --all; junction pins lists them")
+			}
+			p, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return p.accept(args)
+		},
+	}
+	accept.Flags().BoolVar(&all, "all", false, "all tools that there are now")
+	cmd.AddCommand(
+		&cobra.Command{Use: "list", Short: "list all tools", Args: none, RunE: list},
+		&cobra.Command{Use: "diff [NAME ...]", Short: "show how definitions differ from those that were accepted", RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return p.diff(args)
+		}},
+		accept,
+	)
+	return cmd
+}
+
+// pinning is one run of the command.
+type pinning struct {
+	stdout io.Writer
+	file   string
+	pins   *proxy.Pins
+	now    []proxy.Definition // what the proxy says
+}
+
+func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
+	if file == "" {
+		return nil, usagef("pins needs --config FILE, which names the file of accepted definitions")
+	}
+	address, c, err := adminAddress("", file)
+	if err == nil && admin != "" {
+		address, _, err = adminAddress(admin, file)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Pins == "":
+		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: /var/lib/junction/pins.json", file)
+	case address == "":
+		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin", file)
+	}
+	p := &pinning{stdout: stdout, file: c.Pins}
+	if p.pins, err = proxy.LoadPins(c.Pins); err != nil {
+		return nil, err
+	}
+	var r pinsReport
+	err = askAdmin(ctx, address, "/pins", nil, adminPatience, &r)
+	if errors.Is(err, errNotRunning) {
+		return nil, fmt.Errorf("%w; start one: it knows what the upstreams offer", err)
+	} else if err != nil {
+		return nil, err
+	}
+	for _, t := range r.Tools {
+		p.now = append(p.now, proxy.Definition{Upstream: t.Upstream, Name: t.Name, Definition: t.Definition})
+	}
+	return p, nil
+}
+
+func pinName(d proxy.Definition) string { return d.Upstream + "/" + d.Name }
+
+// named returns the definitions of these names, which are of tools or of upstreams; all when there are none.
+func (p *pinning) named(names []string) ([]proxy.Definition, error) {
+	if len(names) == 0 {
+		return p.now, nil
+	}
+	var list []proxy.Definition
+	var known []string
+	for _, d := range p.now {
+		known = append(known, pinName(d))
+		if slices.Contains(names, d.Upstream) || slices.Contains(names, pinName(d)) {
+			list = append(list, d)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(d proxy.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
+			near := ""
+			if c := closest(known, name); len(c) > 0 {
+				near = "; did you mean " + proxy.Visible(strings.Join(c, " or ")) + "?"
+			}
+			return nil, fmt.Errorf("no upstream offers %s now%s", proxy.Visible(name), near)
+		}
+	}
+	return list, nil
+}
+
+// list prints a line for each tool: its state, and since when.
+func (p *pinning) list() error {
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	offered := map[string]bool{}
+	for _, d := range p.now {
+		offered[pinName(d)] = true
+		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", proxy.Visible(pinName(d)), state, when(accepted))
+	}
+	for _, upstream := range p.pins.Names("") {
+		for _, name := range p.pins.Names(upstream) {
+			if d := (proxy.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
+				_, accepted := p.pins.State(upstream, name, nil)
+				fmt.Fprintf(w, "%s\t%s\t%s\n", proxy.Visible(pinName(d)), "not offered", when(accepted))
+			}
+		}
+	}
+	return w.Flush()
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "never accepted"
+	}
+	return "accepted " + t.UTC().Format(time.RFC3339)
+}
+
+// diff prints what an operator has to look at.
+func (p *pinning) diff(names []string) error {
+	list, err := p.named(names)
+	if err != nil {
+		return err
+	}
+	n := p.show(list)
+	if n == 0 {
+		_, err = fmt.Fprintln(p.stdout, "nothing differs from what was accepted")
+	}
+	return err
+}
+
+// show prints how the definitions differ from those that were accepted, and returns of how many they do.
+func (p *pinning) show(list []proxy.Definition) (n int) {
+	for _, d := range list {
+		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
+		if state == proxy.PinAccepted {
+			continue
+		}
+		if n > 0 {
+			fmt.Fprintln(p.stdout)
+		}
+		n++
+		fmt.Fprintf(p.stdout, "%s: %s, %s\n", proxy.Visible(pinName(d)), state, when(accepted))
+		for _, line := range p.pins.Diff(d) {
+			fmt.Fprintln(p.stdout, "  "+line)
+		}
+	}
+	return n
+}
+
+// accept accepts the definitions and shows what it has accepted: what there was before somebody looked may be another one.
+func (p *pinning) accept(names []string) error {
+	list, err := p.named(names)
+	if err != nil {
+		return err
+	}
+	n := p.show(list)
+	next, err := p.pins.Accept(list, time.Now())
+	if err == nil {
+		err = next.Write(p.file)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", count(n, "tool"))
+	return err
+}
