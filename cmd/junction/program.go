@@ -144,7 +144,7 @@ func (p *program) apply(c *Config) {
 	}
 	guard := c.Auth.Guard()
 	guard.Log = p.log
-	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c), Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c), Pins: p.pins, Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
