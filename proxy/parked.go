@@ -217,8 +217,8 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 
 // giveUp ends the call of a client that does not come back. The upstream hears that its questions are not answered, and that the call is cancelled.
 func (p *parked) giveUp() {
+	p.lot.remove(p) // first, so that whoever comes back after the upstream has heard of it comes too late
 	p.cancel(nil)
-	p.lot.remove(p)
 }
 
 // finish keeps the outcome of the call until the client asks for it, or does not come back.
