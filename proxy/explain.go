@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"slices"
+	"strings"
 
 	"junction/policy"
 	"junction/upstream"
@@ -55,7 +56,7 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name, Problem: problem.Reason})
 		}
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
 		if t, err := everything(e.view).resource(upstream.EraModern, name); err == nil {
 			list = append(list, explain(rights, t))
 		}

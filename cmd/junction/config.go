@@ -34,7 +34,7 @@ type Config struct {
 	// PublicURL is how clients reach us, without a path: https, or http on loopback. It is never made from what a request says of itself. After Load in lower case
 	// and without the default port. Default: Listen.
 	PublicURL string `yaml:"public_url"`
-	// Admin is where /healthz and /readyz are served, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	// Admin is where /healthz and /readyz are served, and what junction doctor and junction why ask, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
 	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. In lower case after Load, as browsers send them.
 	AllowedOrigins []string `yaml:"allowed_origins"`

@@ -130,6 +130,7 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 		e.Encode(r)
 	})
 	mux.HandleFunc("GET /pins", p.servePins)
+	mux.HandleFunc("GET /why", p.serveWhy)
 	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {

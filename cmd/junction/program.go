@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
@@ -47,7 +48,8 @@ type program struct {
 	public, admin net.Listener // admin may be nil
 	server        *proxy.Server
 	set           upstream.Set
-	audit         atomic.Pointer[audit] // nil while nobody wants one
+	audit         atomic.Pointer[audit]      // nil while nobody wants one
+	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
 
 	refresh chan struct{} // 1-buffered: a catalog has changed
 }
@@ -154,6 +156,7 @@ func (p *program) apply(c *Config) {
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
 	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
+	p.keys.Store(&c.Auth.APIKeys)
 	p.config = c
 }
 

@@ -1,0 +1,542 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// This file answers why somebody sees an item, or does not: /why of the admin address finds out, and `junction why` asks it.
+
+// account is what /why says.
+type account struct {
+	As       string        `json:"as"`       // the principal's id
+	Endpoint string        `json:"endpoint"` // its path
+	Name     string        `json:"name"`
+	Refused  string        `json:"refused,omitempty"` // why whoever that is gets no further than the door; "" when they are let in
+	Items    []itemAccount `json:"items"`             // that the name may mean there
+	Hints    []string      `json:"hints"`             // where there is none: what may be the matter
+}
+
+// itemAccount is about one item.
+type itemAccount struct {
+	Upstream string `json:"upstream"`
+	Kind     string `json:"kind"`
+	Own      string `json:"own_name"`
+	Exposed  string `json:"name,omitempty"`
+	Visible  bool   `json:"visible"`
+	Listed   bool   `json:"listed"`
+	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
+	Reads    bool   `json:"depends_on_arguments"` // whether that of others may differ
+	Held     string `json:"held,omitempty"`       // why a pinned policy holds it back
+	Problem  string `json:"problem,omitempty"`    // why it is offered to nobody, or not to all clients
+	State    string `json:"upstream_state"`
+	Since    string `json:"upstream_since"`
+	Error    string `json:"upstream_error,omitempty"`
+
+	Reasons []reasonJSON `json:"reasons"`
+	Advice  []string     `json:"advice"`
+}
+
+type reasonJSON struct {
+	Missing string `json:"missing,omitempty"` // a capability
+	Layer   string `json:"layer,omitempty"`
+	Policy  string `json:"policy,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Verdict string `json:"verdict,omitempty"`
+	Where   string `json:"where,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// question is what an operator wants to know.
+type question struct {
+	as, endpoint, name  string
+	groups, scopes      []string
+	email, issuer, from string
+	oauthClient         string
+}
+
+func (q *question) query() url.Values {
+	return url.Values{"as": {q.as}, "endpoint": {q.endpoint}, "name": {q.name}, "group": q.groups, "scope": q.scopes, "email": {q.email}, "issuer": {q.issuer},
+		"from": {q.from}, "oauth_client": {q.oauthClient}}
+}
+
+func questionOf(v url.Values) question {
+	return question{as: v.Get("as"), endpoint: v.Get("endpoint"), name: v.Get("name"), groups: v["group"], scopes: v["scope"], email: v.Get("email"),
+		issuer: v.Get("issuer"), from: v.Get("from"), oauthClient: v.Get("oauth_client")}
+}
+
+// subject returns who is asked about. The error says what would be right.
+func (q *question) subject() (policy.Subject, error) {
+	s := policy.Subject{Groups: q.groups, Scopes: q.scopes, Email: q.email, Issuer: q.issuer, OAuthClient: q.oauthClient}
+	if q.from != "" {
+		address, err := netip.ParseAddr(q.from)
+		if err != nil {
+			return s, usagef("--from %q is no address; write it like 10.1.2.3", q.from)
+		}
+		s.Address = address.Unmap()
+	}
+	kind, rest, found := strings.Cut(q.as, ":")
+	switch {
+	case strings.Contains(q.as, "jct_"):
+		return s, usagef("--as wants the name of the key, as in the file, and not the key itself")
+	case q.as == "":
+		return s, usagef("say for whom: --as NAME-OF-A-KEY, --as user:NAME or --as local")
+	case q.as == "local":
+		s.Kind, s.ID = string(auth.KindLocal), "local"
+		if !s.Address.IsValid() {
+			s.Address = auth.Local.Address
+		}
+	case !found:
+		s.Kind, s.ID, s.Key = string(auth.KindKey), "key:"+q.as, q.as
+	case kind == "key" && rest != "":
+		s.Kind, s.ID, s.Key = string(auth.KindKey), q.as, rest
+	case kind == "user" && rest != "":
+		s.Kind, s.ID, s.User = string(auth.KindUser), q.as, rest
+	default:
+		return s, usagef("--as %q is nobody; write the name of a key, user:NAME or local", q.as)
+	}
+	return s, nil
+}
+
+// endpoints returns what the word may mean, as the proxy calls endpoints: "", an upstream's name, or the name of another one and a slash.
+func endpoints(word string) []string {
+	if u, err := url.Parse(word); err == nil && u.Host != "" {
+		word = u.Path
+	}
+	word = strings.Trim(word, "/")
+	switch rest, ok := strings.CutPrefix(word, "mcp/"); {
+	case word == "" || word == "mcp":
+		return []string{""}
+	case ok:
+		return []string{rest}
+	}
+	if name, ok := strings.CutSuffix(word, "/mcp"); ok {
+		return []string{name + "/"}
+	}
+	return []string{word + "/", word}
+}
+
+// endpointPath is the path of an endpoint.
+func endpointPath(endpoint string) string {
+	if name, ok := strings.CutSuffix(endpoint, "/"); ok {
+		return "/" + name + "/mcp"
+	}
+	return path.Join("/mcp", endpoint)
+}
+
+// explain answers the question. The error says what is wrong with it.
+func (p *program) explain(q question, now time.Time) (account, error) {
+	who, err := q.subject()
+	if err != nil {
+		return account{}, err
+	}
+	p.server.Settle()
+	var found []proxy.Explanation
+	endpoint, known := "", false
+	for _, e := range endpoints(q.endpoint) {
+		list, ok := p.server.Explain(who, e, q.name)
+		if ok && known {
+			return account{}, fmt.Errorf("%s may be %s or %s; write which", show(q.endpoint), endpointPath(endpoint), endpointPath(e))
+		}
+		if ok {
+			found, endpoint, known = list, e, true
+		}
+	}
+	if !known {
+		return account{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", show(q.endpoint))
+	}
+	a := account{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.name, Refused: p.refused(&who, now), Items: []itemAccount{}, Hints: []string{}}
+	statuses := map[string]upstream.Status{}
+	for _, s := range p.statuses() {
+		statuses[s.Name] = s
+	}
+	for i := range found {
+		a.Items = append(a.Items, accountOf(&found[i], statuses[found[i].Upstream], who, now))
+	}
+	if len(found) == 0 {
+		a.Hints = p.hints(who, endpoint, q.name, now)
+	}
+	return a, nil
+}
+
+// refused says why a subject is not let in at all; "" when it is, or when nothing can be said.
+func (p *program) refused(who *policy.Subject, now time.Time) string {
+	keys := p.keys.Load()
+	switch {
+	case keys == nil:
+		return ""
+	case who.Kind == string(auth.KindLocal) && len(*keys) > 0:
+		return "nobody is local while there are API keys (auth.api_keys): every request needs one"
+	case who.Kind != string(auth.KindKey):
+		return ""
+	}
+	var names []string
+	expired, elsewhere := false, false
+	for _, k := range *keys {
+		names = append(names, k.Name)
+		if k.Name != who.Key {
+			continue
+		}
+		switch within := slices.ContainsFunc(k.CIDRs, func(c auth.CIDR) bool { return c.Contains(who.Address) }); {
+		case !k.Expires.IsZero() && !now.Before(k.Expires.Time):
+			expired = true
+		case who.Address.IsValid() && len(k.CIDRs) > 0 && !within:
+			elsewhere = true
+		default:
+			return ""
+		}
+	}
+	switch near := closest(names, who.Key); {
+	case elsewhere:
+		return fmt.Sprintf("%s is in none of the networks that the key is good from (cidrs)", who.Address)
+	case expired:
+		return "the key has expired (expires): junction keys create makes another one of the same name"
+	case len(near) > 0:
+		return fmt.Sprintf("there is no key of that name (auth.api_keys); did you mean %s?", near[0])
+	}
+	return "there is no key of that name (auth.api_keys)"
+}
+
+func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now time.Time) itemAccount {
+	a := itemAccount{
+		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
+		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []reasonJSON{}, Advice: []string{},
+	}
+	if x.Exposed != "" { // something was decided
+		a.Verdict = x.Verdict.String()
+	}
+	if x.Pinned {
+		a.Held = x.Held
+	}
+	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
+	missing, denied := false, false
+	for _, r := range x.Reasons {
+		j := reasonJSON{Missing: r.Missing, Layer: r.Layer, Policy: r.Policy, Rule: r.Rule, Where: r.Where, Note: r.Note}
+		if r.Rule != "" {
+			j.Verdict = r.Verdict.String()
+		}
+		a.Reasons = append(a.Reasons, j)
+		switch {
+		case r.Missing != "":
+			missing = true
+			advise("give the capability %s to a policy that matches %s, or take it from what the item requires (upstreams.%s)", r.Missing, who.ID, x.Upstream)
+		case r.Rule != "" && r.Note == "" && r.Verdict == policy.Deny && !x.Visible:
+			denied = true
+			advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
+		}
+	}
+	switch {
+	case x.Exposed == "": // nobody has it there; the problem says what to do
+	case x.Visible || missing || denied || a.Held != "":
+	default:
+		kind := "tools"
+		switch x.Part {
+		case upstream.PartPrompts:
+			kind = "prompts"
+		case upstream.PartResources, upstream.PartTemplates:
+			kind = "resources"
+		}
+		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind, x.Exposed)
+		if !who.Address.IsValid() {
+			advise("policies that match a cidr were left aside: --from says where the requests come from")
+		}
+	}
+	if a.Held != "" {
+		advise("junction pins diff shows what has changed, and junction pins accept takes it")
+	}
+	switch s.State {
+	case upstream.StateReady, upstream.StateClosed:
+		if x.Visible && len(a.Advice) == 0 && x.Problem == "" {
+			advise("a client that does not show it has an old list, or leaves tools out by itself: have it connect again")
+		}
+	default:
+		advise("the upstream is not there: junction doctor %s says more", x.Upstream)
+	}
+	return a
+}
+
+// hints says what may be the matter with a name that means nothing on the endpoint.
+func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time) (hints []string) {
+	hint := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
+	var names []string
+	naming := p.server.Names()
+	for _, u := range p.set.All() {
+		c, catalog, s := u.Config(), u.Catalog(), u.Status()
+		prefix := u.Name()
+		if c.Prefix != nil {
+			prefix = *c.Prefix
+		}
+		meant := func(own string) bool {
+			exposed, full := naming.Expose(prefix, own)
+			names = append(names, exposed)
+			return name == own || name == full || name == exposed
+		}
+		for part := range upstream.Parts {
+			for i := range catalog.Items(part) {
+				own := catalog.Item(part, i).Name
+				if part > upstream.PartPrompts && name != own || part <= upstream.PartPrompts && !meant(own) {
+					continue
+				}
+				rule, ruled := upstream.Rule{}, false
+				if part == upstream.PartTools {
+					rule, ruled = c.Tools.Match(own)
+				}
+				other := u.Name()
+				elsewhere, _ := p.server.Explain(who, other, own)
+				switch {
+				case rule.Enabled != nil && !*rule.Enabled:
+					hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", u.Name(), u.Name(), own)
+				case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
+					hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", u.Name(), u.Name())
+				case len(elsewhere) > 0 && other != endpoint:
+					hint("%s has it: it is at %s as %s, and not here", u.Name(), endpointPath(other), own)
+				default:
+					hint("%s has it, and it is not offered here", u.Name())
+				}
+			}
+		}
+		for _, left := range catalog.Left {
+			if left.Name != "" && meant(left.Name) {
+				hint("%s lists a %s of that name, and it is left out: %s", u.Name(), left.Part, left.Reason)
+			}
+		}
+		if s.State != upstream.StateReady && s.State != upstream.StateClosed && catalog.Listed.IsZero() {
+			text := fmt.Sprintf("%s may have it, and has said nothing yet (%s for %s", u.Name(), s.State, age(now.Sub(s.Since)))
+			if s.Err != "" {
+				text += ": " + s.Err
+			}
+			hint("%s); junction doctor %s says more", text, u.Name())
+		}
+	}
+	if len(hints) == 0 {
+		if near := closest(names, name); len(near) > 0 {
+			hint("nothing has that name, for anybody; did you mean %s?", strings.Join(near, " or "))
+		} else {
+			hint("nothing has that name, for anybody")
+		}
+	}
+	return hints
+}
+
+// serveWhy answers /why.
+func (p *program) serveWhy(w http.ResponseWriter, r *http.Request) {
+	q := questionOf(r.URL.Query())
+	if q.name == "" {
+		http.Error(w, "Say what is missed: name=…", http.StatusBadRequest)
+		return
+	}
+	a, err := p.explain(q, time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, a)
+}
+
+// whyCommand is `junction why`.
+func whyCommand(stdout io.Writer, file *string) *cobra.Command {
+	var q question
+	var admin, output string
+	cmd := &cobra.Command{
+		Use:   "why --as WHO NAME",
+		Short: "say why somebody sees a tool, or does not",
+		Long: `Say why somebody sees a tool, a prompt or a resource, or does not: under which name, by which rule or for want of which capability, whether its upstream is
+there, and what to do. The running proxy is asked, at its admin address.
+
+WHO is the name of an API key, or user:NAME with --group and what else policies look at, or local where there are no keys. NAME is the one that clients see, or
+the upstream's own.
+
+The exit code is 1 if whoever that is cannot use it.`,
+		Example: `  junction why --as ci shell__run
+  junction why --as user:jane --group engineering --endpoint /web/mcp search__find
+  junction why --as local file:///etc/motd`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("why takes one name of a tool, a prompt or a resource; junction tools lists tools")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.name = args[0]
+			switch {
+			case output != "text" && output != "json":
+				return usagef("--output is text or json, not %q", output)
+			case admin != "" && *file != "":
+				return usagef("give either --admin or --config, not both: the file names an admin address itself")
+			}
+			if _, err := q.subject(); err != nil {
+				return err
+			}
+			address, _, err := adminAddress(admin, *file)
+			if err != nil {
+				return err
+			}
+			if address == "" {
+				return usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
+			}
+			var a account
+			if err := askAdmin(cmd.Context(), address, "/why", q.query(), adminPatience, &a); errors.Is(err, errNotRunning) {
+				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
+			} else if err != nil {
+				return err
+			}
+			if output == "json" {
+				var text []byte
+				if text, err = json.Marshal(a); err == nil {
+					err = printJSON(stdout, text)
+				}
+			} else {
+				err = printAccount(stdout, &a, time.Now())
+			}
+			if err == nil && !a.usable() {
+				err = errTool // all is said
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&q.as, "as", "", "`who`: the name of a key, user:NAME, or local")
+	cmd.Flags().StringVar(&q.endpoint, "endpoint", "/mcp", "the endpoint that is used: its `path`")
+	cmd.Flags().StringVar(&q.from, "from", "", "the `address` that requests come from")
+	cmd.Flags().StringSliceVar(&q.groups, "group", nil, "a `group` of the user; may be repeated")
+	cmd.Flags().StringSliceVar(&q.scopes, "scope", nil, "a `scope` that was granted; may be repeated")
+	cmd.Flags().StringVar(&q.email, "email", "", "the user's verified `address`")
+	cmd.Flags().StringVar(&q.issuer, "issuer", "", "the `URL` of who the user signs in with")
+	cmd.Flags().StringVar(&q.oauthClient, "oauth-client", "", "the `id` of the client that the user signs in with")
+	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// usable reports whether there is an item, and it can be used now.
+func (a *account) usable() bool {
+	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i itemAccount) bool {
+		return i.Visible && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
+	})
+}
+
+// printAccount writes it for a person.
+func printAccount(w io.Writer, a *account, now time.Time) error {
+	var b bytes.Buffer
+	if a.Refused != "" {
+		wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", flat(a.As), flat(a.Refused)))
+		b.WriteString("If it were:\n\n")
+	}
+	for i := range a.Items {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		a.Items[i].print(&b, a, now)
+	}
+	if len(a.Items) == 0 {
+		wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", flat(a.Name), a.Endpoint))
+	}
+	for _, h := range a.Hints {
+		wrap(&b, "  → ", "    ", flat(h))
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
+	seen := fmt.Sprintf("%s sees the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
+	switch {
+	case i.Exposed == "":
+		seen = fmt.Sprintf("Nobody sees the %s %s of %s at %s", i.Kind, flat(i.Own), flat(i.Upstream), a.Endpoint)
+	case !i.Visible:
+		seen = fmt.Sprintf("%s does not see the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
+	case !i.Listed:
+		seen = fmt.Sprintf("%s may read %s at %s; it is in no list", flat(a.As), flat(i.Exposed), a.Endpoint)
+	}
+	wrap(b, "", "", seen+".")
+	field := func(name, value string) { wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
+	if i.Exposed != "" && i.Own != i.Exposed {
+		field("is", fmt.Sprintf("%s of %s", flat(i.Own), flat(i.Upstream)))
+	}
+	call := map[string]string{"allow": "allowed", "ask": "allowed once a person has said so", "deny": "denied"}[i.Verdict]
+	if i.Kind == upstream.PartTools.String() || i.Reads {
+		switch {
+		case i.Exposed == "":
+		case i.Reads:
+			field("calls", "depend on the arguments; without any: "+call)
+		case i.Visible:
+			field("calls", call)
+		}
+	}
+	state := i.State
+	if since, err := time.Parse(time.RFC3339, i.Since); err == nil {
+		state += fmt.Sprintf(" for %s, since %s", age(now.Sub(since)), since.Local().Format(time.DateTime))
+	}
+	if i.Error != "" {
+		state += ": " + flat(i.Error)
+	}
+	field("upstream", flat(i.Upstream)+" is "+state)
+	if i.Problem != "" {
+		field("problem", flat(i.Problem))
+	}
+	if i.Held != "" {
+		field("held", flat(i.Held))
+	}
+	title := "because"
+	for _, r := range i.Reasons {
+		if i.Visible && r.Rule == "" && r.Missing == "" {
+			continue // what says nothing matters only where nothing allows it
+		}
+		field(title, r.line())
+		title = ""
+	}
+	for _, text := range i.Advice {
+		wrap(b, "  → ", "    ", flat(text))
+	}
+}
+
+// line is a reason in words.
+func (r *reasonJSON) line() string {
+	switch {
+	case r.Missing != "":
+		return "the capability " + flat(r.Missing) + " is missing"
+	case r.Policy == "" && r.Rule == "":
+		return flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
+	case r.Rule == "":
+		return flat(fmt.Sprintf("%s %s%s", r.Policy, r.Note, layerOf(r.Layer)))
+	}
+	text := fmt.Sprintf("%s %s: %s", r.Policy, r.Rule, r.Verdict)
+	if r.Where != "" {
+		text += " where " + r.Where
+	}
+	text += layerOf(r.Layer)
+	if r.Note != "" {
+		text += "; but " + r.Note
+	}
+	return flat(text)
+}
+
+// layerOf says in which layer something is.
+func layerOf(layer string) string {
+	switch layer {
+	case "own":
+		return " (of the caller's own policies)"
+	case "surface":
+		return " (of the endpoint's surface)"
+	case "global":
+		return " (of those for everybody)"
+	}
+	return ""
+}
