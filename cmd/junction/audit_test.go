@@ -448,6 +448,7 @@ func TestAuditOfAProgram(t *testing.T) {
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 	r := mustServe(t, with("audit: { file: " + one + " }\n")[len(addresses):])
 	r.stderr.mustSay(t, "state=ready", 1)
+	r.mustReport(t) // which takes over what the upstream has listed
 	call := func(text string) {
 		t.Helper()
 		if got := runClient(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.err != nil {
