@@ -227,7 +227,7 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 		a.Held = x.Held
 	}
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
-	missing, denied := false, false
+	allowed, denied := false, false
 	for _, r := range x.Reasons {
 		j := reasonJSON{Missing: r.Missing, Layer: r.Layer, Policy: r.Policy, Rule: r.Rule, Where: r.Where, Note: r.Note}
 		if r.Rule != "" {
@@ -236,16 +236,17 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 		a.Reasons = append(a.Reasons, j)
 		switch {
 		case r.Missing != "":
-			missing = true
 			advise("give the capability %s to a policy that matches %s, or take it from what the item requires (upstreams.%s)", r.Missing, who.ID, x.Upstream)
-		case r.Rule != "" && r.Note == "" && r.Verdict == policy.Deny && !x.Visible:
+		case r.Rule != "" && r.Verdict != policy.Deny:
+			allowed = true
+		case r.Rule != "" && r.Note == "" && !x.Visible:
 			denied = true
 			advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
 		}
 	}
 	switch {
 	case x.Exposed == "": // nobody has it there; the problem says what to do
-	case x.Visible || missing || denied || a.Held != "":
+	case x.Visible || allowed || denied:
 	default:
 		kind := "tools"
 		switch x.Part {

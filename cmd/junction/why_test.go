@@ -12,7 +12,7 @@ import (
 
 // TestWhy asks a running proxy about one item after another, and reads the answer as an operator would.
 func TestWhy(t *testing.T) {
-	offers := fine("run", "plain", "kill", "held_back", "quiet")
+	offers := fine("run", "plain", "kill", "held_back", "locked", "quiet")
 	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: append(offers, []byte(`{"name":"broken","inputSchema":1}`)),
 		Resources: []json.RawMessage{[]byte(`{"name":"r","uri":"note:1"}`)}})
 	_, away := upstreamtest.Start(t, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Status: 401}}})
@@ -48,7 +48,7 @@ policies:
   - name: everybody
     rules: [allow: { resources: "*" }, allow: { tools: shell__held_back }]
 upstreams:
-  shell: { url: %[2]s, tools: { held_back: { capabilities: [danger] }, quiet: {}, off: { enabled: false }, plain: {}, kill: {}, run: {} } }
+  shell: { url: %[2]s, tools: { held_back: { capabilities: [danger] }, locked: { capabilities: [danger] }, quiet: {}, off: { enabled: false }, plain: {}, kill: {}, run: {} } }
   listed: { url: %[2]s, expose: listed, tools: { run: { enabled: false } } }
   away: { url: %[3]s }
 `, hash, shell, away))
@@ -66,6 +66,7 @@ upstreams:
 		{"--as key:ci shell__plain", 0, []string{"calls     allowed once a person has said so", "builders rules[2]: ask"}, ""},
 		{"--as ci shell__kill", 1, []string{"key:ci does not see the tool shell__kill at /mcp.", "→ rules[3] of the policy builders denies it"}, "no rule allows it"},
 		{"--as ci shell__held_back", 1, []string{"does not see", "because   the capability danger is missing", "→ give the capability danger to a policy that matches key:ci"}, "no rule allows"},
+		{"--as twice shell__locked", 1, []string{"the capability danger is missing", "→ give the capability danger", "→ no rule allows it: add one to a policy that matches key:twice"}, ""},
 		{"--as user:jane --group eng shell__held_back", 0, []string{"user:jane sees the tool", "team rules[0]: allow", "everybody rules[1]: allow (of those for everybody); but a layer before it"}, ""},
 		{"--as ci shell__quiet", 1, []string{"does not see", "everybody has no rule for it", `no rule allows it: add one to a policy that matches key:ci, such as allow: { tools: "shell__quiet" }`, "--from says where"}, ""},
 		{"--as ci --from 10.1.2.3 shell__quiet", 0, []string{"near rules[0]: allow"}, "not let in"},
