@@ -260,7 +260,8 @@ func escaped(s string, every int) string {
 // FuzzRedact holds the redactor to what it promises of any JSON: what comes out is JSON, no string that a client shows has a secret left, what is no match keeps its
 // bytes, and binary content stays.
 func FuzzRedact(f *testing.F) {
-	for _, s := range []string{"", "x", "\\", "a\x1b[0m", "é\u2028😀", "AK", "gh", "-----BEGIN ", "eyJ", "data:image/png;base64,", `"`, `\u0067`} {
+	for _, s := range []string{"", "x", "\\", "a\x1b[0m", "é\u2028😀", "AK", "gh", "-----BEGIN ", "eyJ", "data:image/png;base64,", `"`, `\u0067`, awsKey, jwt, pemKey[:80], `["` + githubToken + `"]`,
+		`{"type":"image","data":"` + awsKey + `","text":"` + awsKey + `"}`} {
 		for every := range 3 {
 			f.Add(s, s, every, []byte(s))
 		}
