@@ -183,7 +183,7 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	h := rw.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
 	if r.Method != http.MethodOptions {
 		return false
 	}
