@@ -233,7 +233,10 @@ func (x *exchange) decide(t *target, info *CallInfo) error {
 	}
 	x.decision = d
 	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
-	return nil
+	if d.Verdict == policy.Ask { // a person reads the arguments: what two readers may read in two ways is shown to nobody
+		_, err = x.arguments()
+	}
+	return err
 }
 
 // arguments are those of a call, for who has to read them; absent when there are none. What is no object cannot be judged, and an upstream might read it all the same.

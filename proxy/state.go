@@ -78,14 +78,15 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 	return st, nil
 }
 
-// digest tells one request from another: by its endpoint, its method and its params, without what differs when it is made again.
+// digest tells one request from another: by its endpoint, its method, what its name stands for now, and its params, without what differs when it is made again. Where it
+// is not clear which members these are, all of it counts.
 func (x *exchange) digest() []byte {
 	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"}, raw.Edit{Name: "requestState"})
 	if err != nil {
-		text = nil
+		text = x.params.Text()
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, text} {
+	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.backend.Name()), {0}, []byte(x.target.name), {0}, text} {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]

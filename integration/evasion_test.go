@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// What a client may try to get around an approval with.
+
+// TestApprovalShowsWhatIsCalled has arguments that two readers may read in two ways: the person would be shown one of them, and the upstream may take the other.
+func TestApprovalShowsWhatIsCalled(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+		j.offers(t, "up")
+		c := j.talk(t)
+		for _, params := range []string{
+			`"name":"up__echo","arguments":{"n":1},"Arguments":{"n":2}`, `"name":"up__echo","ARGUMENTS":{"n":2}`, `"name":"up__echo","arguments":{"n":1},"arguments":{"n":2}`,
+		} {
+			m, asked := c.converse(t, query{method: "tools/call", params: params}, approval("yes, once"))
+			if m.Error == nil || len(asked) > 0 {
+				t.Errorf("%s: after %d questions %s, want an error", params, len(asked), m.Append(nil))
+				for _, q := range asked {
+					t.Logf("the person reads %q", text(t, q.params, "message"))
+				}
+			}
+		}
+		for _, r := range s.Received() {
+			if r.Message.Method == "tools/call" {
+				t.Errorf("the upstream got %s", r.Message.Params)
+			}
+		}
+	})
+}
+
+// TestApprovalIsForTheseBytes approves a request for good that has a member in another letter case which is left out of its digest; another request with such a member
+// is another request all the same.
+func TestApprovalIsForTheseBytes(t *testing.T) {
+	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+		j.offers(t, "up")
+		c := j.talk(t)
+		odd := func(n string) query {
+			q := called("up__echo", `{"n":`+n+`}`)
+			q.params += `,"RequestState":1`
+			return q
+		}
+		c.converse(t, odd("1"), approval("yes, and do not ask again for exactly this call"))
+		if m, asked := c.converse(t, odd("2"), approval("no")); len(asked) == 0 && m.Error == nil {
+			t.Errorf("another call is answered %s without a question", m.Append(nil))
+		}
+		for _, r := range callsOf(t, s.Journal, 0) {
+			if strings.Contains(string(r.Message.Params), `"n":2`) {
+				t.Errorf("the upstream got %s", r.Message.Params)
+			}
+		}
+	})
+}
+
+// TestApprovalIsForThisTool has a name mean the tool of another upstream when the client comes back with the person's answer, and again after that.
+func TestApprovalIsForThisTool(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		a, b := p.serve(t, upstreamtest.Script{Tools: definitions("echo")}), p.serve(t, upstreamtest.Script{Tools: definitions("echo")})
+		rules := mustPolicy(t, "- { name: careful, rules: [ { ask: { tools: \"*\" } } ] }\n")
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"a": a.config}, policy: rules})
+		j.offers(t, "a")
+		c := j.talk(t)
+		c.converse(t, called("echo", `{"n":1}`), approval("yes, and do not ask again for exactly this call"))
+		q := called("echo", `{"n":2}`)
+		if p.client == upstream.EraModern {
+			m := c.begin(t, q).answer(t)
+			q.params = retried(q.params, m, string(raw.Quote(requested(t, m)[0].key))+`:{"action":"accept","content":{"answer":"yes, once"}}`)
+		}
+		j.apply(world{upstreams: map[string]upstream.Config{"b": b.config}, policy: rules})
+		j.offers(t, "b")
+		if p.client == upstream.EraModern {
+			wantCode(t, c.begin(t, q).answer(t), -32602)
+		}
+		if m, asked := c.converse(t, called("echo", `{"n":1}`), approval("no")); len(asked) != 1 {
+			t.Errorf("of another upstream's tool %d questions are asked, want one; %s", len(asked), m.Append(nil))
+		}
+		for _, r := range b.Received() {
+			if r.Message.Method == "tools/call" {
+				t.Errorf("the other upstream got %s", r.Message.Params)
+			}
+		}
+	})
+}
