@@ -91,3 +91,36 @@ func TestApprovalIsForThisTool(t *testing.T) {
 		}
 	})
 }
+
+// TestApprovalDoesNotOutliveAReload has the file deny a call while its person thinks about it: the answer comes too late.
+func TestApprovalDoesNotOutliveAReload(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		first := world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)}
+		for name, rules := range map[string]string{
+			"denied":    "- { name: careful, rules: [ { deny: { tools: up__echo } }, { allow: { upstreams: \"*\" } } ] }\n",
+			"arguments": "- { name: careful, rules: [ { deny: { tools: up__echo, where: { a: b } } }, { allow: { upstreams: \"*\" } } ] }\n",
+		} {
+			t.Run(name, func(t *testing.T) {
+				first.crowded = true
+				j := start(t, p, first)
+				j.offers(t, "up")
+				c := j.talk(t)
+				m, asked := c.converse(t, called("up__echo", `{"a":"b"}`), func(q put) string {
+					second := first
+					second.policy = mustPolicy(t, rules)
+					j.apply(second)
+					return approval("yes, once")(q)
+				})
+				if len(asked) != 1 || m.Error == nil {
+					t.Errorf("after %d questions and a reload the call is answered %s", len(asked), m.Append(nil))
+				}
+			})
+		}
+		for _, r := range s.Received() {
+			if r.Message.Method == "tools/call" {
+				t.Errorf("the upstream got %s", r.Message.Params)
+			}
+		}
+	})
+}

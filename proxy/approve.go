@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/upstream"
 	"junction/upstream/raw"
 )
 
@@ -66,15 +67,56 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		}
 		return s.unapproved(x, "Nobody answered whether this call may be made.")
 	}
-	switch chosen(answer) {
-	case answerSession:
-		x.session.approve(string(x.digest()))
-	case answerOnce:
-	default:
+	choice := chosen(answer)
+	if choice != answerOnce && choice != answerSession {
 		return s.unapproved(x, "The person at the client did not approve this call.")
+	}
+	if err := s.permittedStill(x); err != nil {
+		x.approval = "late"
+		return nil, err
+	}
+	if choice == answerSession {
+		x.session.approve(string(x.digest()))
 	}
 	x.approval, x.approved = "given", true
 	return nil, nil
+}
+
+// permittedStill decides again about a call that a person has thought about for a while, in the world as it is now. The error is that of a call that is denied.
+func (s *Server) permittedStill(x *exchange) error {
+	w := s.world.Load()
+	if w == x.world {
+		return nil
+	}
+	denied := x.unknown()
+	now := w.adopt(x.caller)
+	if now.share == nil {
+		return denied
+	}
+	var t *target
+	if x.target.part == upstream.PartResources {
+		t, _ = now.share.resource(x.era, x.target.exposed)
+	} else {
+		t = now.share.view.named(x.target.part, x.target.exposed)
+	}
+	if t == nil || t.backend.Name() != x.target.backend.Name() || t.name != x.target.name {
+		return denied
+	}
+	x.caller = now
+	return x.permit(t, new(CallInfo), func() error { return denied })
+}
+
+// unknown is what the client reads when what it wants to use does not exist.
+func (x *exchange) unknown() error {
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodPromptsGet:
+		name, _ := x.params.String("name")
+		return unknownPrompt(name)
+	case mcp.MethodResourcesRead:
+		return unknownResource(x.era, x.target.exposed)
+	}
+	name, _ := x.params.String("name")
+	return unknownTool(name)
 }
 
 // approveModern does the same for a modern client, with the state that it brought back.

@@ -32,7 +32,8 @@ type CallInfo struct {
 	// Verdict is deny, ask or allow; "" when nothing was decided, as about a method that does not exist. Policy and Rule say what gave it, and Missing which
 	// capability is not held.
 	Verdict, Policy, Rule, Missing string
-	// Approval is "" when nobody had to be asked, and otherwise asked, given, remembered, declined, or impossible where the client cannot ask anybody.
+	// Approval is "" when nobody had to be asked, and otherwise asked, given, remembered, declined, late where the call was denied by the time of the answer, or
+	// impossible where the client cannot ask anybody.
 	Approval string
 	// Arguments is the JSON text of the call's arguments; nil when it has none. It is valid during the hook only.
 	Arguments []byte
