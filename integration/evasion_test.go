@@ -124,3 +124,29 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 		}
 	})
 }
+
+// TestApprovalOnceIsOneCall has an upstream ask a question of its own in an approved call, and the client answer that twice: the second time is another call.
+func TestApprovalOnceIsOneCall(t *testing.T) {
+	for _, up := range eras {
+		runPair(t, pair{upstream.EraModern, up, "http"}, func(t *testing.T, p pair) {
+			s := p.serve(t, upstreamtest.Script{})
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+			j.offers(t, "up")
+			c := j.talk(t)
+			q := asking(askForm)
+			base := q.params
+			for _, answer := range []string{`{"action":"accept","content":{"answer":"yes, once"}}`, strings.TrimPrefix(accepted, `"result":`)} {
+				m := c.begin(t, q).answer(t)
+				q.params = retried(base, m, string(raw.Quote(requested(t, m)[0].key))+":"+answer)
+			}
+			if m := c.begin(t, q).answer(t); m.Error != nil || member(m.Result, "resultType") != `"complete"` {
+				t.Fatalf("the approved call is answered %s", m.Append(nil))
+			}
+			calls := len(callsOf(t, s.Journal, 1))
+			wantCode(t, c.begin(t, q).answer(t), -32602)
+			if n := len(callsOf(t, s.Journal, calls)); n != calls {
+				t.Errorf("the upstream was called %d times more", n-calls)
+			}
+		})
+	}
+}

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
@@ -31,18 +30,21 @@ const (
 // approvalKey names our question in inputRequests.
 const approvalKey = "junction_approval"
 
-// approvals are those that a modern client, which has no session, need not be asked for again, and the askings that were answered. The zero value has none.
+// approvals are those that modern clients, which have no session, need not be asked for again, and the askings that were answered, by principal: nobody takes the room
+// of another. The zero value has none.
 type approvals struct {
-	mu    sync.Mutex
-	given map[approvalOf]time.Time // and when each ends
-	spent map[string]time.Time     // askings, and when they expire anyway
+	mu sync.Mutex
+	of map[string]*approvalsOf
 }
 
-type approvalOf struct{ principal, request string }
+type approvalsOf struct {
+	given map[string]time.Time // digests of requests, and when each ends
+	spent map[string]time.Time // askings, and when they expire anyway
+}
 
 const (
 	approvalKept = time.Hour // of a modern client's approval that is to last
-	maxApprovals = 10_000    // remembered at once; some are forgotten beyond, and asked for again
+	maxApprovals = 1000      // remembered of one principal; some are forgotten beyond, and asked for again
 	maxRemarked  = 256       // of one legacy session
 )
 
@@ -124,12 +126,13 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	if x.decision.Verdict != policy.Ask {
 		return nil, nil
 	}
-	if x.approved = st.Approved; x.approved {
-		x.approval = "given" // in an earlier request about the same call
+	// A parked call is made once, however often it is asked after; every other state that comes back is a call.
+	if st.Approved && (st.Kind == stateParked || s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0))) {
+		x.approval, x.approved = "given", true // in an earlier request about the same call
 		return nil, nil
 	}
-	request := approvalOf{x.principal.ID, string(x.digest())}
-	if s.approvals.has(request) {
+	request := string(x.digest())
+	if s.approvals.has(x.principal.ID, request) {
 		x.approval, x.approved = "remembered", true
 		return nil, nil
 	}
@@ -150,12 +153,12 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 			return nil, err
 		}
 		if err == nil {
-			if !s.approvals.spend(st.Approval, time.Unix(st.Expires, 0)) {
+			if !s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) {
 				return nil, errState() // each asking is answered once
 			}
 			switch chosen(answer) {
 			case answerSession:
-				s.approvals.give(request)
+				s.approvals.give(x.principal.ID, request)
 			case answerOnce:
 			default:
 				x.approval = "declined"
@@ -167,7 +170,7 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	}
 	x.approval = "asked"
 	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+`":{"method":"elicitation/create","params":`), x.approvalForm()...)
-	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval, Approval: rand.Text()}))
+	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return &result{body: append(b, '}')}, nil
 }
@@ -265,50 +268,70 @@ func deref(r *result) result {
 	return *r
 }
 
-// has reports whether the request need not be asked for again.
-func (a *approvals) has(of approvalOf) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	until, ok := a.given[of]
-	return ok && time.Now().Before(until)
+// its returns what is remembered of a principal; a.mu is held. Whom there is nothing to remember of is forgotten when there are many.
+func (a *approvals) its(principal string) *approvalsOf {
+	if its := a.of[principal]; its != nil {
+		return its
+	}
+	if a.of == nil || len(a.of) >= maxApprovals {
+		now := time.Now()
+		maps.DeleteFunc(a.of, func(_ string, its *approvalsOf) bool {
+			its.end(now)
+			return len(its.given)+len(its.spent) == 0
+		})
+	}
+	if a.of == nil {
+		a.of = map[string]*approvalsOf{}
+	}
+	its := &approvalsOf{map[string]time.Time{}, map[string]time.Time{}}
+	a.of[principal] = its
+	return its
 }
 
-func (a *approvals) give(of approvalOf) {
+// end takes out what has ended.
+func (its *approvalsOf) end(now time.Time) {
+	for _, m := range [...]map[string]time.Time{its.given, its.spent} {
+		maps.DeleteFunc(m, func(_ string, until time.Time) bool { return !now.Before(until) })
+	}
+}
+
+// has reports whether the request need not be asked for again.
+func (a *approvals) has(principal, request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.given == nil {
-		a.given = map[approvalOf]time.Time{}
+	its := a.of[principal]
+	return its != nil && time.Now().Before(its.given[request])
+}
+
+func (a *approvals) give(principal, request string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	its, now := a.its(principal), time.Now()
+	if len(its.given) >= maxApprovals {
+		its.end(now)
 	}
-	if !hasRoom(a.given) {
-		for other := range a.given {
-			delete(a.given, other) // whoever that was is asked again
+	for other := range its.given {
+		if len(its.given) < maxApprovals {
 			break
 		}
+		delete(its.given, other) // that is asked for again
 	}
-	a.given[of] = time.Now().Add(approvalKept)
+	its.given[request] = now.Add(approvalKept)
 }
 
 // spend reports whether an asking was not answered before.
-func (a *approvals) spend(id string, until time.Time) bool {
+func (a *approvals) spend(principal, id string, until time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.spent == nil {
-		a.spent = map[string]time.Time{}
+	its := a.its(principal)
+	if len(its.spent) >= maxApprovals {
+		its.end(time.Now())
 	}
-	if _, ok := a.spent[id]; ok || !hasRoom(a.spent) {
+	if _, ok := its.spent[id]; ok || len(its.spent) >= maxApprovals {
 		return false // rather asked for again than made twice
 	}
-	a.spent[id] = until
+	its.spent[id] = until
 	return true
-}
-
-// hasRoom takes out what has ended when the map is getting full, and reports whether another one may come in.
-func hasRoom[K comparable](m map[K]time.Time) bool {
-	if len(m) > maxApprovals/2 {
-		now := time.Now()
-		maps.DeleteFunc(m, func(_ K, until time.Time) bool { return !now.Before(until) })
-	}
-	return len(m) < maxApprovals
 }
 
 // approves reports whether the session's person has approved the request for good.

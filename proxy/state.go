@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"time"
@@ -16,7 +17,7 @@ type state struct {
 	Kind     stateKind       `json:"k"`
 	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
 	Parked   string          `json:"p,omitempty"` // stateParked: which call
-	Approval string          `json:"a,omitempty"` // stateApproval: which asking
+	Approval string          `json:"a,omitempty"` // stateApproval, and where Approved: which asking, or which answer that is good for one call more
 	Approved bool            `json:"y,omitempty"` // a person has approved the request, where policy wants that
 
 	Principal string `json:"w"`
@@ -37,6 +38,9 @@ const (
 
 // seal makes a requestState of ours for the request.
 func (s *Server) seal(x *exchange, st state) string {
+	if st.Kind == stateApproval || x.approved {
+		st.Approval = rand.Text()
+	}
 	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved, time.Now().Add(s.limits.Patience).Unix()
 	text, _ := json.Marshal(st) // the upstream's state was parsed before: this cannot fail
 	return s.states.Seal(text)
