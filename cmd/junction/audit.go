@@ -28,6 +28,7 @@ const (
 	auditQueue = 8 << 20               // bytes that wait at most; a line that is alone may be longer
 	auditRetry = time.Second           // after a write that failed
 	auditCalm  = time.Minute           // between two complaints
+	auditText  = 200                   // bytes of a text that a client makes up
 )
 
 // audit writes one line of JSON for each call into one file.
@@ -289,9 +290,9 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	}
 	text("principal", c.Principal)
 	text("kind", c.Kind)
-	text("claimed_client", c.Client)
+	text("claimed_client", c.Client[:min(len(c.Client), auditText)])
 	text("session", c.Session)
-	text("request", c.Request)
+	text("request", c.Request[:min(len(c.Request), auditText)])
 	if c.Address.IsValid() {
 		b = append(c.Address.AppendTo(append(b, `,"address":"`...)), '"')
 	}

@@ -139,6 +139,8 @@ func TestAuditLine(t *testing.T) {
 	}{
 		{"everything", AuditConfig{}, full, want},
 		{"nothing", AuditConfig{}, proxy.CallInfo{}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
+		{"endless texts of a client", AuditConfig{}, proxy.CallInfo{Client: strings.Repeat("c", 1<<20), Request: strings.Repeat("r", 1<<20)},
+			map[string]any{"claimed_client": strings.Repeat("c", 200), "request": strings.Repeat("r", 200), "duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
 		{"arguments", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
 			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary"}}},
 		{"arguments of bytes that are no text", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},
