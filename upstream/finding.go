@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"junction/upstream/raw"
@@ -122,8 +123,13 @@ func (n *inspection) tool(t *Tool) {
 	}
 }
 
+// lazily compiles an expression when it is first used: these are large, and most processes never check anything.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // propertyName is what models' APIs take for the name of an argument.
-var propertyName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+var propertyName = lazily(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // schema looks at a schema and at those in it; level counts the objects that it is in.
 func (n *inspection) schema(o raw.Object, level int) {
@@ -145,7 +151,7 @@ func (n *inspection) schema(o raw.Object, level int) {
 		for _, m := range properties.Members() {
 			name, _ := m.Name()
 			names = append(names, name)
-			if !propertyName.MatchString(name) {
+			if !propertyName().MatchString(name) {
 				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of A-Z a-z 0-9 _ . -", line([]byte(name)), adviceAuthor)
 			}
 			n.properties++
@@ -211,13 +217,13 @@ func (n *inspection) text(s, in string) {
 	if r, ok := hidden(s); ok {
 		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r, line([]byte(in))), adviceRead)
 	}
-	if farOut.MatchString(s) {
+	if farOut().MatchString(s) {
 		n.find(true, "text behind so much white space that nobody sees it", "in "+line([]byte(in)), adviceRead)
 	}
-	if found := secretPlaces.FindString(s); found != "" {
+	if found := secretPlaces().FindString(s); found != "" {
 		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found, line([]byte(in))), adviceRead)
 	}
-	if found := commanding.FindString(s); found != "" {
+	if found := commanding().FindString(s); found != "" {
 		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found), line([]byte(in))), adviceRead)
 	}
 }
@@ -232,11 +238,11 @@ func excerpt(s string) string {
 }
 
 // farOut is text that is out of the window of whoever reads it.
-var farOut = regexp.MustCompile(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
+var farOut = lazily(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
 
 // commanding is what attacks on models through the definitions of tools look like: tags that pretend to be a prompt's, words against what was said before, and
 // secrecy toward the person. It finds the careless ones.
-var commanding = regexp.MustCompile(`(?is)` + strings.Join([]string{
+var commanding = lazily(`(?is)` + strings.Join([]string{
 	`<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|system[-_ ]?prompt|critical)\s*>`,
 	`\[/?(?:inst|system)\]|<\|[a-z_]{2,20}\|>`,
 	`\b(?:ignore|disregard|forget|override)\b[^.;]{0,40}\b(?:previous|prior|above|earlier|all other|system)\b[^.;]{0,30}\b(?:instructions?|prompts?|rules|messages|tools?)\b`,
@@ -245,7 +251,7 @@ var commanding = regexp.MustCompile(`(?is)` + strings.Join([]string{
 }, "|"))
 
 // secretPlaces are read by servers that manage them, and by those that steal.
-var secretPlaces = regexp.MustCompile(`~/\.(?:ssh|aws|gnupg|netrc|cursor|kube)\b|\bid_(?:rsa|ed25519)\b`)
+var secretPlaces = lazily(`~/\.(?:ssh|aws|gnupg|netrc|cursor|kube)\b|\bid_(?:rsa|ed25519)\b`)
 
 // hidden returns the first character that is not to be seen though it says something: of direction, of no width, of tags, and controls.
 func hidden(s string) (rune, bool) {

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -285,6 +286,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	}
 	if ctx.Err() == nil {
 		banner(p.stdout, url, keys, rows(p.statuses()))
+		debug.FreeOSMemory() // what starting took: the collector, which has little to do at rest, would keep it for long
 	}
 	return nil
 }
