@@ -451,3 +451,32 @@ func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 		}
 	})
 }
+
+// TestListsOfAPrincipalArePrivate: what an upstream says is the same for everybody is so for the one local user, and not where some see other things than others.
+func TestListsOfAPrincipalArePrivate(t *testing.T) {
+	p := pair{upstream.EraModern, upstream.EraModern, "http"}
+	s := p.serve(t, upstreamtest.Script{TTLMs: 60_000, CacheScope: "public"})
+	guard, keys := keyring(t, "ci")
+	for _, row := range []struct {
+		name   string
+		world  world
+		key    string
+		public bool
+	}{
+		{"local", world{}, "", true},
+		{"a key", world{guard: guard}, keys["ci"], false},
+		{"local, with a policy", world{policy: mustPolicy(t, `[ { name: a, rules: [ { allow: { tools: up__echo } } ] } ]`)}, "", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.world.upstreams = map[string]upstream.Config{"up": s.config}
+			j := start(t, p, row.world)
+			j.offers(t, "up")
+			c := j.as(t, row.key)
+			for _, method := range []string{"tools/list", "server/discover"} {
+				if got := member(c.must(t, method, ""), "cacheScope") == `"public"`; got != row.public {
+					t.Errorf("%s is public: %t, want %t", method, got, row.public)
+				}
+			}
+		})
+	}
+}
