@@ -1,6 +1,9 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // MatchesAddress reports whether what a subject may do depends on its address.
 func (p *Policy) MatchesAddress() bool {
@@ -19,17 +22,30 @@ func (r *Rights) None() bool {
 	})
 }
 
-// Reaches reports whether some item of that kind and upstream might be visible, whatever its name, where all of them require these capabilities.
-func (r *Rights) Reaches(k Kind, upstream string, requires []string) bool {
+// Reaches reports whether some item of that kind and upstream might be visible, where all of them require these capabilities, and every name that a rule may mean a
+// tool or a prompt by begins like this; "" says nothing of the names.
+func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin string) bool {
 	if slices.ContainsFunc(requires, func(c string) bool { return !r.held[c] }) {
 		return false
 	}
+	may := func(globs []glob) bool {
+		return slices.ContainsFunc(globs, func(g glob) bool { return g.mayBegin(begin) })
+	}
 	return slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
-			named := r.every || k == Tool && r.tools != nil || k == Prompt && r.prompts != nil || k == Resource && r.resources != nil
+			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource && r.resources != nil
 			return r.verdict != Deny && named && (r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(upstream) }))
 		})
 	})
+}
+
+// mayBegin reports whether the glob might match a text that begins like this. It looks at what comes before the first star or question mark.
+func (g glob) mayBegin(begin string) bool {
+	head := g.segments[0][0]
+	if _, all := g.literal(); all || len(head) > len(begin) {
+		return strings.HasPrefix(head, begin)
+	}
+	return strings.HasPrefix(begin, head)
 }
 
 // Reads reports whether a decision depends on the arguments. Where it does not, Decide needs none.

@@ -25,7 +25,8 @@ func TestReach(t *testing.T) {
 		{"key=ci", policy.Resource, "files", []string{"web", "other"}, false},
 		{"key=ci", policy.Resource, "other", nil, false},
 		{"key=ci", policy.Prompt, "files", nil, false},
-		{"key=ci", policy.Tool, "other", nil, true},
+		{"key=ci", policy.Tool, "other", nil, false},
+		{"key=ci", policy.Tool, "s", nil, true},
 		{"key=ci", policy.Resource, "d", nil, false},
 		{"key=all", policy.Prompt, "a", nil, true},
 		{"key=all", policy.Resource, "a", nil, true},
@@ -34,8 +35,21 @@ func TestReach(t *testing.T) {
 		{"", policy.Tool, "a", nil, false},
 	} {
 		r := p.For(mustSubject(t, test.who))
-		if got := r.Reaches(test.kind, test.upstream, test.requires); got != test.want {
+		if got := r.Reaches(test.kind, test.upstream, test.requires, test.upstream+"__"); got != test.want {
 			t.Errorf("%q reaches a %v of %s that requires %q: %v, want %v", test.who, test.kind, test.upstream, test.requires, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		glob, begin string
+		want        bool
+	}{
+		{"files__*", "files__", true}, {"files__*", "secret__", false}, {"f*", "files__", true}, {"*", "files__", true}, {"?iles__x", "files__", true}, {"files__r?ad", "files__", true},
+		{"files__read", "files__", true}, {"files__", "files__", true}, {"files", "files__", false}, {"files__read", "secret__", false}, {"files?", "files__", true}, {"read", "", true},
+		{"files\\*", "files__", false}, {"files__\\**", "files__", true},
+	} {
+		r := mustCompile(t, `[{ name: all, rules: [{ ask: { tools: '`+test.glob+`' } }] }]`).For(policy.Subject{})
+		if got := r.Reaches(policy.Tool, "files", nil, test.begin); got != test.want {
+			t.Errorf("%s reaches a tool that begins with %q: %v, want %v", test.glob, test.begin, got, test.want)
 		}
 	}
 	for who, want := range map[string]bool{"key=ci": false, "key=all": false, "key=none": true, "": true} {

@@ -105,7 +105,7 @@ func (w *world) newShare(e *endpoint, p *auth.Principal) *share {
 		rules = append(rules, redaction{r.Name, r.Re})
 	}
 	s.redact = newRedactor(rules, s.guards.Secrets)
-	s.restrict(e.view)
+	s.restrict(e.view, w.config.Names)
 	s.private = s.view != e.view || p.Kind != auth.KindLocal
 	return s
 }
@@ -117,7 +117,7 @@ func subject(p *auth.Principal, surface string) policy.Subject {
 }
 
 // restrict makes the view that the rights leave of v: v itself if that is all of it.
-func (s *share) restrict(v *view) {
+func (s *share) restrict(v *view, names Names) {
 	s.rulings = map[*target]*policy.Ruling{}
 	whole := true
 	for p := range v.parts {
@@ -132,16 +132,20 @@ func (s *share) restrict(v *view) {
 	}
 	reached := make([]bool, len(v.backends))
 	for i, b := range v.backends {
-		reached[i] = reads(v.sources[i]) && s.rights.Reaches(policy.Resource, b.Name(), b.Config().Capabilities)
+		may := func(k policy.Kind) bool {
+			return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, names.full(prefixOf(b), ""))
+		}
+		reached[i] = reads(v.sources[i]) && may(policy.Resource)
 		for t := range s.rulings {
 			if reached[i] {
 				break
 			}
 			reached[i] = t.backend == b
 		}
-		if !reached[i] && offersItems(v, b) {
-			whole = false
+		if !reached[i] && !offersItems(v, b) { // it is down, or has nothing yet
+			reached[i] = may(policy.Tool) || may(policy.Prompt)
 		}
+		whole = whole && reached[i]
 	}
 	if s.view = v; !whole {
 		s.view = v.restricted(func(t *target) bool { return s.rulings[t] != nil }, reached)

@@ -287,16 +287,20 @@ func (v *view) named(p upstream.Part, name string) *target {
 	return v.parts[p].byOwn[name]
 }
 
+// prefixOf returns what the names of an upstream's tools and prompts begin with on the merged endpoint, before the separator; "" is nothing.
+func prefixOf(b backend) string {
+	if p := b.Config().Prefix; p != nil {
+		return *p
+	}
+	return b.Name()
+}
+
 // rename finds the exposed name and makes the definition that clients see: the upstream's bytes, but for the name and the URIs in _meta.
 func (t *target) rename(names Names) error {
 	definition := t.item.Definition
 	t.definition = definition.Text()
 	if t.named() {
-		prefix := t.backend.Name()
-		if p := t.backend.Config().Prefix; p != nil {
-			prefix = *p
-		}
-		full := names.full(prefix, t.exposed)
+		full := names.full(prefixOf(t.backend), t.exposed)
 		merged := names.shorten(full)
 		if t.names = []string{full}; merged != full {
 			t.names = append(t.names, merged)

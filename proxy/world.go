@@ -102,11 +102,20 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		if c.principal == nil {
 			return
 		}
-		if c.endpoint = w.endpoints[name(r)]; c.endpoint != nil {
+		at := name(r)
+		var rights *policy.Rights
+		if c.endpoint = w.endpoints[at]; c.endpoint != nil {
 			c.share = w.share(c.endpoint, c.principal)
+			rights = c.share.rights
+		} else { // what there might be: who may use nothing is not told by the answer what there is
+			surface, named := strings.CutSuffix(at, "/")
+			if !named {
+				surface = ""
+			}
+			rights = w.policy.For(subject(c.principal, surface))
 		}
 		switch {
-		case c.share != nil && c.share.rights.None():
+		case rights.None():
 			// No sign-in helps, and a client that was told to sign in again would do so for ever.
 			fail(rw, r, s, refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID))
 			return

@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// What somebody may find out of upstreams and endpoints that are not for them.
+
+// postTo posts a ping to a path beside /mcp and returns the status and the body.
+func (c *talker) postTo(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	c.own(r.Header)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func TestEndpointsOfOthersAreUnknown(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		full := p.serve(t, upstreamtest.Script{})
+		empty := p.serve(t, upstreamtest.Script{Capabilities: []byte(`{"tools":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`), Tools: definitions()})
+		guard, keys := keyring(t, "some", "glob", "web", "nobody")
+		down := upstream.Config{URL: "http://127.0.0.1:1/mcp"}
+		j := start(t, p, world{
+			upstreams: map[string]upstream.Config{"open": full.config, "full": full.config, "empty": empty.config, "down": down},
+			guard:     guard, endpoints: map[string]proxy.Endpoint{"web": {Upstreams: []string{"full"}}},
+			policy: mustPolicy(t, `
+- { name: some, match: { key: some }, rules: [ { allow: { upstreams: open } } ] }
+- { name: glob, match: { key: glob }, rules: [ { allow: { tools: "open__*" } } ] }
+- { name: web, match: { key: web, surface: other }, rules: [ { allow: { upstreams: "*" } } ] }
+`)})
+		j.offers(t, "open", "full", "empty")
+		for name, key := range keys {
+			c := &talker{url: j.url, era: p.client, key: key}
+			root := strings.TrimSuffix(j.url, "/mcp")
+			status, text := c.postTo(t, j.url+"/nothing")
+			for _, path := range []string{"/mcp/full", "/mcp/empty", "/mcp/down", "/web/mcp", "/nothing/mcp"} {
+				if s, b := c.postTo(t, root+path); s != status || b != text {
+					t.Errorf("%s finds %s: %d %s\nand of what does not exist %d %s", name, path, s, b, status, text)
+				}
+			}
+		}
+		for _, name := range []string{"some", "glob"} {
+			c := j.as(t, keys[name])
+			var said string
+			if p.client == upstream.EraModern {
+				said = string(c.must(t, "server/discover", ""))
+			} else {
+				said = string(c.begin(t, query{method: "initialize", params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`}).answer(t).Result)
+			}
+			for _, hidden := range []string{"logging", "completions", "subscribe"} {
+				if strings.Contains(said, hidden) {
+					t.Errorf("%s is told %s", name, said)
+				}
+			}
+		}
+	})
+}
