@@ -75,3 +75,36 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 		}
 	})
 }
+
+// TestStreamsOfWhatIsHiddenEnd takes everything of an endpoint away from somebody who listens there, and everything from somebody else.
+func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
+	eachEra(t, func(t *testing.T, p pair) {
+		s, other := p.serve(t, upstreamtest.Script{}), p.serve(t, upstreamtest.Script{})
+		guard, keys := keyring(t, "some", "all")
+		w := world{upstreams: map[string]upstream.Config{"up": s.config, "other": other.config}, guard: guard,
+			policy: mustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
+		j := start(t, p, w)
+		j.offers(t, "up", "other")
+		listens := func(key, path string) *answering {
+			c := j.as(t, key, func(c *talker) { c.url += path })
+			if p.client == upstream.EraLegacy {
+				return c.get(t)
+			}
+			a, _ := subscribe(t, c, `"s"`, `{"toolsListChanged":true}`)
+			return a
+		}
+		hidden, stays, gone := listens(keys["some"], "/up"), listens(keys["some"], ""), listens(keys["all"], "")
+		w.policy = mustPolicy(t, "- { name: some, match: { key: some }, rules: [ { allow: { upstreams: other } } ] }\n")
+		j.apply(w)
+		for name, a := range map[string]*answering{"of an endpoint that is hidden now": hidden, "of somebody who may use nothing now": gone} {
+			for {
+				if m, ok := a.next(t); !ok {
+					break
+				} else if m.IsResponse() {
+					t.Errorf("the stream %s says %s", name, m.Append(nil))
+				}
+			}
+		}
+		hears(t, stays, "tools/list_changed")
+	})
+}

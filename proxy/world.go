@@ -94,6 +94,11 @@ func (c caller) user() string {
 	return c.principal.ID
 }
 
+// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of what is there.
+func (c caller) hidden() bool {
+	return c.endpoint.name != "" && len(c.share.view.backends) == 0 && len(c.endpoint.view.backends) > 0
+}
+
 // at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even what endpoints there are, and an endpoint of which the caller may
 // use nothing does not exist for it.
 func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
@@ -119,7 +124,7 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 			// No sign-in helps, and a client that was told to sign in again would do so for ever.
 			fail(rw, r, s, refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID))
 			return
-		case c.endpoint == nil, c.endpoint.name != "" && len(c.share.view.backends) == 0 && len(c.endpoint.view.backends) > 0:
+		case c.endpoint == nil, c.hidden():
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
 			return
 		}
