@@ -1,7 +1,9 @@
 // Package auth finds out who a request comes from.
 //
-// auth.go has the Principal and the Guard, which every request passes before anything looks at its message; keys.go has the API keys, config.go their section of
-// the file, and address.go finds the client's address behind proxies. The package knows no MCP, and decides nothing about what a principal may do.
+// auth.go has the Principal and the Guard, which every request passes before anything looks at its message; address.go finds the client's address behind proxies.
+// keys.go has the API keys. tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of our own, an authorization server whose
+// tokens can be read (jwt.go, with its keys in keyset.go), or one that must be asked (introspection.go). claims.go makes a Principal of what these servers say.
+// resource.go tells clients where to sign in. config.go is the section of the file. The package knows no MCP, and decides nothing about what a principal may do.
 package auth
 
 import (
@@ -39,6 +41,10 @@ type Principal struct {
 	Groups, Scopes      []string
 	OAuthClient         string // whom the user, or the service, signed in with
 
+	// Resources are what the token of a user or a service is for: URLs of our endpoints, or names of another kind, each of which stands for all of them. Without any it is
+	// for none. Of other principals it says nothing: a key is for all endpoints.
+	Resources []string
+
 	// Grant is the one sign-in that the token comes from. It is "" of a key: the entries of one name are one principal, so that a session outlives the rotation.
 	Grant string
 	// Expires is when what was verified ends, and the streams that it opened with it. Zero means never.
@@ -46,7 +52,8 @@ type Principal struct {
 	// Address is where the request comes from; the zero value means that it could not be found out, and is in no network.
 	Address netip.Addr
 
-	hash Hash // of the key that was verified
+	hash   Hash   // of the key, or of the token, that was verified
+	source string // print of the entry of the file that a token was verified by; "" of keys and of our own tokens
 }
 
 // LogValue shows the ID alone.
@@ -62,8 +69,15 @@ var local6 = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.I
 // the whole text of the error, so it says nothing that is not for whoever sent the token.
 var ErrInvalidToken = errors.New("the token is not valid")
 
-// Verifier finds out whose a token is. The error wraps ErrInvalidToken if it is nobody's, or not any more, or not from that address; any other error means that it
-// could not be found out. It may be called by several goroutines at once, and may block until ctx ends.
+// ScopeError means that a token is good, but that its scopes do not let anybody in. Scopes are all that are needed.
+type ScopeError struct{ Scopes []string }
+
+func (e *ScopeError) Error() string {
+	return "the token lacks a scope; needed are: " + strings.Join(e.Scopes, " ")
+}
+
+// Verifier finds out whose a token is. The error wraps ErrInvalidToken if it is nobody's, or not any more, or not from that address, and it is a *ScopeError if a new
+// sign-in with more scopes would help; any other error means that it could not be found out. It may be called by several goroutines at once, and may block until ctx ends.
 //
 // One that also has the method Still(*Principal) bool is asked by it whether a principal that it, or the one that was in its place before a reload, has verified
 // would be verified again. The principals of one without that method would not.
@@ -75,6 +89,8 @@ type Verifier interface {
 type Guard struct {
 	// Verifier knows the tokens. Without one everybody is Local, so that such a Guard is only for an address that nobody but this machine reaches.
 	Verifier Verifier
+	// Resources are our endpoints for those who sign in. Without them nobody can: there are keys, or nothing.
+	Resources *Resources
 	// TrustedProxies are the peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Log is told why a token could not be verified; nil discards.
@@ -82,14 +98,15 @@ type Guard struct {
 }
 
 // Authenticate returns who sent the request. If it is nil, the request has been answered: with 401 and a challenge where there is no token, or one that is not
-// good; with 400 where it is unclear or in the URL, which logs keep; with 503 where it could not be found out, so that nobody throws away a good token for it.
+// good, or not for this endpoint, which the path of the request names; with 403 where it lacks a scope; with 400 where it is unclear or in the URL, which logs keep;
+// with 503 where it could not be found out, so that nobody throws away a good token for it.
 func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal {
 	if g == nil {
 		unavailable(w, "the server is starting")
 		return nil
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
-		refuse(w, http.StatusBadRequest, "invalid_request", "a token has no place in a URL, which logs keep: replace it, and send the new one as Authorization: Bearer")
+		refuse(w, http.StatusBadRequest, problem{"invalid_request", "a token has no place in a URL, which logs keep: replace it, and send the new one as Authorization: Bearer"}, nil, "")
 		return nil
 	}
 	from := address(r, g.TrustedProxies)
@@ -99,16 +116,24 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	token, err := bearer(r.Header["Authorization"])
 	switch {
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "invalid_request", err.Error())
+		refuse(w, http.StatusBadRequest, problem{"invalid_request", err.Error()}, nil, "")
 		return nil
 	case token == "":
-		refuse(w, http.StatusUnauthorized, "", "this endpoint needs a key, in the header Authorization: Bearer jct_key_…")
+		refuse(w, http.StatusUnauthorized, problem{"", g.Resources.invitation()}, g.Resources, r.URL.Path)
 		return nil
 	}
 	p, err := g.Verifier.Verify(r.Context(), token, from)
+	if err == nil && p != nil {
+		err = g.Resources.admit(p, r.URL.Path)
+	}
+	narrow, isNarrow := errors.AsType[*ScopeError](err)
 	switch {
+	case isNarrow:
+		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))
+		write(w, http.StatusForbidden, problem{insufficientScope, narrow.Error()})
+		return nil
 	case errors.Is(err, ErrInvalidToken):
-		refuse(w, http.StatusUnauthorized, "invalid_token", err.Error())
+		refuse(w, http.StatusUnauthorized, problem{"invalid_token", err.Error()}, g.Resources, r.URL.Path)
 		return nil
 	case err != nil || p == nil:
 		if g.Log != nil && r.Context().Err() == nil {
@@ -210,37 +235,48 @@ func unescape(s string) string {
 // tokenPrefix begins every token that we hand out.
 const tokenPrefix = "jct_"
 
-// refuse answers a request that is not let in, and says the same in the header, for clients, and in the body, for people. code is "" where no token was sent: then
-// the challenge has no error (RFC 6750, section 3.1).
-func refuse(w http.ResponseWriter, status int, code, description string) {
-	h := w.Header()
-	challenge := `Bearer realm="junction"`
-	if code != "" {
-		challenge += `, error="` + code + `", error_description="` + quotable(description) + `"`
+// problem is why a request is not let in. Its code is "" where no token was sent: then the challenge has no error (RFC 6750, section 3.1).
+type problem struct{ code, description string }
+
+// refuse answers a request that is not let in, and says the same in the header, for clients, and in the body, for people. With resources, which may be nil, the
+// header says where to sign in for the endpoint at the path.
+func refuse(w http.ResponseWriter, status int, p problem, resources *Resources, path string) {
+	w.Header().Set("WWW-Authenticate", challenge(p)+resources.where(path, nil))
+	if p.code == "" {
+		p.code = "unauthorized"
 	}
-	h.Set("WWW-Authenticate", challenge)
-	if code == "" {
-		code = "unauthorized"
+	write(w, status, p)
+}
+
+func challenge(p problem) string {
+	c := `Bearer realm="junction"`
+	if p.code != "" {
+		c += `, error="` + p.code + `", error_description="` + quotable(p.description) + `"`
 	}
-	write(w, status, code, description)
+	return c
 }
 
 // unavailable answers a request of which nobody can say now whether it may be let in. It is no challenge, so that the client keeps its token.
 func unavailable(w http.ResponseWriter, description string) {
 	w.Header().Set("Retry-After", "5")
-	write(w, http.StatusServiceUnavailable, "temporarily_unavailable", description)
+	write(w, http.StatusServiceUnavailable, problem{"temporarily_unavailable", description})
 }
 
-func write(w http.ResponseWriter, status int, code, description string) {
-	body, err := json.Marshal(struct {
+func write(w http.ResponseWriter, status int, p problem) {
+	writeJSON(w, status, "no-store", struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
-	}{code, description})
+	}{p.code, p.description})
+}
+
+// writeJSON answers with a document of ours, which can always be written.
+func writeJSON(w http.ResponseWriter, status int, cache string, document any) {
+	body, err := json.Marshal(document)
 	if err != nil {
-		body = []byte(`{}`) // two strings can always be written
+		body = []byte(`{}`)
 	}
 	h := w.Header()
-	h.Set("Cache-Control", "no-store")
+	h.Set("Cache-Control", cache)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,18 +1,30 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // Config is the file's auth section.
 type Config struct {
-	// APIKeys are the keys that clients may show. When there are any, every request needs one; without, whoever reaches the address is let in, which must then be on
-	// loopback.
+	// APIKeys are the keys that clients may show. When there are any, or any other way to say who one is, every request needs it; without, whoever reaches the address
+	// is let in, which must then be on loopback.
 	APIKeys []Key `yaml:"api_keys"`
+	// JWT are authorization servers whose access tokens are signed, so that they can be verified here. Each issuer has one entry.
+	JWT []Issuer `yaml:"jwt"`
+	// Introspection is an authorization server that is asked about each token that is neither ours nor of JWT. Default: none.
+	Introspection *Introspection `yaml:"introspection"`
+	// ScopeCapabilities are the capabilities that each scope of a token gives. With it, a user or a service holds only those of the capabilities that policies give
+	// which one of the token's scopes gives too. Default: scopes take nothing away.
+	ScopeCapabilities map[string][]string `yaml:"scope_capabilities"`
 	// TrustedProxies are the networks of the proxies in front of us: a request from there comes from the last address in its X-Forwarded-For that is in none of them.
 	TrustedProxies []CIDR `yaml:"trusted_proxies"`
 }
@@ -25,6 +37,67 @@ type Key struct {
 	CIDRs []CIDR `yaml:"cidrs"`
 	// Expires is the last day on which the key is good, in UTC, or a moment. Default: never.
 	Expires Moment `yaml:"expires"`
+}
+
+// Issuer is what the file holds of an authorization server that signs its access tokens.
+type Issuer struct {
+	// Issuer is what its tokens say that they come from, byte for byte: an https URL, or http on loopback. Required.
+	Issuer string `yaml:"issuer"`
+	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID Connect or by RFC 8414.
+	JWKSURL string `yaml:"jwks_url"`
+	// Audiences are what its tokens may be for. That which is the URL of an endpoint of ours is good there alone, another one everywhere. Required.
+	Audiences []string `yaml:"audiences"`
+	// AudienceClaim is the claim that says what a token is for. Default aud; client_id where access tokens have no aud.
+	AudienceClaim string `yaml:"audience_claim"`
+	// Algorithms are those that its tokens may be signed with. Default: RS256, ES256, PS256.
+	Algorithms []string `yaml:"algorithms"`
+	// ClockSkew is how far its clock may be off. Default 60s.
+	ClockSkew time.Duration `yaml:"clock_skew"`
+	// RequireATJWT true takes only tokens whose header has the type at+jwt.
+	RequireATJWT bool `yaml:"require_at_jwt"`
+	// RequiredScopes are what a token needs to be let in at all; clients are told to ask for them.
+	RequiredScopes []string `yaml:"required_scopes"`
+	// RequiredClaims are values that claims of a token must have, such as the tenant. A claim that is a list must hold it.
+	RequiredClaims map[string]string `yaml:"required_claims"`
+	// Claims say where in a token things are.
+	Claims Claims `yaml:"claims"`
+}
+
+// Claims are where in a token things are. Each is a path: the names that lead to it, such as [realm_access, roles]; a name may hold dots and slashes.
+type Claims struct {
+	Subject []string `yaml:"subject"` // whose it is. Default [sub].
+	Groups  []string `yaml:"groups"`  // the groups that the user is in. Default [groups].
+}
+
+func (c *Claims) subject() []string { return orElse(c.Subject, "sub") }
+func (c *Claims) groups() []string  { return orElse(c.Groups, "groups") }
+
+func orElse(list []string, other ...string) []string {
+	if len(list) == 0 {
+		return other
+	}
+	return list
+}
+
+func (i *Issuer) audienceClaim() string { return cmp.Or(i.AudienceClaim, "aud") }
+func (i *Issuer) skew() time.Duration   { return cmp.Or(i.ClockSkew, time.Minute) }
+func (i *Issuer) algorithms() []string  { return orElse(i.Algorithms, "RS256", "ES256", "PS256") }
+
+// Introspection is what the file holds of an authorization server that is asked about each token (RFC 7662).
+type Introspection struct {
+	// Issuer is where clients sign in: an https URL, or http on loopback. What the server says of a token must not name another one. Required.
+	Issuer string `yaml:"issuer"`
+	// Endpoint is where it is asked. Required.
+	Endpoint string `yaml:"endpoint"`
+	// ClientID and ClientSecret are who we are there. Both are required.
+	ClientID     string `yaml:"client_id"`
+	ClientSecret string `yaml:"client_secret"`
+	// Audiences, AudienceClaim, RequiredScopes, RequiredClaims and Claims are as of a JWT.
+	Audiences      []string          `yaml:"audiences"`
+	AudienceClaim  string            `yaml:"audience_claim"`
+	RequiredScopes []string          `yaml:"required_scopes"`
+	RequiredClaims map[string]string `yaml:"required_claims"`
+	Claims         Claims            `yaml:"claims"`
 }
 
 // CIDR is a network of the file, such as 10.0.0.0/8.
@@ -101,6 +174,7 @@ func (c *Config) Validate() []Problem {
 			add(at+".hash", "is that of api_keys[%d] too, so that nobody could say whose the key is; give each its own", j)
 		}
 	}
+	c.validateServers(add)
 	for i, p := range c.TrustedProxies {
 		if p.IsValid() && p.Bits() == 0 {
 			add(fmt.Sprintf("trusted_proxies[%d]", i), "would let everybody say where they come from; name the addresses of your proxies")
@@ -109,10 +183,132 @@ func (c *Config) Validate() []Problem {
 	return ps
 }
 
-// Guard returns the Guard of the section, which has been validated. It has no Log yet.
-func (c *Config) Guard() *Guard {
+// validateServers looks at the authorization servers.
+func (c *Config) validateServers(add func(path, format string, args ...any)) {
+	const audiences = "is missing; name what tokens for this server are for, such as https://mcp.example.com/mcp: one for anybody else must not be good here"
+	shared := func(at string, issuer string, forWhom []string, paths Claims, scopes []string, required map[string]string) {
+		if issuer == "" {
+			add(at+".issuer", "is missing; name the authorization server, such as https://login.example.com")
+		} else if problem := remoteProblem(issuer); problem != "" {
+			add(at+".issuer", "%s", problem)
+		}
+		if len(forWhom) == 0 {
+			add(at+".audiences", audiences)
+		}
+		for i, a := range forWhom {
+			if a == "" {
+				add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such as https://mcp.example.com/mcp")
+			}
+		}
+		for name, path := range map[string][]string{"subject": paths.Subject, "groups": paths.Groups} {
+			if slices.Contains(path, "") {
+				add(at+".claims."+name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
+			}
+		}
+		for i, s := range scopes {
+			if !ValidScope(s) {
+				add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several elements of the list")
+			}
+		}
+		for name, want := range required {
+			if want == "" {
+				add(at+".required_claims."+name, "is empty; write the value that the claim must have")
+			}
+		}
+	}
+	first := map[string]int{}
+	for n := range c.JWT {
+		i, at := &c.JWT[n], fmt.Sprintf("jwt[%d]", n)
+		shared(at, i.Issuer, i.Audiences, i.Claims, i.RequiredScopes, i.RequiredClaims)
+		if m, twice := first[i.Issuer]; twice && i.Issuer != "" {
+			add(at+".issuer", "is that of jwt[%d] too; write one entry for each issuer, with all its audiences", m)
+		} else {
+			first[i.Issuer] = n
+		}
+		if problem := remoteProblem(i.JWKSURL); i.JWKSURL != "" && problem != "" {
+			add(at+".jwks_url", "%s", problem)
+		}
+		for k, a := range i.Algorithms {
+			if !slices.Contains(asymmetric, jose.SignatureAlgorithm(a)) {
+				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is none that others can check and nobody else can make; want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
+			}
+		}
+		if i.ClockSkew > maxSkew {
+			add(at+".clock_skew", "keeps tokens good that ended long ago; want at most %s", maxSkew)
+		}
+	}
+	if i := c.Introspection; i != nil {
+		const at = "introspection"
+		shared(at, i.Issuer, i.Audiences, i.Claims, i.RequiredScopes, i.RequiredClaims)
+		if i.Endpoint == "" {
+			add(at+".endpoint", "is missing; name the URL where the server is asked about a token")
+		} else if problem := remoteProblem(i.Endpoint); problem != "" {
+			add(at+".endpoint", "%s", problem)
+		}
+		if i.ClientID == "" {
+			add(at+".client_id", "is missing; the server answers only whom it knows")
+		}
+		if i.ClientSecret == "" {
+			add(at+".client_secret", "is missing; keep it elsewhere, as ${file:/path} or ${VAR}")
+		}
+	}
+	for scope, capabilities := range c.ScopeCapabilities {
+		if !ValidScope(scope) {
+			add("scope_capabilities."+scope, "is no scope; want one, such as mcp, and the capabilities that it gives")
+		}
+		if slices.Contains(capabilities, "") {
+			add("scope_capabilities."+scope, "has an empty capability; want the names that policies give")
+		}
+	}
+	if len(c.ScopeCapabilities) > 0 && !c.SignsIn() {
+		add("scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
+	}
+}
+
+const maxSkew = 5 * time.Minute
+
+// SignsIn reports whether there is an authorization server of somebody else's that clients can sign in at.
+func (c *Config) SignsIn() bool { return len(c.JWT) > 0 || c.Introspection != nil }
+
+// Needed reports whether a request must say who it comes from.
+func (c *Config) Needed() bool { return len(c.APIKeys) > 0 || c.SignsIn() }
+
+// remoteProblem says what is wrong with the URL of an authorization server, if anything is.
+func remoteProblem(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "":
+		return "want a URL, such as https://login.example.com"
+	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+		return "want https: who changes what comes from there can let anybody in; http is for loopback alone"
+	}
+	return ""
+}
+
+func loopbackHost(name string) bool {
+	a, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
+}
+
+// ValidScope reports whether s can be one scope (RFC 6749, section 3.3).
+func ValidScope(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Guard returns the Guard of the section, which has been validated, at a public URL. It has no Log yet. own knows the tokens that begin with jct_at_, which we hand out
+// ourselves at that URL; nil where we do not. What the providers know of entries that were there before stays.
+func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {
 	g := &Guard{}
-	if len(c.APIKeys) > 0 {
+	switch {
+	case own != nil || c.SignsIn():
+		t := providers.tokens(c, own)
+		g.Verifier, g.Resources = t, NewResources(publicURL, t.servers(publicURL), t.scopes())
+	case len(c.APIKeys) > 0:
 		g.Verifier = Keys(c.APIKeys, nil)
 	}
 	for _, p := range c.TrustedProxies {

@@ -84,7 +84,7 @@ func TestValidate(t *testing.T) {
 func TestConfigGuard(t *testing.T) {
 	key := auth.NewKey()
 	c := auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}, TrustedProxies: cidrs(t, "127.0.0.1/32")}
-	g := c.Guard()
+	g := c.Guard(nil, "", nil)
 	if p, _ := ask(g, "POST", "/mcp", nil); p != nil {
 		t.Errorf("a request without a key is let in as %s", p.ID)
 	}
@@ -93,7 +93,7 @@ func TestConfigGuard(t *testing.T) {
 	if p, _ := ask(g, "POST", "/mcp", header); p == nil || p.ID != "key:ci" || p.Address.String() != "203.0.113.7" {
 		t.Errorf("the key through the proxy gives %+v", p)
 	}
-	if p, _ := ask((&auth.Config{}).Guard(), "POST", "/mcp", nil); p != auth.Local {
+	if p, _ := ask((&auth.Config{}).Guard(nil, "", nil), "POST", "/mcp", nil); p != auth.Local {
 		t.Errorf("without keys a local request gives %+v", p)
 	}
 }

@@ -262,7 +262,7 @@ func word(s string) bool {
 
 func (c *Config) validateAddresses(d *decoder) {
 	// What is there and cannot be understood must not be reported as missing on top.
-	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.wrong["auth"], d.broken("public_url"))
+	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
 		return
@@ -292,7 +292,7 @@ func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string 
 		return problem
 	}
 	var missing []string
-	if len(c.Auth.APIKeys) == 0 && !givesKeys {
+	if !c.Auth.Needed() && !givesKeys {
 		missing = append(missing, "auth.api_keys")
 	}
 	if !strings.HasPrefix(c.PublicURL, "https://") && !givesURL {

@@ -94,6 +94,13 @@ type report struct {
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []upstreamReport `json:"upstreams"`
 	Problems  []problemReport  `json:"problems"`
+	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
+}
+
+type issuerReport struct {
+	Issuer string `json:"issuer"`
+	Usable bool   `json:"usable"` // its tokens can be verified; one that was not needed yet may not be
+	Error  string `json:"error,omitempty"`
 }
 
 type upstreamReport struct {
@@ -166,6 +173,9 @@ func (p *program) report(stopping context.Context) report {
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}
+	}
+	for _, s := range p.providers.Status() {
+		r.Issuers = append(r.Issuers, issuerReport{s.Issuer, s.Usable, s.Err})
 	}
 	for _, problem := range p.server.Problems() {
 		r.Problems = append(r.Problems, problemReport{problem.Upstream, problem.Name, problem.Reason})

@@ -47,8 +47,10 @@ type program struct {
 	pins   *proxy.Pins // as the file has them; nil when none is named. Owned as config is
 
 	public, admin net.Listener // admin may be nil
+	providers     *auth.Providers
 	server        *proxy.Server
 	set           upstream.Set
+	resources     atomic.Pointer[auth.Resources]
 	audit         atomic.Pointer[audit]      // nil while nobody wants one
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
 
@@ -128,6 +130,7 @@ func open(o options) (_ *program, err error) {
 	if err != nil {
 		return nil, err
 	}
+	p.providers = auth.NewProviders(nil, p.log)
 	p.server, err = proxy.New(proxy.Options{
 		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
 	})
@@ -145,8 +148,9 @@ func (p *program) apply(c *Config) {
 	if err != nil {
 		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
 	}
-	guard := c.Auth.Guard()
+	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), nil)
 	guard.Log = p.log
+	p.resources.Store(guard.Resources)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c), Pins: p.pins, Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
@@ -199,7 +203,7 @@ func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &http.Server{
-		Handler: p.server, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
+		Handler: p.publicHandler(), ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	admin := &http.Server{
@@ -246,6 +250,17 @@ func (p *program) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
+// publicHandler answers clients: what they look up before they sign in, for anybody, and MCP.
+func (p *program) publicHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
+			p.resources.Load().ServeHTTP(w, r)
+			return
+		}
+		p.server.ServeHTTP(w, r)
+	})
+}
+
 // lastAnswers is how long the answers of calls that were cut off may take to reach their clients.
 const lastAnswers = time.Second
 
@@ -262,6 +277,9 @@ func (p *program) url() string { return "http://" + p.public.Addr().String() + "
 // close closes what open has opened, however far it came.
 func (p *program) close() {
 	p.set.Close()
+	if p.providers != nil {
+		p.providers.Close()
+	}
 	if p.admin != nil {
 		p.admin.Close()
 	}

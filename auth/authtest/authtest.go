@@ -1,0 +1,302 @@
+// Package authtest is an authorization server that does what a test wants, good or bad: it signs tokens, says where its keys are, and answers about tokens that only it
+// can read.
+package authtest
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Server is an authorization server on loopback, or in memory. Its methods may be called by several goroutines at once.
+type Server struct {
+	URL string // its issuer
+
+	mu      sync.Mutex
+	keys    []*Key
+	asked   map[string]int
+	changed map[string]http.HandlerFunc
+	opaque  map[string]map[string]any
+	down    bool
+}
+
+// Key is a key that it signs with.
+type Key struct {
+	ID        string
+	Algorithm jose.SignatureAlgorithm
+	Private   crypto.Signer
+}
+
+// The paths of a server.
+const (
+	Metadata   = "/.well-known/openid-configuration"
+	OAuth      = "/.well-known/oauth-authorization-server"
+	Keys       = "/keys"
+	Introspect = "/introspect"
+)
+
+// ClientID and ClientSecret are whom it answers about tokens.
+const (
+	ClientID     = "junction"
+	ClientSecret = "the secret: of + junction"
+)
+
+// Start starts a server on loopback, with a key rsa for RS256. It ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := New(t)
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	s.URL = h.URL
+	return s
+}
+
+// New returns a server that is not started: Client reaches it at its URL, which nobody else does.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{URL: "https://login.example.com", asked: map[string]int{}, changed: map[string]http.HandlerFunc{}, opaque: map[string]map[string]any{}}
+	s.SetKeys(NewKey(t, "rsa", jose.RS256))
+	return s
+}
+
+// Client returns a client whose requests are all answered by the server, in memory.
+func (s *Server) Client() *http.Client { return &http.Client{Transport: inMemory{s}} }
+
+type inMemory struct{ s *Server }
+
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	if m.s.isDown() {
+		return nil, fmt.Errorf("%s is down", m.s.URL)
+	}
+	w := httptest.NewRecorder()
+	m.s.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func (s *Server) isDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
+}
+
+// NewKey makes a key. Making one for RSA takes a while, so tests share what they can.
+func NewKey(t testing.TB, id string, algorithm jose.SignatureAlgorithm) *Key {
+	t.Helper()
+	k := &Key{ID: id, Algorithm: algorithm}
+	var err error
+	switch algorithm {
+	case jose.ES256:
+		k.Private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case jose.ES384:
+		k.Private, err = ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	default:
+		k.Private, err = rsa.GenerateKey(rand.Reader, 2048)
+	}
+	if err != nil {
+		t.Fatalf("make a key: %v", err)
+	}
+	return k
+}
+
+// SetKeys replaces the keys. The first one signs.
+func (s *Server) SetKeys(keys ...*Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = keys
+}
+
+// SetDown has all requests fail, or not any more.
+func (s *Server) SetDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// Answer has another function answer requests for a path; nil is the server's own again.
+func (s *Server) Answer(path string, f http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed[path] = f; f == nil {
+		delete(s.changed, path)
+	}
+}
+
+// Asked returns how many requests there were for a path.
+func (s *Server) Asked(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path]
+}
+
+// Opaque has the server say this of a token from now on; nil is that it is not active.
+func (s *Server) Opaque(token string, claims map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opaque[token] = claims
+}
+
+// ServeHTTP is that of http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.asked[r.URL.Path]++
+	other, down := s.changed[r.URL.Path], s.down
+	s.mu.Unlock()
+	switch {
+	case down:
+		http.Error(w, "down", http.StatusBadGateway)
+	case other != nil:
+		other(w, r)
+	case r.URL.Path == Metadata, r.URL.Path == OAuth:
+		writeJSON(w, map[string]any{"issuer": s.URL, "jwks_uri": s.URL + Keys, "authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token"})
+	case r.URL.Path == Keys:
+		writeJSON(w, s.KeySet())
+	case r.URL.Path == Introspect:
+		s.introspect(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// KeySet returns the public keys as they are published.
+func (s *Server) KeySet() jose.JSONWebKeySet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var set jose.JSONWebKeySet
+	for _, k := range s.keys {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"})
+	}
+	return set
+}
+
+func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
+	id, secret, ok := r.BasicAuth()
+	if !ok || id != ClientID || secret != strings.NewReplacer(" ", "+", ":", "%3A", "+", "%2B").Replace(ClientSecret) {
+		http.Error(w, `{"error":"invalid_client"}`, http.StatusUnauthorized)
+		return
+	}
+	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" {
+		http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	claims := maps.Clone(s.opaque[r.PostFormValue("token")])
+	s.mu.Unlock()
+	if claims == nil {
+		claims = map[string]any{"active": false}
+	} else if _, said := claims["active"]; !said {
+		claims["active"] = true
+	}
+	writeJSON(w, claims)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(text)
+}
+
+// Claims returns those of a good token for an audience, which is over in an hour, with others instead; one that is nil is left out.
+func (s *Server) Claims(audience any, other map[string]any) map[string]any {
+	now := time.Now().Unix()
+	c := map[string]any{"iss": s.URL, "sub": "ann", "aud": audience, "exp": now + 3600, "iat": now, "client_id": "app"}
+	for name, v := range other {
+		if c[name] = v; v == nil {
+			delete(c, name)
+		}
+	}
+	return c
+}
+
+// Token signs claims with the first of the keys. The headers are put into the token's own beside alg and kid; typ is at+jwt unless they say otherwise, and one that is
+// nil is left out.
+func (s *Server) Token(t testing.TB, claims map[string]any, headers ...map[string]any) string {
+	t.Helper()
+	s.mu.Lock()
+	key := s.keys[0]
+	s.mu.Unlock()
+	return key.Token(t, claims, headers...)
+}
+
+// Token is Server.Token with this key.
+func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]any) string {
+	t.Helper()
+	options := new(jose.SignerOptions).WithHeader(jose.HeaderType, "at+jwt")
+	if k.ID != "" {
+		options = options.WithHeader("kid", k.ID)
+	}
+	for _, h := range headers {
+		for name, v := range h {
+			if options.ExtraHeaders[jose.HeaderKey(name)] = v; v == nil {
+				delete(options.ExtraHeaders, jose.HeaderKey(name))
+			}
+		}
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: k.Algorithm, Key: k.Private}, options)
+	if err != nil {
+		t.Fatalf("sign a token: %v", err)
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatalf("sign a token: %v", err)
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatalf("sign a token: %v", err)
+	}
+	token, err := jws.CompactSerialize()
+	if err != nil {
+		t.Fatalf("sign a token: %v", err)
+	}
+	return token
+}
+
+// Large answers with a key set that never ends, or ends after n bytes of nothing.
+func Large(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"keys":[`))
+		spaces := bytes.Repeat([]byte(" "), 1<<16)
+		for ; n > 0; n -= len(spaces) {
+			if _, err := w.Write(spaces); err != nil {
+				return
+			}
+		}
+		w.Write([]byte(`]}`))
+	}
+}
+
+// Dripping answers with a byte every now and then, until the request ends.
+func Dripping(pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for {
+			if _, err := w.Write([]byte(" ")); err != nil {
+				return
+			}
+			http.NewResponseController(w).Flush()
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(pause):
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// claims are what an authorization server says of a token. Their names are compared to the letter.
+type claims map[string]json.RawMessage
+
+// judge decides what claims of one entry of the file are worth.
+type judge struct {
+	issuer         string
+	audiences      []string
+	audienceClaim  string
+	skew           time.Duration
+	requiredScopes []string
+	requiredClaims map[string]string
+	paths          Claims
+	print          string // of the entry
+	now            func() time.Time
+}
+
+var (
+	errExpired = fmt.Errorf("%w: it is expired", ErrInvalidToken)
+	errEarly   = fmt.Errorf("%w: it is not good yet", ErrInvalidToken)
+	errSubject = fmt.Errorf("%w: it does not say whose it is", ErrInvalidToken)
+	errBound   = fmt.Errorf("%w: sender-constrained tokens are not supported", ErrInvalidToken)
+)
+
+// principal returns whose a token with these claims is, or why it is nobody's.
+func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
+	if _, bound := c["cnf"]; bound { // good for whoever proves to have a key, which nobody asks for here
+		return nil, errBound
+	}
+	expires, err := j.times(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Principal{Kind: KindUser, Issuer: j.issuer, Expires: expires, hash: hash, source: j.print}
+	if p.Resources, err = j.resources(c); err != nil {
+		return nil, err
+	}
+	if err := j.required(c); err != nil {
+		return nil, err
+	}
+	if p.Scopes, err = c.scopes(); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(j.requiredScopes, func(s string) bool { return !slices.Contains(p.Scopes, s) }) {
+		return nil, &ScopeError{j.requiredScopes}
+	}
+	if p.Groups, err = c.at(j.paths.groups()); err != nil {
+		return nil, err
+	}
+	subject, err := c.at(j.paths.subject())
+	if err != nil || len(subject) > 1 {
+		return nil, errSubject
+	}
+	for _, name := range []string{"client_id", "azp", "cid", "appid"} { // RFC 9068, OpenID Connect, and two that came before them
+		if p.OAuthClient == "" {
+			p.OAuthClient, _ = c.text(name)
+		}
+	}
+	if len(subject) == 1 {
+		p.User = subject[0]
+	} else {
+		p.User = p.OAuthClient // RFC 7662 needs no subject
+	}
+	if !printable(p.User) || !printable(p.OAuthClient) && p.OAuthClient != "" {
+		return nil, errSubject
+	}
+	if application, _ := c.text("idtyp"); p.User == p.OAuthClient || application == "app" { // RFC 9068, section 5; Entra
+		p.Kind = KindService
+	}
+	p.ID = string(p.Kind) + ":" + short(j.issuer) + ":" + p.User
+	if email, _ := c.text("email"); string(c["email_verified"]) == "true" || string(c["email_verified"]) == `"true"` {
+		p.Email = email
+	}
+	p.Grant, _ = c.text("sid")
+	return p, nil
+}
+
+// maxSubject is what OpenID Connect allows a subject to have, twice.
+const maxSubject = 512
+
+// printable reports whether a name can be part of an ID.
+func printable(s string) bool {
+	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// short tells issuers apart in IDs. Issuers are of the file, so that nobody has a reason to look for two that are short the same.
+func short(issuer string) string {
+	sum := sha256.Sum256([]byte(issuer))
+	return hex.EncodeToString(sum[:8])
+}
+
+// times returns when a token ends; zero is never.
+func (j *judge) times(c claims) (time.Time, error) {
+	now := j.now()
+	exp, there, err := c.time("exp")
+	if err != nil {
+		return time.Time{}, err
+	}
+	if there {
+		if exp = exp.Add(j.skew); !now.Before(exp) {
+			return time.Time{}, errExpired
+		}
+	}
+	nbf, _, err := c.time("nbf")
+	if err != nil {
+		return time.Time{}, err
+	}
+	if now.Add(j.skew).Before(nbf) {
+		return time.Time{}, errEarly
+	}
+	return exp, nil
+}
+
+// resources returns what the token is for, of what the file accepts.
+func (j *judge) resources(c claims) ([]string, error) {
+	named, err := list(c[j.audienceClaim])
+	if err != nil {
+		return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, j.audienceClaim)
+	}
+	var ours []string
+	for _, a := range named {
+		if a = canonical(a); a != "" && slices.Contains(j.audiences, a) {
+			ours = append(ours, a)
+		}
+	}
+	switch {
+	case len(named) == 0:
+		return nil, fmt.Errorf("%w: it does not say what it is for; this server is %s", ErrInvalidToken, strings.Join(j.audiences, " "))
+	case len(ours) == 0:
+		return nil, fmt.Errorf("%w: it is for %s; this server is %s", ErrInvalidToken, strings.Join(named, " "), strings.Join(j.audiences, " "))
+	}
+	return ours, nil
+}
+
+// required wants claims to have certain values, or one of their values to be that.
+func (j *judge) required(c claims) error {
+	for name, want := range j.requiredClaims {
+		value := c[name]
+		values, err := list(value)
+		if err != nil { // a number or true is compared with the text that it is written with
+			values = []string{string(value)}
+		}
+		if !slices.Contains(values, want) {
+			return fmt.Errorf("%w: its claim %s is not what this server wants", ErrInvalidToken, name)
+		}
+	}
+	return nil
+}
+
+// text returns a claim that is a text; "" where it is absent.
+func (c claims) text(name string) (string, error) {
+	values, err := list(c[name])
+	if err != nil || len(values) > 1 {
+		return "", errNoText
+	}
+	return strings.Join(values, ""), nil
+}
+
+// time returns a claim that is a number of seconds.
+func (c claims) time(name string) (time.Time, bool, error) {
+	v, there := c[name]
+	if !there {
+		return time.Time{}, false, nil
+	}
+	var seconds float64
+	if err := json.Unmarshal(v, &seconds); err != nil || string(v) == "null" || math.Abs(seconds) > 1<<40 {
+		return time.Time{}, false, fmt.Errorf("%w: its claim %s is no time", ErrInvalidToken, name)
+	}
+	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))), true, nil
+}
+
+// scopes returns those of scope and of scp, each of which is a text with spaces between them, or a list.
+func (c claims) scopes() ([]string, error) {
+	var all []string
+	for _, name := range []string{"scope", "scp"} {
+		values, err := list(c[name])
+		if err != nil {
+			return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, name)
+		}
+		for _, v := range values {
+			all = append(all, strings.Fields(v)...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// at returns the texts that a path of names leads to; none where one of them is absent.
+func (c claims) at(path []string) ([]string, error) {
+	for i, name := range path {
+		v, there := c[name]
+		if !there {
+			return nil, nil
+		}
+		if i == len(path)-1 {
+			values, err := list(v)
+			if err != nil {
+				return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, strings.Join(path, " / "))
+			}
+			return values, nil
+		}
+		if c = nil; json.Unmarshal(v, &c) != nil {
+			return nil, fmt.Errorf("%w: its claim %s is no object", ErrInvalidToken, strings.Join(path[:i+1], " / "))
+		}
+	}
+	return nil, nil
+}
+
+var errNoText = errors.New("no text")
+
+// list reads a text, or a list of texts; none where there is nothing.
+func list(v json.RawMessage) ([]string, error) {
+	if len(v) == 0 || string(v) == "null" {
+		return nil, nil
+	}
+	var s string
+	if v[0] == '"' && json.Unmarshal(v, &s) == nil {
+		return []string{s}, nil
+	}
+	var all []*string
+	if v[0] != '[' || json.Unmarshal(v, &all) != nil || slices.Contains(all, nil) {
+		return nil, errNoText
+	}
+	var values []string
+	for _, s := range all {
+		values = append(values, *s)
+	}
+	return values, nil
+}

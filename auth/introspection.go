@@ -1,0 +1,184 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+)
+
+// introspection asks an authorization server about tokens (RFC 7662), and remembers its answers for a while.
+type introspection struct {
+	judge
+	endpoint, id, secret string
+	client               *http.Client
+	ctx                  context.Context // ends with the program
+	asking               singleflight.Group
+	places               *semaphore.Weighted // of questions in progress
+
+	mu      sync.Mutex
+	answers map[Hash]*answer
+	err     error // of the last question; nil when it was answered
+	asked   bool
+}
+
+// answer is what the server has said of a token.
+type answer struct {
+	principal *Principal // nil if the token is no good
+	err       error
+	asked     time.Time
+	until     time.Time // it may be used
+	token     string    // for another question about what has begun with it; never shown
+}
+
+const (
+	positiveKept = time.Minute
+	negativeKept = 10 * time.Second
+	// askedAgain is when what has begun with a token is asked for again, so that the answer is there before the last one is over.
+	askedAgain   = 40 * time.Second
+	maxAnswers   = 10_000
+	maxQuestions = 64
+)
+
+// newIntrospection returns the introspection of an entry of the file, which has been validated.
+func newIntrospection(c *Introspection, p *Providers) *introspection {
+	audienceClaim := c.AudienceClaim
+	if audienceClaim == "" {
+		audienceClaim = "aud"
+	}
+	return &introspection{
+		judge: judge{
+			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: audienceClaim, requiredScopes: c.RequiredScopes, requiredClaims: c.RequiredClaims,
+			paths: c.Claims, print: printOf(c), now: p.now,
+		},
+		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
+		places: semaphore.NewWeighted(maxQuestions), answers: map[Hash]*answer{},
+	}
+}
+
+// verify returns whose a token is: as the server has said lately, or as it says now.
+func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*Principal, error) {
+	i.mu.Lock()
+	a := i.answers[hash]
+	i.mu.Unlock()
+	if a != nil && i.now().Before(a.until) {
+		return a.principal, a.err
+	}
+	if len(token) > maxToken {
+		return nil, errUnknownToken
+	}
+	// The question outlives whoever asks it first: others wait for the same answer.
+	done := i.asking.DoChan(string(hash[:]), func() (any, error) { return i.ask(token, hash) })
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-done:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		a = r.Val.(*answer)
+		return a.principal, a.err
+	}
+}
+
+// maxToken bounds what the server is asked about.
+const maxToken = 8 << 10
+
+// ask asks the server. The error means that it could not be asked; what it says of the token, good or bad, is in the answer.
+func (i *introspection) ask(token string, hash Hash) (*answer, error) {
+	ctx, cancel := context.WithTimeout(i.ctx, fetchTimeout)
+	defer cancel()
+	if !i.places.TryAcquire(1) {
+		return nil, &unavailableError{i.issuer, errors.New("it is asked too much at once")}
+	}
+	defer i.places.Release(1)
+	began := i.now()
+	text, err := i.post(ctx, token)
+	var c claims
+	if err == nil && (json.Unmarshal(text, &c) != nil || c == nil) {
+		err = errors.New("its answer about a token is no JSON object")
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asked = true
+	if i.err = err; err != nil {
+		return nil, &unavailableError{i.issuer, err}
+	}
+	a := &answer{asked: began, until: began.Add(negativeKept)}
+	if a.principal, a.err = i.judged(c, hash); a.err == nil {
+		a.until, a.token = began.Add(positiveKept), token
+		if end := a.principal.Expires; !end.IsZero() && end.Before(a.until) {
+			a.until = end
+		}
+	}
+	for h, old := range i.answers { // a few at random are enough
+		if len(i.answers) < maxAnswers && i.now().Before(old.until) {
+			break
+		}
+		delete(i.answers, h)
+	}
+	i.answers[hash] = a
+	return a, nil
+}
+
+func (i *introspection) post(ctx context.Context, token string) ([]byte, error) {
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.endpoint, strings.NewReader(form))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.SetBasicAuth(url.QueryEscape(i.id), url.QueryEscape(i.secret)) // RFC 6749, section 2.3.1
+	text, err := exchange(i.client, req)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be asked about tokens: %w", err)
+	}
+	return text, nil
+}
+
+var errInactive = fmt.Errorf("%w: its issuer says that it is not good, or not any more", ErrInvalidToken)
+
+// judged returns whose a token is by what the server says.
+func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
+	if string(c["active"]) != "true" {
+		return nil, errInactive
+	}
+	if iss, err := c.text("iss"); err != nil || iss != "" && iss != i.issuer {
+		return nil, errIssuer
+	}
+	return i.principal(c, hash)
+}
+
+// still reports whether the token that a principal was verified by is good as far as is known, and has the server asked again in time. Where the server cannot be asked,
+// what has begun goes on for a while.
+func (i *introspection) still(p *Principal) bool {
+	i.mu.Lock()
+	a := i.answers[p.hash]
+	i.mu.Unlock()
+	now := i.now()
+	switch {
+	case !p.Expires.IsZero() && !now.Before(p.Expires), a == nil, a.principal == nil, now.After(a.asked.Add(5 * positiveKept)):
+		return false
+	case now.After(a.asked.Add(askedAgain)):
+		i.asking.DoChan(string(p.hash[:]), func() (any, error) { return i.ask(a.token, p.hash) })
+	}
+	return true
+}
+
+func (i *introspection) status() ProviderStatus {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := ProviderStatus{Issuer: i.issuer, Usable: i.asked && i.err == nil}
+	if i.err != nil {
+		s.Err = i.err.Error()
+	}
+	return s
+}
