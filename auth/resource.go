@@ -99,6 +99,9 @@ func (r *Resources) admit(p *Principal, path string) error {
 		if r == nil || resource == "" {
 			continue
 		}
+		if resource == this {
+			return nil
+		}
 		c := canonical(resource)
 		foreign := c != r.origin && !strings.HasPrefix(c, r.origin+"/")
 		if foreign || this != "" && r.Canonical(c) == this {

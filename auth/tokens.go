@@ -57,7 +57,7 @@ func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Pr
 	case strings.HasPrefix(token, tokenPrefix):
 		return nil, errUnknownToken
 	}
-	p, err := t.verify(ctx, token)
+	p, err := t.verify(ctx, token, from)
 	if err != nil || p.Address == from {
 		return p, err
 	}
@@ -66,8 +66,8 @@ func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Pr
 	return &copied, nil
 }
 
-// verify returns the principal of a token of somebody else's, from whatever address.
-func (t *tokens) verify(ctx context.Context, token string) (*Principal, error) {
+// verify returns the principal of a token of somebody else's, as of some address.
+func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
 	hash := Hash(sha256.Sum256([]byte(token)))
 	if p := t.remembered(hash); p != nil {
 		return p, nil
@@ -77,6 +77,7 @@ func (t *tokens) verify(ctx context.Context, token string) (*Principal, error) {
 	case signed && i != nil:
 		p, err := i.verify(ctx, token, hash)
 		if err == nil {
+			p.Address = from // most come from there again
 			t.remember(hash, &seen{p, i, i.keys.current.Load()})
 		}
 		return p, err

@@ -1,0 +1,607 @@
+package auth_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"junction/auth"
+	"junction/auth/authtest"
+)
+
+const (
+	publicURL = "https://mcp.example.com"
+	resource  = publicURL + "/mcp"
+)
+
+// entry is what the file would have for a server.
+func entry(s *authtest.Server, change ...func(*auth.Issuer)) auth.Issuer {
+	i := auth.Issuer{Issuer: s.URL, Audiences: []string{resource}}
+	for _, f := range change {
+		f(&i)
+	}
+	return i
+}
+
+// signIn is a guard for the tokens of servers in memory.
+func signIn(t *testing.T, s *authtest.Server, c *auth.Config) *auth.Guard {
+	t.Helper()
+	if problems := c.Validate(); problems != nil {
+		t.Fatalf("the configuration is wrong: %v", problems)
+	}
+	p := auth.NewProviders(s.Client(), nil)
+	t.Cleanup(p.Close)
+	return c.Guard(p, publicURL, nil)
+}
+
+// server is a server in memory, with its guard.
+func server(t *testing.T, change ...func(*auth.Issuer)) (*authtest.Server, *auth.Guard) {
+	t.Helper()
+	s := authtest.New(t)
+	return s, signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, change...)}})
+}
+
+func bearerOf(token string) http.Header { return authorization("Bearer " + token) }
+
+// wantIn wants a token to be let in.
+func wantIn(t *testing.T, g *auth.Guard, token string) *auth.Principal {
+	t.Helper()
+	p, resp := ask(g, "POST", "/mcp", bearerOf(token))
+	if p == nil {
+		t.Fatalf("refused with %d: %s", resp.StatusCode, resp.Header.Get("WWW-Authenticate"))
+	}
+	return p
+}
+
+// wantOut wants a token to be refused, with a reason where it is the token's fault.
+func wantOut(t *testing.T, g *auth.Guard, token string, status int, reason string) {
+	t.Helper()
+	p, resp := ask(g, "POST", "/mcp", bearerOf(token))
+	got := resp.Header.Get("WWW-Authenticate")
+	switch {
+	case p != nil:
+		t.Fatalf("let in as %+v", p)
+	case resp.StatusCode != status, !strings.Contains(got, reason):
+		t.Errorf("got %d, %s\nwant %d, …%s…", resp.StatusCode, got, status, reason)
+	case status == 401 && !strings.Contains(got, `error="invalid_token"`), status == 503 && (got != "" || resp.Header.Get("Retry-After") == ""):
+		t.Errorf("%d with %v", status, resp.Header)
+	}
+	mustSay(t, resp)
+}
+
+func TestJWT(t *testing.T) {
+	s, g := server(t)
+	p := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"groups": []string{"a", "b"}, "scope": "x mcp", "email": "ann@example.com", "email_verified": true, "sid": "s1"})))
+	end := time.Until(p.Expires)
+	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.URL || p.Email != "ann@example.com" || !slices.Equal(p.Groups, []string{"a", "b"}) ||
+		!slices.Equal(p.Scopes, []string{"mcp", "x"}) || p.OAuthClient != "app" || p.Grant != "s1" || end < time.Hour || end > time.Hour+time.Minute || p.Address.String() != "127.0.0.1" {
+		t.Errorf("got %+v", p)
+	}
+	if !strings.HasPrefix(p.ID, "user:") || !strings.HasSuffix(p.ID, ":ann") || len(p.ID) != len("user:0123456789abcdef:ann") {
+		t.Errorf("the ID is %s", p.ID)
+	}
+	if !g.Still(p) {
+		t.Error("it is over at once")
+	}
+	if q := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"sub": "app"}))); q.Kind != auth.KindService || !strings.HasPrefix(q.ID, "service:") {
+		t.Errorf("a program that signed in as itself is %+v", q)
+	}
+}
+
+// TestJWTKeys: each of the algorithms that are there by default, with keys that have names and without.
+func TestJWTKeys(t *testing.T) {
+	s := authtest.New(t)
+	rsa, ec := authtest.NewKey(t, "", jose.RS256), authtest.NewKey(t, "", jose.ES256)
+	pss := &authtest.Key{Algorithm: jose.PS256, Private: rsa.Private}
+	rsaNamed, ecNamed := *rsa, *ec
+	rsaNamed.ID, ecNamed.ID = "a", "b"
+	s.SetKeys(rsa, ec, pss, &rsaNamed, &ecNamed)
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+	for name, key := range map[string]*authtest.Key{"RS256": rsa, "ES256": ec, "PS256": pss, "RS256 named": &rsaNamed, "ES256 named": &ecNamed} {
+		t.Run(name, func(t *testing.T) { wantIn(t, g, key.Token(t, s.Claims(resource, nil))) })
+	}
+}
+
+func TestJWTRefused(t *testing.T) {
+	s := authtest.New(t)
+	rsa := authtest.NewKey(t, "rsa", jose.RS256)
+	other := authtest.NewKey(t, "rsa", jose.RS256)
+	ec384 := authtest.NewKey(t, "ec", jose.ES384)
+	s.SetKeys(rsa, ec384)
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+	now := time.Now().Unix()
+	claims := func(change map[string]any) string { return rsa.Token(t, s.Claims(resource, change)) }
+	header := func(h map[string]any) string { return rsa.Token(t, s.Claims(resource, nil), h) }
+	const idToken, noAccess = "it is an ID token", "it is no access token"
+	good := claims(nil)
+	parts := strings.Split(good, ".")
+	for _, row := range []struct{ name, token, reason string }{
+		{"no audience", claims(map[string]any{"aud": nil}), "it does not say what it is for; this server is " + resource},
+		{"empty audience", claims(map[string]any{"aud": ""}), "this server is " + resource},
+		{"empty list", claims(map[string]any{"aud": []string{}}), "it does not say what it is for"},
+		{"other audience", claims(map[string]any{"aud": "https://other.example.com/mcp"}), "it is for https://other.example.com/mcp; this server is " + resource},
+		{"audience is a number", claims(map[string]any{"aud": 5}), "is no text|it cannot be read"},
+		{"other issuer", claims(map[string]any{"iss": "https://evil.example.com"}), "an issuer whose tokens"},
+		{"issuer with a slash", claims(map[string]any{"iss": s.URL + "/"}), "an issuer whose tokens"},
+		{"issuer in upper case", claims(map[string]any{"iss": strings.ToUpper(s.URL)}), "an issuer whose tokens"},
+		{"no issuer", claims(map[string]any{"iss": nil}), "nobody knows it here"},
+		{"expired", claims(map[string]any{"exp": now - 90}), "it is expired"},
+		{"no end", claims(map[string]any{"exp": nil}), "when it ends"},
+		{"end null", claims(map[string]any{"exp": json.RawMessage("null")}), "is no time|cannot be read"},
+		{"not yet", claims(map[string]any{"nbf": now + 90}), "not good yet"},
+		{"no subject", claims(map[string]any{"sub": nil, "client_id": nil}), "whose it is"},
+		{"odd subject", claims(map[string]any{"sub": "a\nb"}), "whose it is"},
+		{"two subjects", claims(map[string]any{"sub": []string{"a", "b"}}), "whose it is|cannot be read"},
+		{"nonce", claims(map[string]any{"nonce": "n"}), idToken},
+		{"at_hash", claims(map[string]any{"at_hash": "n"}), idToken},
+		{"c_hash", claims(map[string]any{"c_hash": "n"}), idToken},
+		{"bound to a key", claims(map[string]any{"cnf": map[string]any{"jkt": "x"}}), "sender-constrained tokens are not supported"},
+		{"logout", header(map[string]any{"typ": "logout+jwt"}), noAccess},
+		{"ID-JAG", header(map[string]any{"typ": "oauth-id-jag+jwt"}), noAccess},
+		{"DPoP", header(map[string]any{"typ": "dpop+jwt"}), noAccess},
+		{"typ is no text", header(map[string]any{"typ": 5}), noAccess},
+		{"critical", header(map[string]any{"crit": []string{"exp"}, "exp": now}), "header that must be understood"},
+		{"another algorithm", ec384.Token(t, s.Claims(resource, nil)), "in a way that this server does not take"},
+		{"none", unsigned(t, map[string]any{"alg": "none"}, s.Claims(resource, nil)) + ".", "in a way that this server does not take"},
+		{"none in capitals", unsigned(t, map[string]any{"alg": "NONE"}, s.Claims(resource, nil)) + ".", "in a way that this server does not take"},
+		{"HS256 with the public key", hs256(t, rsa, s.Claims(resource, nil)), "in a way that this server does not take"},
+		{"foreign key of that name", other.Token(t, s.Claims(resource, nil)), "not of a key of its issuer"},
+		{"key in the header", withOwnKey(t, other, s.Claims(resource, nil)), "not of a key of its issuer"},
+		{"other claims under the signature", parts[0] + "." + strings.Split(claims(map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2], "not of a key of its issuer"},
+		{"without signature", parts[0] + "." + parts[1] + ".", "not of a key of its issuer|cannot be read"},
+		{"two parts", parts[0] + "." + parts[1], "nobody knows it here"},
+		{"four parts", good + ".x", "nobody knows it here"},
+		{"groups are a number", claims(map[string]any{"groups": 5}), "its claim groups is no text"},
+		{"groups are numbers", claims(map[string]any{"groups": []any{"a", 5}}), "its claim groups is no text"},
+		{"scope is a number", claims(map[string]any{"scope": 5}), "its claim scope is no text"},
+		{"opaque", "abc", "nobody knows it here"},
+		{"ours, which nobody hands out", "jct_at_abc", "nobody knows it here"},
+		{"a key, of which there are none", auth.NewKey(), "it is no key of this server"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for range 2 { // nothing that is refused is remembered as good
+				_, resp := ask(g, "POST", "/mcp", bearerOf(row.token))
+				got := resp.Header.Get("WWW-Authenticate")
+				if resp.StatusCode != 401 || !slices.ContainsFunc(strings.Split(row.reason, "|"), func(r string) bool { return strings.Contains(got, r) }) {
+					t.Errorf("got %d, %s\nwant %s", resp.StatusCode, got, row.reason)
+				}
+			}
+		})
+	}
+	wantIn(t, g, good)
+}
+
+// unsigned returns the two parts of a token that nobody has signed.
+func unsigned(t *testing.T, header, claims map[string]any) string {
+	t.Helper()
+	var parts []string
+	for _, v := range []any{header, claims} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, base64.RawURLEncoding.EncodeToString(text))
+	}
+	return strings.Join(parts, ".")
+}
+
+// hs256 signs with what everybody can know of a key.
+func hs256(t *testing.T, k *authtest.Key, claims map[string]any) string {
+	t.Helper()
+	secret, err := json.Marshal(jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed(t, jose.SigningKey{Algorithm: jose.HS256, Key: secret}, claims, new(jose.SignerOptions).WithHeader("kid", k.ID))
+}
+
+// withOwnKey is a token that brings the key to verify it with.
+func withOwnKey(t *testing.T, k *authtest.Key, claims map[string]any) string {
+	return signed(t, jose.SigningKey{Algorithm: k.Algorithm, Key: k.Private}, claims, &jose.SignerOptions{EmbedJWK: true})
+}
+
+func signed(t *testing.T, key jose.SigningKey, claims map[string]any, o *jose.SignerOptions) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := json.Marshal(claims)
+	jws, err := signer.Sign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jws.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestJWTAccepted(t *testing.T) {
+	s, g := server(t)
+	now := time.Now().Unix()
+	for name, claims := range map[string]map[string]any{
+		"audience in a list":      {"aud": []string{"https://other.example.com", resource}},
+		"audience with a slash":   {"aud": resource + "/"},
+		"audience in upper case":  {"aud": "HTTPS://MCP.example.com:443/mcp"},
+		"expired within the skew": {"exp": now - 30},
+		"not yet within the skew": {"nbf": now + 30},
+		"end with a fraction":     {"exp": float64(now) + 100.5},
+		"no client":               {"client_id": nil},
+		"no scopes":               {"scope": nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := wantIn(t, g, s.Token(t, s.Claims(resource, claims)))
+			if !slices.Equal(p.Resources, []string{resource}) || !time.Now().Before(p.Expires) {
+				t.Errorf("got %+v", p)
+			}
+		})
+	}
+	for name, header := range map[string]map[string]any{"no typ": {"typ": nil}, "JWT": {"typ": "JWT"}, "the long one": {"typ": "application/at+jwt"}, "AT+JWT": {"typ": "AT+JWT"}} {
+		t.Run(name, func(t *testing.T) { wantIn(t, g, s.Token(t, s.Claims(resource, nil), header)) })
+	}
+}
+
+// TestJWTEntry: what an entry may say of its tokens.
+func TestJWTEntry(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*auth.Issuer)
+		claims map[string]any
+		header map[string]any
+		status int
+		reason string
+	}{
+		{"only at+jwt", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, nil, 0, ""},
+		{"only at+jwt, and it is JWT", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, map[string]any{"typ": "JWT"}, 401, "no access token"},
+		{"only at+jwt, and it does not say", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, map[string]any{"typ": nil}, 401, "no access token"},
+		{"other algorithms", func(i *auth.Issuer) { i.Algorithms = []string{"ES256"} }, nil, nil, 401, "in a way that"},
+		{"other skew", func(i *auth.Issuer) { i.ClockSkew = time.Second }, map[string]any{"exp": time.Now().Unix() - 30}, nil, 401, "expired"},
+		{"tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": "acme"}, nil, 0, ""},
+		{"tenant among others", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": []string{"x", "acme"}}, nil, 0, ""},
+		{"another tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": "evil"}, nil, 401, "its claim tid is not"},
+		{"no tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, nil, nil, 401, "its claim tid is not"},
+		{"a number", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"level": "2", "ok": "true"} }, map[string]any{"level": 2, "ok": true}, nil, 0, ""},
+		{"scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} }, map[string]any{"scope": "a mcp"}, nil, 0, ""},
+		{"no scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "x"} }, map[string]any{"scope": "mcp"}, nil, 403,
+			`error="insufficient_scope", error_description="the token lacks a scope; needed are: mcp x", scope="mcp x", resource_metadata="` + publicURL + `/.well-known/oauth-protected-resource/mcp"`},
+		{"client_id is the audience", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"app"} }, map[string]any{"aud": nil}, nil, 0, ""},
+		{"client_id is another", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"ours"} }, map[string]any{"aud": "ours"}, nil, 401, "it is for app"},
+		{"subject elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} }, map[string]any{"oid": "ann", "sub": "pairwise"}, nil, 0, ""},
+		{"keys at a fixed place", func(i *auth.Issuer) { i.JWKSURL = i.Issuer + authtest.Keys }, nil, nil, 0, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s, g := server(t, row.change)
+			token := s.Token(t, s.Claims(resource, row.claims), row.header)
+			if row.status != 0 {
+				wantOut(t, g, token, row.status, row.reason)
+				return
+			}
+			if p := wantIn(t, g, token); p.User != "ann" {
+				t.Errorf("got %+v", p)
+			}
+			if i := entry(s, row.change); i.JWKSURL != "" && s.Asked(authtest.Metadata) > 0 {
+				t.Error("its metadata was fetched")
+			}
+		})
+	}
+}
+
+func TestJWTClaims(t *testing.T) {
+	for _, row := range []struct {
+		name          string
+		path          []string
+		claims        map[string]any
+		groups, email string
+	}{
+		{"nested", []string{"realm_access", "roles"}, map[string]any{"realm_access": map[string]any{"roles": []string{"a", "b"}}}, "a b", ""},
+		{"dots and slashes", []string{"https://acme.example/groups"}, map[string]any{"https://acme.example/groups": []string{"a"}}, "a", ""},
+		{"one text", []string{"groups"}, map[string]any{"groups": "a b"}, "a b", ""},
+		{"none", []string{"realm_access", "roles"}, nil, "", ""},
+		{"half of it", []string{"realm_access", "roles"}, map[string]any{"realm_access": map[string]any{}}, "", ""},
+		{"in another case", []string{"groups"}, map[string]any{"Groups": []string{"a"}}, "", ""},
+		{"verified", nil, map[string]any{"email": "a@example.com", "email_verified": true}, "", "a@example.com"},
+		{"verified, as a text", nil, map[string]any{"email": "a@example.com", "email_verified": "true"}, "", "a@example.com"},
+		{"not verified", nil, map[string]any{"email": "a@example.com", "email_verified": false}, "", ""},
+		{"nobody says", nil, map[string]any{"email": "a@example.com"}, "", ""},
+		{"in another way", nil, map[string]any{"email": "a@example.com", "email_verified": 1}, "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s, g := server(t, func(i *auth.Issuer) { i.Claims.Groups = row.path })
+			p := wantIn(t, g, s.Token(t, s.Claims(resource, row.claims)))
+			if strings.Join(p.Groups, " ") != row.groups || p.Email != row.email {
+				t.Errorf("groups %q and email %q, want %q and %q", p.Groups, p.Email, row.groups, row.email)
+			}
+		})
+	}
+	for name, claims := range map[string]map[string]any{
+		"scope": {"scope": "b a"}, "scope list": {"scope": []string{"a", "b"}}, "scp": {"scp": "a b"}, "scp list": {"scp": []string{"a", "b"}}, "both": {"scope": "a", "scp": []string{"b", "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, g := server(t)
+			if p := wantIn(t, g, s.Token(t, s.Claims(resource, claims))); !slices.Equal(p.Scopes, []string{"a", "b"}) {
+				t.Errorf("scopes %q, want a and b", p.Scopes)
+			}
+		})
+	}
+}
+
+// TestKeyRotation: a new key is good at once, an old one ends when it is taken back, also for tokens that were good before.
+func TestKeyRotation(t *testing.T) {
+	s, g := server(t)
+	before := s.Token(t, s.Claims(resource, nil))
+	wantIn(t, g, before)
+	next := authtest.NewKey(t, "next", jose.ES256)
+	s.SetKeys(next)
+	wantIn(t, g, before) // nobody has asked yet
+	wantIn(t, g, next.Token(t, s.Claims(resource, nil)))
+	wantOut(t, g, before, 401, "not of a key of its issuer")
+}
+
+// TestKeyRevocation: keys that are taken back, and never replaced by one that is asked for, are noticed in time.
+func TestKeyRevocation(t *testing.T) {
+	s := authtest.New(t)
+	other := authtest.NewKey(t, "other", jose.ES256)
+	synctest.Test(t, func(t *testing.T) {
+		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+		token := s.Token(t, s.Claims(resource, nil))
+		wantIn(t, g, token)
+		s.SetKeys(other)
+		time.Sleep(10*time.Minute - time.Second)
+		wantIn(t, g, token)
+		time.Sleep(time.Second)
+		wantIn(t, g, token) // it waits for nobody, and has the keys fetched
+		synctest.Wait()
+		wantOut(t, g, token, 401, "not of a key of its issuer")
+	})
+}
+
+// TestUnknownKeys: whoever makes up names of keys makes us ask once a minute.
+func TestUnknownKeys(t *testing.T) {
+	s := authtest.New(t)
+	ec := authtest.NewKey(t, "ec", jose.ES256)
+	synctest.Test(t, func(t *testing.T) {
+		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+		begun := s.Asked(authtest.Keys)
+		for range 1000 {
+			fake := *ec
+			fake.ID = auth.NewKey()
+			wantOut(t, g, fake.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		}
+		if n := s.Asked(authtest.Keys); begun > 1 || n > 2 {
+			t.Errorf("1000 unknown keys make %d requests, want 2 at most", n)
+		}
+		s.SetKeys(ec)
+		wantOut(t, g, ec.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		time.Sleep(time.Minute)
+		wantIn(t, g, ec.Token(t, s.Claims(resource, nil)))
+		// A wrong signature of a key that is there is no reason to ask.
+		n := s.Asked(authtest.Keys)
+		time.Sleep(2 * time.Minute)
+		wantOut(t, g, authtest.NewKey(t, "ec", jose.ES256).Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		if s.Asked(authtest.Keys) != n {
+			t.Error("a wrong signature makes a request")
+		}
+	})
+}
+
+// TestOutage: what was fetched is good while the issuer cannot be reached; where nothing can be known it is 503, until it can.
+func TestOutage(t *testing.T) {
+	s := authtest.New(t)
+	ec := authtest.NewKey(t, "ec", jose.ES256)
+	synctest.Test(t, func(t *testing.T) {
+		p := auth.NewProviders(s.Client(), nil)
+		defer p.Close()
+		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
+		s.SetDown(true)
+		g := c.Guard(p, publicURL, nil)
+		synctest.Wait()
+		if st := p.Status(); len(st) != 1 || st[0].Usable || !strings.Contains(st[0].Err, "its metadata cannot be fetched") {
+			t.Errorf("while it is down it is %+v", st)
+		}
+		token := s.Token(t, s.Claims(resource, nil))
+		wantOut(t, g, token, 503, "")
+		s.SetDown(false)
+		time.Sleep(10 * time.Second)
+		wantIn(t, g, token)
+		if st := p.Status(); !st[0].Usable || st[0].Err != "" {
+			t.Errorf("when it is there it is %+v", st)
+		}
+
+		s.SetDown(true)
+		s.SetKeys(ec, authtest.NewKey(t, "rsa", jose.RS256))
+		wantIn(t, g, token)
+		unknown := ec.Token(t, s.Claims(resource, nil))
+		wantOut(t, g, unknown, 503, "")
+		time.Sleep(20 * time.Minute)
+		g = c.Guard(p, publicURL, nil) // a reload loses nothing
+		wantIn(t, g, token)
+		wantOut(t, g, unknown, 503, "")
+		s.SetDown(false)
+		time.Sleep(time.Minute)
+		wantIn(t, g, unknown)
+	})
+}
+
+// TestIssuerMismatch: metadata that speak of somebody else are worth nothing.
+func TestIssuerMismatch(t *testing.T) {
+	for name, document := range map[string]map[string]string{
+		"another issuer":       {"issuer": "https://evil.example.com", "jwks_uri": "https://login.example.com/keys"},
+		"with a slash":         {"issuer": "https://login.example.com/", "jwks_uri": "https://login.example.com/keys"},
+		"keys without a place": {"issuer": "https://login.example.com"},
+		"keys in plain text":   {"issuer": "https://login.example.com", "jwks_uri": "http://login.example.com/keys"},
+		"keys in a file":       {"issuer": "https://login.example.com", "jwks_uri": "file:///etc/passwd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := authtest.New(t)
+			text, _ := json.Marshal(document)
+			for _, path := range []string{authtest.Metadata, authtest.OAuth} {
+				s.Answer(path, func(w http.ResponseWriter, _ *http.Request) { w.Write(text) })
+			}
+			p := auth.NewProviders(s.Client(), nil)
+			defer p.Close()
+			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+			wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
+			if st := p.Status(); st[0].Usable || !strings.Contains(st[0].Err, "its metadata ") {
+				t.Errorf("the status is %+v", st)
+			}
+			if n := s.Asked(authtest.Keys); n > 0 {
+				t.Errorf("its keys were fetched %d times", n)
+			}
+		})
+	}
+}
+
+// TestMetadataPlaces: where an issuer with a path has its document by either standard.
+func TestMetadataPlaces(t *testing.T) {
+	for _, path := range []string{"/realms/main" + authtest.Metadata, authtest.OAuth + "/realms/main"} {
+		s := authtest.New(t)
+		base := s.URL
+		s.URL += "/realms/main"
+		s.Answer(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"issuer":"` + s.URL + `","jwks_uri":"` + base + authtest.Keys + `"}`))
+		})
+		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+		wantIn(t, g, s.Token(t, s.Claims(resource, nil)))
+	}
+}
+
+// TestBadDocuments: what is too large, too slow, somewhere else or nothing at all is no document, and takes a bounded time.
+func TestBadDocuments(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"50 MB":    authtest.Large(50 << 20),
+		"dripping": authtest.Dripping(50 * time.Millisecond),
+		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
+		"no keys":  func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := authtest.Start(t)
+			s.Answer(authtest.Keys, answer)
+			s.Answer("/elsewhere", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(s.KeySet()) })
+			p := auth.NewProviders(nil, nil)
+			t.Cleanup(p.Close)
+			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+			began := time.Now()
+			wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if n := s.Asked("/elsewhere"); n > 0 {
+				t.Error("a redirect was followed")
+			}
+		})
+	}
+}
+
+// TestUselessKeys: one key that is of no use leaves the others good.
+func TestUselessKeys(t *testing.T) {
+	s, _ := server(t)
+	good := s.KeySet().Keys[0]
+	text, err := json.Marshal(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := s.Token(t, s.Claims(resource, nil))
+	encryption := good
+	encryption.Use = "enc"
+	forEncryption, _ := json.Marshal(encryption)
+	for name, row := range map[string]struct {
+		keys   string
+		status int
+	}{
+		"beside a shared one":      {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","kid":"rsa"},` + string(text), 0},
+		"beside unknown ones":      {`{"kty":"new"},{"kty":"OKP","crv":"Ed448","x":"AA"},5,"x",` + string(text), 0},
+		"for encryption":           {string(forEncryption), 401},
+		"for another algorithm":    {strings.Replace(string(text), "RS256", "PS256", 1), 401},
+		"a shared one by its name": {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","kid":"rsa"}`, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{"keys":[` + row.keys + `]}`)) })
+			g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+			if row.status == 0 {
+				wantIn(t, g, token)
+			} else {
+				wantOut(t, g, token, row.status, "not of a key of its issuer")
+			}
+		})
+	}
+}
+
+// TestTokenEnds: a token that is remembered ends at its time, and the entry it was verified by with the file.
+func TestTokenEnds(t *testing.T) {
+	s := authtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		p := auth.NewProviders(s.Client(), nil)
+		defer p.Close()
+		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
+		g := c.Guard(p, publicURL, nil)
+		token := s.Token(t, s.Claims(resource, nil))
+		who := wantIn(t, g, token)
+		changed := &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}
+		for name, row := range map[string]struct {
+			g    *auth.Guard
+			want bool
+		}{
+			"unchanged": {c.Guard(p, publicURL, nil), true}, "another entry": {changed.Guard(p, publicURL, nil), false}, "nobody": {&auth.Guard{}, false},
+			"keys": {&auth.Guard{Verifier: auth.Keys(nil, nil)}, false},
+		} {
+			if got := row.g.Still(who); got != row.want {
+				t.Errorf("%s: still let in: %v, want %v", name, got, row.want)
+			}
+		}
+		time.Sleep(time.Until(who.Expires) - 1)
+		wantIn(t, g, token)
+		if !g.Still(who) {
+			t.Error("it is over too early")
+		}
+		time.Sleep(1)
+		wantOut(t, g, token, 401, "it is expired")
+		if g.Still(who) {
+			t.Error("it goes on for ever")
+		}
+	})
+}
+
+func TestAddressOfARememberedToken(t *testing.T) {
+	s, g := server(t)
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	r.Header = bearerOf(s.Token(t, s.Claims(resource, nil)))
+	for _, from := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+		r.RemoteAddr = from + ":99"
+		if p := g.Authenticate(httptest.NewRecorder(), r); p == nil || p.Address.String() != from {
+			t.Errorf("from %s: %+v", from, p)
+		}
+	}
+}
+
+func BenchmarkJWT(b *testing.B) {
+	s := authtest.New(b)
+	p := auth.NewProviders(s.Client(), nil)
+	b.Cleanup(p.Close)
+	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	r.RemoteAddr = "127.0.0.1:1234"
+	big := maps.Clone(s.Claims(resource, nil))
+	big["groups"] = strings.Split(strings.Repeat("some-group,", 50), ",")
+	r.Header = bearerOf(s.Token(b, big))
+	b.Run("remembered", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if g.Authenticate(nil, r) == nil {
+				b.Fatal("not let in")
+			}
+		}
+	})
+}
