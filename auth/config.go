@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -200,9 +201,12 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 				add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such as https://mcp.example.com/mcp")
 			}
 		}
-		for name, path := range map[string][]string{"subject": paths.Subject, "groups": paths.Groups} {
-			if slices.Contains(path, "") {
-				add(at+".claims."+name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
+		for _, claim := range []struct {
+			name string
+			path []string
+		}{{"subject", paths.Subject}, {"groups", paths.Groups}} {
+			if slices.Contains(claim.path, "") {
+				add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
 			}
 		}
 		for i, s := range scopes {
@@ -210,8 +214,8 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 				add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several elements of the list")
 			}
 		}
-		for name, want := range required {
-			if want == "" {
+		for _, name := range slices.Sorted(maps.Keys(required)) {
+			if required[name] == "" {
 				add(at+".required_claims."+name, "is empty; write the value that the claim must have")
 			}
 		}
@@ -252,11 +256,11 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 			add(at+".client_secret", "is missing; keep it elsewhere, as ${file:/path} or ${VAR}")
 		}
 	}
-	for scope, capabilities := range c.ScopeCapabilities {
+	for _, scope := range slices.Sorted(maps.Keys(c.ScopeCapabilities)) {
 		if !ValidScope(scope) {
 			add("scope_capabilities."+scope, "is no scope; want one, such as mcp, and the capabilities that it gives")
 		}
-		if slices.Contains(capabilities, "") {
+		if slices.Contains(c.ScopeCapabilities[scope], "") {
 			add("scope_capabilities."+scope, "has an empty capability; want the names that policies give")
 		}
 	}

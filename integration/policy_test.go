@@ -47,7 +47,7 @@ func keyring(t *testing.T, names ...string) (*auth.Guard, map[string]string) {
 		}
 		config.APIKeys = append(config.APIKeys, auth.Key{Name: name, Hash: hash})
 	}
-	return config.Guard(), keys
+	return config.Guard(nil, "", nil), keys
 }
 
 // as returns a client that shows a key.

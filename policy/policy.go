@@ -94,6 +94,8 @@ type Decision struct {
 	Policy  string // its name
 	Rule    string // in it, such as rules[2]
 	Missing string // the first capability that is required and not held
+	// Scopes is set where nothing but the scopes of the subject's token is in the way: all that the token needs for the call, with spaces between them. Verdict is Deny.
+	Scopes string
 }
 
 // layer is where a policy stands; the lesser one decides before the greater.
@@ -110,7 +112,8 @@ func (l layer) String() string { return [layers]string{"own", "surface", "global
 
 // Policy is the compiled section. It is immutable. A nil Policy lets nobody do anything.
 type Policy struct {
-	entries []*entry // by layer, and in it in the order of the file
+	entries []*entry            // by layer, and in it in the order of the file
+	scopes  map[string][]string // capabilities by the scope that gives them; nil if scopes take nothing away
 }
 
 // An entry is one compiled policy.
@@ -139,7 +142,17 @@ type rule struct {
 
 // Open is what a file without a policies section means: everybody may use whatever requires no capability.
 func Open() *Policy {
-	return &Policy{[]*entry{{layer: global, rules: []rule{{verdict: Allow, every: true}}}}}
+	return &Policy{entries: []*entry{{layer: global, rules: []rule{{verdict: Allow, every: true}}}}}
+}
+
+// WithScopes returns the policy for tokens whose scopes give capabilities: a user or a service holds what the policies give only as far as one of the scopes of the
+// token gives it too. A capability that another scope would give is not out of reach: its items are there, and calling one needs another token, with Decision.Scopes.
+// Without scopes it is p itself.
+func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
+	if p == nil || len(scopes) == 0 {
+		return p
+	}
+	return &Policy{p.entries, scopes}
 }
 
 // Compile makes a Policy of the section. The error is the first Problem. A section without policies denies everything.
@@ -328,7 +341,31 @@ func (p *Policy) For(s Subject) *Rights {
 			r.add(e)
 		}
 	}
+	if p.scopes != nil && (s.Kind == "user" || s.Kind == "service") {
+		r.narrow(p.scopes, s.Scopes)
+	}
 	return r
+}
+
+// narrow takes away the capabilities that no scope of the subject's gives.
+func (r *Rights) narrow(gives map[string][]string, scopes []string) {
+	r.scope, r.beyond = map[string]string{}, map[string]string{}
+	for c := range r.held {
+		for _, scope := range slices.Sorted(maps.Keys(gives)) { // of several that would do always the same one
+			switch {
+			case !slices.Contains(gives[scope], c):
+			case slices.Contains(scopes, scope):
+				r.scope[c] = scope
+			case r.beyond[c] == "":
+				r.beyond[c] = scope
+			}
+		}
+		if r.scope[c] == "" {
+			delete(r.held, c)
+		} else {
+			delete(r.beyond, c)
+		}
+	}
 }
 
 // Decide is For, Bind and Decide in one.
@@ -339,7 +376,9 @@ func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, err
 // Rights are the policies that match one subject. They are immutable.
 type Rights struct {
 	entries []*entry
-	held    map[string]bool // capabilities
+	held    map[string]bool   // capabilities
+	scope   map[string]string // by the capability, one of the subject's scopes that gives it; nil where scopes take nothing away
+	beyond  map[string]string // capabilities that are not held for want of a scope alone, and such a scope
 	guards  Guards
 	limits  Limits
 }
@@ -359,6 +398,11 @@ func strictest[T Rate | int](a, b T) T {
 		return a + b
 	}
 	return min(a, b)
+}
+
+// reaches reports whether the subject holds a capability, or would with another token.
+func (r *Rights) reaches(capability string) bool {
+	return r.held[capability] || r.beyond[capability] != ""
 }
 
 // Holds reports whether the subject holds a capability.
@@ -395,5 +439,5 @@ func (r *Rights) Limits() Limits { return r.limits }
 
 // Equal reports whether the same policies with the same content match, so that nothing has changed for the subject.
 func (r *Rights) Equal(o *Rights) bool {
-	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content })
+	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) && maps.Equal(r.held, o.held) && maps.Equal(r.beyond, o.beyond)
 }

@@ -25,7 +25,7 @@ func (r *Rights) None() bool {
 // Reaches reports whether some item of that kind and upstream might be visible, where all of them require these capabilities, and every name that a rule may mean a
 // tool or a prompt by begins like this; "" says nothing of the names.
 func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin string) bool {
-	if slices.ContainsFunc(requires, func(c string) bool { return !r.held[c] }) {
+	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
 		return false
 	}
 	may := func(globs []glob) bool {

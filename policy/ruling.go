@@ -12,6 +12,7 @@ import (
 type Ruling struct {
 	rights  *Rights
 	missing []string // capabilities
+	scopes  string   // see Decision; "" if they are enough
 	rules   []bound  // that can apply: by layer, policy and place in it
 	visible bool
 
@@ -30,9 +31,12 @@ type bound struct {
 func (r *Rights) Bind(it Item) *Ruling {
 	g := &Ruling{rights: r, fixed: true}
 	for _, c := range it.Requires {
-		if !r.held[c] {
+		if !r.reaches(c) {
 			g.missing = append(g.missing, c)
 		}
+	}
+	if len(g.missing) == 0 {
+		g.scopes = r.lacks(it.Requires)
 	}
 	n := newNamed(&it)
 	for _, e := range r.entries {
@@ -54,6 +58,27 @@ func (r *Rights) Bind(it Item) *Ruling {
 	}
 	return g
 }
+
+// lacks returns all scopes that a token needs for these capabilities, if the subject's lacks one of them.
+func (r *Rights) lacks(capabilities []string) string {
+	var all []string
+	lacks := false
+	for _, c := range capabilities {
+		if scope := r.beyond[c]; scope != "" {
+			lacks, all = true, append(all, scope)
+		} else if r.scope[c] != "" {
+			all = append(all, r.scope[c])
+		}
+	}
+	if !lacks {
+		return ""
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), " ")
+}
+
+// Scopes returns all scopes that a token needs for the item, with spaces between them, if it is those alone that are in the way; "" otherwise.
+func (g *Ruling) Scopes() string { return g.scopes }
 
 // named is an item whose names are being compared.
 type named struct {
@@ -183,6 +208,9 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 		if err != nil {
 			return Decision{}, err
 		}
+		if b != nil && b.verdict != Deny && g.scopes != "" {
+			return Decision{Policy: b.entry.name, Rule: b.label, Scopes: g.scopes}, nil
+		}
 		if b != nil {
 			return Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}, nil
 		}
@@ -240,6 +268,7 @@ func (b *bound) holds(a *reading) (bool, error) {
 // which there is none.
 type Reason struct {
 	Missing string // a capability that is required and not held; nothing else is set
+	Scopes  string // scopes that a token needs, of which the subject's lacks some; nothing else is set
 	Layer   string // own, surface or global
 	Policy  string // empty for a layer without policies that match
 	Rule    string // such as rules[2]
@@ -253,6 +282,9 @@ func (g *Ruling) Explain() []Reason {
 	var all []Reason
 	for _, c := range g.missing {
 		all = append(all, Reason{Missing: c})
+	}
+	if g.scopes != "" {
+		all = append(all, Reason{Scopes: g.scopes})
 	}
 	rules, decided := g.rules, false
 	for l := own; l < layers; l++ {

@@ -21,6 +21,9 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 		return result{}, err
 	}
 	info.Upstream = t.backend.Name()
+	if err := x.scoped(t); err != nil {
+		return result{}, err
+	}
 	if !completes(t.backend.Catalog()) {
 		return s.own(x, `"completion":{"values":[]}`), nil
 	}

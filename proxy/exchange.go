@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -125,6 +126,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err != nil {
 		e, status := answer(err, info.Upstream)
 		info.Code = e.Code
+		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
+			x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
+		}
 		x.reply.fail(x.msg.ID, e, status)
 	} else {
 		x.reply.succeed(x.msg.ID, result)

@@ -126,7 +126,9 @@ func (s *Server) renew(w *world) {
 		now := move(h.caller)
 		var gone []resourceKey
 		for key, sub := range h.subs {
-			if now.share == nil || !now.share.ruling(newResource(sub.backend, key.uri, sub.exposed, false)).Visible() {
+			if now.share == nil {
+				gone = append(gone, key)
+			} else if g := now.share.ruling(newResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
 				gone = append(gone, key)
 			}
 		}

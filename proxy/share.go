@@ -2,9 +2,13 @@ package proxy
 
 import (
 	"hash/maphash"
+	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
 	"junction/policy"
@@ -214,7 +218,10 @@ func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error
 	if err := x.decide(t, info); err != nil {
 		return err
 	}
-	if x.decision.Verdict == policy.Deny {
+	switch {
+	case x.decision.Scopes != "":
+		return x.stepUp(x.decision.Scopes)
+	case x.decision.Verdict == policy.Deny:
 		return unknown()
 	}
 	return nil
@@ -271,6 +278,21 @@ func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 		}
 	}
 	return nil
+}
+
+// scoped is permit for what has no arguments that policy reads: the error says which scopes the caller's token lacks, if it does.
+func (x *exchange) scoped(t *target) error {
+	if scopes := x.share.ruling(t).Scopes(); scopes != "" {
+		return x.stepUp(scopes)
+	}
+	return nil
+}
+
+// stepUp is the refusal of what the caller may use with a token of more scopes: a client that is told so asks its person for one.
+func (x *exchange) stepUp(scopes string) error {
+	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
+	e.challenge = x.world.guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
+	return e
 }
 
 // fit takes out of what an upstream answered what policy does not let the caller read.

@@ -275,6 +275,9 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 	if err != nil {
 		return result{}, err
 	}
+	if err := x.scoped(t); err != nil {
+		return result{}, err
+	}
 	h := s.listeners.hear(x.caller, nil, x.session)
 	accepted, err := s.subscribeTo(ctx, h, []*target{t})
 	if !accepted[t] {
@@ -317,7 +320,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 		} else if err != nil {
 			return nil, err
 		}
-		if t, err := x.share.resource(x.era, uri); err == nil { // one that is of nobody is not acknowledged
+		if t, err := x.share.resource(x.era, uri); err == nil && x.scoped(t) == nil { // one that is of nobody, or out of reach, is not acknowledged
 			targets = append(targets, t)
 		}
 	}

@@ -59,8 +59,13 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name || id.Principal != x.principal.ID {
 		return result{}, unknownTask()
 	}
-	if x.endpoint.view.named(upstream.PartTools, id.Tool) != nil && x.share.view.named(upstream.PartTools, id.Tool) == nil {
+	switch t := x.share.view.named(upstream.PartTools, id.Tool); {
+	case t == nil && x.endpoint.view.named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // the tool is denied meanwhile
+	case t != nil:
+		if err := x.scoped(t); err != nil {
+			return result{}, err
+		}
 	}
 	for i, b := range x.share.view.backends {
 		if b.Name() != id.Upstream || x.share.view.sources[i].Era == upstream.EraLegacy {

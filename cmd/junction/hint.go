@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -28,7 +29,15 @@ func foreignKeys(t reflect.Type) foreign {
 		return foreign{
 			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
-			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"},
+			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"}, "jwt": {"auth", "it stands below auth:"},
+		}
+	case reflect.TypeFor[auth.Config]():
+		return foreign{"keys": {key: "api_keys"}, "issuers": {key: "jwt"}, "mode": {"api_keys", "remove it: what is there is on"}}
+	case reflect.TypeFor[auth.Issuer](), reflect.TypeFor[auth.Introspection]():
+		return foreign{
+			"audience": {key: "audiences"}, "jwks_uri": {key: "jwks_url"}, "jwks": {key: "jwks_url"}, "scopes": {key: "required_scopes"}, "skew": {key: "clock_skew"},
+			"groups": {"claims", "it stands below claims: { groups: [realm_access, roles] }"}, "subject": {"claims", "it stands below claims: { subject: [sub] }"},
+			"url": {key: "endpoint"}, "secret": {key: "client_secret"},
 		}
 	case reflect.TypeFor[upstream.Config]():
 		return foreign{

@@ -151,7 +151,8 @@ func (p *program) apply(c *Config) {
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), nil)
 	guard.Log = p.log
 	p.resources.Store(guard.Resources)
-	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c), Pins: p.pins, Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
+		Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)

@@ -180,6 +180,10 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = `want a mapping, such as { tools: "files__*" }`
 	case policy.Limits:
 		want = "want a mapping, such as { rate: 60/m }"
+	case auth.Issuer:
+		want = "want a mapping, such as { issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }"
+	case auth.Introspection:
+		want = "want a mapping, such as { issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
 	case auth.Key:
 		want = `want a mapping, such as { name: ci, hash: "sha256:…" }`
 	}
@@ -248,6 +252,18 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 			example = "[secrets]"
 		case path == "auth.api_keys":
 			example = `[{ name: ci, hash: "sha256:…" }], as junction keys create prints them`
+		case path == "auth.jwt":
+			example = "[{ issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }]"
+		case strings.HasSuffix(path, ".audiences"):
+			example = "[https://mcp.example.com/mcp]"
+		case strings.HasSuffix(path, ".algorithms"):
+			example = "[RS256]"
+		case strings.HasSuffix(path, ".required_scopes"):
+			example = "[mcp]"
+		case strings.Contains(path, ".claims."):
+			example = "[realm_access, roles], the names that lead to the claim"
+		case strings.HasPrefix(path, "auth.scope_capabilities."):
+			example = "[web, files]"
 		case path == "auth.trusted_proxies" || strings.HasSuffix(path, ".cidrs"):
 			example = "[10.0.0.0/8]"
 		}
