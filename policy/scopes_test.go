@@ -62,7 +62,7 @@ func TestScopes(t *testing.T) {
 			if err != nil || d.Verdict != row.verdict || d.Scopes != row.scopes || d.Missing != row.missing || g.Visible() != row.visible {
 				t.Errorf("got %+v, visible %v, %v; want %v, scopes %q, missing %q, visible %v", d, g.Visible(), err, row.verdict, row.scopes, row.missing, row.visible)
 			}
-			if got := rights.Reaches(policy.Tool, "up", row.item.Requires); got != (row.missing == "") {
+			if got := rights.Reaches(policy.Tool, "up", row.item.Requires, ""); got != (row.missing == "") {
 				t.Errorf("Reaches = %v", got)
 			}
 		})
