@@ -338,18 +338,28 @@ func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
 	})
 }
 
-// TestProtocolT34IsolatedConnections shows of T34 what there is without identities, which come with signing in: all callers are one principal, local. With
-// isolation by session each of two clients has a connection of its own, for its calls; the shared one reads the list.
+// TestProtocolT34IsolatedConnections: two callers whom the upstream is to tell apart have connections of their own, for their calls. The list is the upstream's to us,
+// whose credentials are one, and is private to each of our callers (TestListsOfAPrincipalArePrivate).
 func TestProtocolT34IsolatedConnections(t *testing.T) {
-	for _, isolation := range []upstream.Isolation{upstream.IsolationShared, upstream.IsolationPrincipal, upstream.IsolationSession} {
-		t.Run(string(isolation), func(t *testing.T) {
+	guard, keys := keyring(t, "one", "two")
+	for _, row := range []struct {
+		isolation upstream.Isolation
+		second    string // whose client it is, beside one of key one
+		apart     bool
+	}{
+		{upstream.IsolationShared, "one", false}, {upstream.IsolationShared, "two", false},
+		{upstream.IsolationPrincipal, "one", false}, {upstream.IsolationPrincipal, "two", true},
+		{upstream.IsolationSession, "one", true}, {upstream.IsolationSession, "two", true},
+	} {
+		t.Run(string(row.isolation)+" "+row.second, func(t *testing.T) {
 			eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 				s := p.serve(t, upstreamtest.Script{CacheScope: "private"})
-				s.config.Isolation = isolation
-				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}})
+				s.config.Isolation = row.isolation
+				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard})
 				j.offers(t, "up")
 				var seen []string
-				for _, c := range []*talker{j.talk(t), j.talk(t)} {
+				for _, key := range []string{"one", row.second} {
+					c := j.as(t, keys[key], func(c *talker) { c.capabilities = `{}` }) // roots are a principal's own whatever the isolation
 					for range 2 {
 						result := c.succeed(t, "up__whoami", `{}`)
 						seen = append(seen, member(result, "structuredContent", "session")+member(result, "structuredContent", "pid"))
@@ -358,8 +368,8 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 				if seen[0] != seen[1] || seen[2] != seen[3] {
 					t.Errorf("connections of the calls = %q, want the same one for both of a client's", seen)
 				}
-				if got, want := seen[0] != seen[2], isolation == upstream.IsolationSession; got != want {
-					t.Errorf("connections of the calls = %q, apart = %t, want %t", seen, got, want)
+				if got := seen[0] != seen[2]; got != row.apart {
+					t.Errorf("connections of the calls = %q, apart = %t, want %t", seen, got, row.apart)
 				}
 			})
 		})
