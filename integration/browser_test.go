@@ -149,8 +149,13 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 			t.Errorf("elicitations = %s", list)
 		}
 		s.openGate(t, "signed in")
-		if got := member(c.succeed(t, "up__url", signIn), "structuredContent"); got != `{"executions":1}` {
-			t.Errorf("got %s, want the tool's result", got)
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+			if m = c.call(t, "up__url", signIn); m.Error == nil || m.Error.Code != -32042 {
+				break // until then it is a process that sees the gate a moment late
+			}
+		}
+		if got := member(m.Result, "structuredContent"); got != `{"executions":1}` {
+			t.Errorf("got %s, want the tool's result", m.Append(nil))
 		}
 	})
 }

@@ -62,7 +62,7 @@ type openQuestion struct {
 
 // begin makes a call that may be parked, and answers the request as far as it gets.
 func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
-	p := &parked{lot: l, id: rand.Text(), origin: x, changed: make(chan struct{}, 1)}
+	p := &parked{lot: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
 	own := *c
 	own.Peer, own.Buffer = p, nil
