@@ -108,3 +108,30 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 		hears(t, stays, "tools/list_changed")
 	})
 }
+
+// TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call again: no event follows.
+func TestReplaysEndWithTheirKey(t *testing.T) {
+	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		guard, keys := keyring(t, "gone")
+		w := world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard}
+		j := start(t, p, w)
+		j.offers(t, "up")
+		c := j.as(t, keys["gone"])
+		c.succeed(t, "up__echo", `{}`)
+		s.openGate(t, "g")
+		stream := c.playCall(t, called("up__progress", `{"n":3,"gate":"g"}`))
+		stream.skipFirst(t, c)
+		first := stream.wantStep(t, 1)
+		stream.drop()
+		again := c.resume(t, first)
+		s.openGate(t, "g")
+		again.wantStep(t, 2)
+		w.guard, _ = keyring(t, "other")
+		j.apply(w)
+		s.openGate(t, "g")
+		if e, ok := again.next(t); ok {
+			t.Errorf("the stream of a key that was revoked says %s", e.Data)
+		}
+	})
+}

@@ -152,7 +152,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
-		f.replay(ctx, w, r, rec, n)
+		f.replay(ctx, w, r, c, rec, n)
 		return
 	}
 	f.listen(ctx, w, r, l)

@@ -125,14 +125,19 @@ func (s *session) recorded(id string) (*record, int) {
 	return nil, 0
 }
 
-// replay writes the rest of a stream that broke off, and what is still to come on it.
-func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, rec *record, n int) {
+// replay writes the rest of a stream that broke off, and what is still to come on it, for as long as the caller is let in.
+func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *record, n int) {
 	if f.replays.Add(1) > int64(f.limits.Streams) {
 		f.replays.Add(-1)
 		tooManyStreams(w)
 		return
 	}
 	defer f.replays.Add(-1)
+	if ends := c.principal.Expires; !ends.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, ends)
+		defer cancel()
+	}
 	clearReadDeadline(w)
 	p := newReply(w, r, &f.limits)
 	streamHeader(w.Header())
@@ -140,6 +145,11 @@ func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
 	for {
+		if now := f.world.Load(); now != c.world {
+			if c = now.adopt(c); c.share == nil {
+				return
+			}
+		}
 		events, ended, more := rec.after(n)
 		n += len(events)
 		if !p.flush(events...) || ended {
