@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"junction/policy"
 )
 
-// meters count the calls of principals whose policies limit them. The zero value counts none. They outlive a change of the world, so that no reload gives anybody a
-// fresh allowance.
+// meters count the calls of principals whose policies limit them. The zero value counts none. They outlive a change of the world, so that a reload that leaves the
+// limits of somebody as they are gives no fresh allowance.
 type meters struct {
 	mu sync.Mutex
 	of map[string]*meter
@@ -23,8 +24,15 @@ type meters struct {
 
 // meter is that of one principal; guarded by meters.mu.
 type meter struct {
-	rate     *rate.Limiter // nil where the rate is not limited
+	// The limits of one principal may differ, as from one surface to another: calls under one limit neither use up another nor fill it again.
+	rates    map[allowance]*rate.Limiter
 	inFlight int
+}
+
+// allowance is a limit of the rate.
+type allowance struct {
+	rate  policy.Rate
+	burst int
 }
 
 var (
@@ -48,22 +56,37 @@ func (ms *meters) enter(principal string, l policy.Limits) (*meter, time.Duratio
 	if l.Concurrent > 0 && m.inFlight >= l.Concurrent {
 		return nil, 0, errTooMany
 	}
-	switch burst := max(l.Burst, 1); {
-	case l.Rate <= 0:
-		m.rate = nil
-	case m.rate == nil:
-		m.rate = rate.NewLimiter(rate.Limit(l.Rate), burst)
-	case m.rate.Limit() != rate.Limit(l.Rate) || m.rate.Burst() != burst:
-		m.rate.SetLimitAt(now, rate.Limit(l.Rate))
-		m.rate.SetBurstAt(now, burst)
-	}
-	if m.rate != nil && !m.rate.AllowN(now, 1) {
-		wait := (1 - m.rate.TokensAt(now)) / float64(l.Rate)
-		return nil, time.Duration(wait * float64(time.Second)), errTooFast
+	if l.Rate > 0 {
+		if r := m.limiter(allowance{l.Rate, max(l.Burst, 1)}, now); !r.AllowN(now, 1) {
+			wait := (1 - r.TokensAt(now)) / float64(l.Rate)
+			return nil, time.Duration(wait * float64(time.Second)), errTooFast
+		}
 	}
 	m.inFlight++
 	return m, 0, nil
 }
+
+// limiter returns the one of a limit. Others that nothing is used of are forgotten when there are many.
+func (m *meter) limiter(a allowance, now time.Time) *rate.Limiter {
+	r := m.rates[a]
+	if r != nil {
+		return r
+	}
+	if m.rates == nil {
+		m.rates = map[allowance]*rate.Limiter{}
+	}
+	if len(m.rates) >= maxRates {
+		maps.DeleteFunc(m.rates, func(_ allowance, r *rate.Limiter) bool { return unused(r, now) })
+	}
+	r = rate.NewLimiter(rate.Limit(a.rate), a.burst)
+	m.rates[a] = r
+	return r
+}
+
+// maxRates is from how many limits of one principal on those that nothing is used of are forgotten.
+const maxRates = 8
+
+func unused(r *rate.Limiter, now time.Time) bool { return r.TokensAt(now) >= float64(r.Burst()) }
 
 // leave counts a call that has ended. A principal that has used nothing up is forgotten.
 func (ms *meters) leave(principal string, m *meter) {
@@ -71,11 +94,11 @@ func (ms *meters) leave(principal string, m *meter) {
 	defer ms.mu.Unlock()
 	m.inFlight--
 	if len(ms.of) > maxMeters {
-		for who, other := range ms.of {
-			if other.inFlight == 0 && (other.rate == nil || other.rate.Tokens() >= float64(other.rate.Burst())) {
-				delete(ms.of, who)
-			}
-		}
+		now := time.Now()
+		maps.DeleteFunc(ms.of, func(_ string, m *meter) bool {
+			maps.DeleteFunc(m.rates, func(_ allowance, r *rate.Limiter) bool { return unused(r, now) })
+			return m.inFlight == 0 && len(m.rates) == 0
+		})
 	}
 }
 

@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/policy"
+)
+
+// TestMetersOfTwoSurfaces has a principal call where its policies give it much in between its calls where they give it little: that makes the little no more.
+func TestMetersOfTwoSurfaces(t *testing.T) {
+	little, much, other := policy.Limits{Rate: 1. / 3600, Burst: 2}, policy.Limits{Rate: 100, Burst: 100}, policy.Limits{Concurrent: 100}
+	synctest.Test(t, func(t *testing.T) {
+		var ms meters
+		call := func(l policy.Limits) bool {
+			m, _, err := ms.enter("me", l)
+			if err == nil {
+				ms.leave("me", m)
+			}
+			return err == nil
+		}
+		made := 0
+		for range 20 {
+			if call(little) {
+				made++
+			}
+			if !call(much) || !call(other) {
+				t.Error("a call within its limits is refused")
+			}
+			time.Sleep(time.Second)
+		}
+		if made != 2 {
+			t.Errorf("%d calls were made of 2 that are allowed", made)
+		}
+		time.Sleep(2 * time.Hour)
+		if !call(little) || !call(little) || call(little) {
+			t.Error("time does not give back what was used")
+		}
+		for i := range 100 {
+			call(policy.Limits{Rate: policy.Rate(i + 1), Burst: 1})
+			time.Sleep(time.Second)
+		}
+		if n := len(ms.of["me"].rates); n > maxRates+1 {
+			t.Errorf("%d limits of one principal are remembered", n)
+		}
+		// The calls in flight are those of all surfaces.
+		m, _, _ := ms.enter("me", much)
+		if _, _, err := ms.enter("me", policy.Limits{Concurrent: 1}); err != errTooMany {
+			t.Errorf("a second call at once: %v, want %v", err, errTooMany)
+		}
+		ms.leave("me", m)
+	})
+}
