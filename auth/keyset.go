@@ -30,14 +30,13 @@ type keySet struct {
 	current atomic.Pointer[keys] // nil before the first fetch
 	fresh   atomic.Int64         // until when they are, in Unix nanoseconds
 
-	mu       sync.Mutex
-	url      string        // where the keys are; "" until it is known
-	loading  chan struct{} // closed when the fetch in progress has ended; nil when there is none
-	err      error         // of the last fetch
-	failed   int           // fetches in a row
-	retry    time.Time     // before which no fetch begins, because the last one failed
-	cooled   time.Time     // before which no fetch begins for an unknown key
-	shutdown bool
+	mu      sync.Mutex
+	url     string        // where the keys are; "" until it is known
+	loading chan struct{} // closed when the fetch in progress has ended; nil when there is none
+	err     error         // of the last fetch
+	failed  int           // fetches in a row
+	retry   time.Time     // before which no fetch begins, because the last one failed
+	cooled  time.Time     // before which no fetch begins for an unknown key
 }
 
 // keys are what one fetch has found. A pointer to them tells them from others.
