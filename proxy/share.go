@@ -92,11 +92,10 @@ func claims(p *auth.Principal) uint64 {
 	var h maphash.Hash
 	h.SetSeed(claimSeed)
 	for _, list := range [...][]string{p.Groups, p.Scopes, {p.Email, p.OAuthClient, p.Issuer}} {
+		maphash.WriteComparable(&h, len(list))
 		for _, text := range list {
-			h.WriteString(text)
-			h.WriteByte(0)
+			maphash.WriteComparable(&h, text)
 		}
-		h.WriteByte(1)
 	}
 	return h.Sum64()
 }
