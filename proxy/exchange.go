@@ -134,12 +134,22 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		x.reply.succeed(x.msg.ID, result)
 	}
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
-		info.Method, info.Name = info.Method[:min(len(info.Method), maxLogged)], info.Name[:min(len(info.Name), maxLogged)]
-		info.Arguments, _ = x.params.Get("arguments")
+		var unclear error
+		if info.Arguments, unclear = x.params.Get("arguments"); errors.Is(unclear, raw.ErrAmbiguous) {
+			info.Arguments = x.params.Text()
+		}
 		info.Approval = x.approval
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
-		s.hooks.CallDone(info)
+		s.report(info)
 	}
+}
+
+// report tells the hook of a call.
+func (s *Server) report(info CallInfo) {
+	for _, text := range [...]*string{&info.Method, &info.Name, &info.Own, &info.Request, &info.Endpoint} {
+		*text = (*text)[:min(len(*text), maxLogged)]
+	}
+	s.hooks.CallDone(info)
 }
 
 // maxLogged bounds what a client chooses and the log repeats.

@@ -7,7 +7,8 @@ import (
 
 // Hooks report what happens. Each may be nil. They must not block.
 type Hooks struct {
-	// CallDone is called once for each call, after its answer was written.
+	// CallDone is called once for each call, after its answer was written, and for each request of somebody who is known and may use nothing; of that neither the method
+	// nor the name is known.
 	CallDone func(CallInfo)
 	// Problems is called with all items that are not offered, and why, when a new view has others than the one before.
 	Problems func([]Problem)
@@ -35,7 +36,8 @@ type CallInfo struct {
 	// Approval is "" when nobody had to be asked, and otherwise asked, given, remembered, declined, late where the call was denied by the time of the answer, or
 	// impossible where the client cannot ask anybody.
 	Approval string
-	// Arguments is the JSON text of the call's arguments; nil when it has none. It is valid during the hook only.
+	// Arguments is the JSON text of the call's arguments; nil when it has none. Where it is not clear which they are, because the member is there twice or in another
+	// letter case, it is that of all params. It is valid during the hook only.
 	Arguments []byte
 
 	Took     time.Duration

@@ -59,6 +59,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name || id.Principal != x.principal.ID {
 		return result{}, unknownTask()
 	}
+	info.Name = id.Tool
 	switch t := x.share.view.named(upstream.PartTools, id.Tool); {
 	case t == nil && x.endpoint.view.named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // the tool is denied meanwhile

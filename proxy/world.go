@@ -122,7 +122,12 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		switch {
 		case rights.None():
 			// No sign-in helps, and a client that was told to sign in again would do so for ever.
-			fail(rw, r, s, refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID))
+			err := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID)
+			fail(rw, r, s, err)
+			if s.hooks.CallDone != nil {
+				s.report(CallInfo{Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Verdict: policy.Deny.String(), Outcome: outcome(err), Code: err.code, Err: err})
+			}
 			return
 		case c.endpoint == nil, c.hidden():
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)

@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/upstream/raw"
+)
+
+// TestCallInfoOfRefusals has calls refused before they get to a tool: each is reported, with what it was about, and with no more of the client's text than a line has room
+// for.
+func TestCallInfoOfRefusals(t *testing.T) {
+	b := cannedBackend(t, 1, 10)
+	var err error
+	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s := mustServer(t, b)
+	var calls []CallInfo
+	s.hooks.CallDone = func(c CallInfo) {
+		c.Arguments = append([]byte(nil), c.Arguments...)
+		calls = append(calls, c)
+	}
+	apply := func(text string) {
+		var c policy.Config
+		if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		p, err := policy.Compile(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{b})
+	}
+	post := func(method, name, id, params string) CallInfo {
+		calls = nil
+		body := `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `,` + modernMeta + `}}`
+		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {name}}
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		if len(calls) != 1 {
+			t.Fatalf("%s of %.40s is reported %d times, want once", method, name, len(calls))
+		}
+		return calls[0]
+	}
+	apply(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ], limits: { rate: 1/h, burst: 1 } } ]`)
+	c := post("tools/call", "up__tool0", `"`+strings.Repeat("i", 1<<20)+`"`, `"name":"up__tool0","arguments":{"a":1},"Arguments":{"a":2}`)
+	if want := `{"name":"up__tool0","arguments":{"a":1},"Arguments":{"a":2},`; !strings.HasPrefix(string(c.Arguments), want) {
+		t.Errorf("the arguments that a tool may read in two ways are reported as %q", c.Arguments)
+	}
+	if len(c.Request) > 2*maxLogged {
+		t.Errorf("%d bytes of the request's id are reported", len(c.Request))
+	}
+	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Name != "up__tool0" || c.Rule != "limits.rate" || c.Verdict != "deny" {
+		t.Errorf("a call beyond the limit is reported as %+v", c)
+	}
+	apply(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ] } ]`)
+	long := "mcp://up/file:///" + strings.Repeat("x", 1<<20)
+	if c = post("resources/read", long, "1", `"uri":"`+long+`"`); len(c.Own) > 2*maxLogged || len(c.Name) > 2*maxLogged || c.Own == "" {
+		t.Errorf("%d and %d bytes of a URI are reported", len(c.Name), len(c.Own))
+	}
+	apply(`[ { name: nobody, match: { key: nobody }, rules: [ { allow: { upstreams: "*" } } ] } ]`)
+	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Principal != "local" || c.Verdict != "deny" || c.Outcome != "refused" {
+		t.Errorf("a request of who may use nothing is reported as %+v", c)
+	}
+}
