@@ -125,6 +125,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	}
 	if err != nil {
 		e, status := answer(err, info.Upstream)
+		if _, ours := errors.AsType[*upstream.Error](err); ours { // what the upstream said may be in its words
+			e, _ = x.share.redact.error(e)
+		}
 		info.Code = e.Code
 		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
 			x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
