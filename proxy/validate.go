@@ -465,5 +465,21 @@ func decodeValue(d *json.Decoder) (any, error) {
 		_, err = d.Token()
 		return list, err
 	}
+	if n, ok := token.(json.Number); ok && !moderate(string(n)) {
+		return nil, fmt.Errorf("the number %s is too large, too small or too long to be compared", short(string(n), maxShownName))
+	}
 	return token, nil
 }
+
+// moderate reports whether a number can be compared in no time. The library computes exactly, and what 1e999999 is written with takes it a tenth of a second.
+func moderate(n string) bool {
+	_, exponent, _ := strings.Cut(strings.ToLower(n), "e")
+	if exponent == "" {
+		return len(n) <= maxDigits
+	}
+	e, err := strconv.Atoi(exponent)
+	return err == nil && -maxDigits <= e && e <= maxDigits && len(n) <= maxDigits
+}
+
+// maxDigits is more than the numbers have that all readers know, those of 64 bits.
+const maxDigits = 400

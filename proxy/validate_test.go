@@ -225,3 +225,27 @@ func BenchmarkValidate(b *testing.B) {
 		}
 	}
 }
+
+// TestArgumentsWithEnormousNumbers has numbers of a few bytes whose exact value has a million digits: they are refused, not computed.
+func TestArgumentsWithEnormousNumbers(t *testing.T) {
+	var v validator
+	began := time.Now()
+	for _, schema := range []string{`{"items":{"type":"integer"}}`, `{"items":{"minimum":1}}`, `{"items":{"enum":[1]}}`, `{"uniqueItems":true}`} {
+		definition := definitionOf(`{"properties":{"a":` + schema + `}}`)
+		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<20), "0." + strings.Repeat("0", 1<<20) + "1"} {
+			problems, err := v.check(definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`))
+			if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "to be compared") {
+				t.Errorf("%.20s in %s: %.200q, %v", n, schema, problems, err)
+			}
+		}
+		if problems, err := v.check(definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`)); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
+			t.Errorf("the largest number that all readers know in %s: %q, %v", schema, problems, err)
+		}
+	}
+	if _, err := v.check(definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`)); err == nil {
+		t.Error("a schema with such a number is used")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
