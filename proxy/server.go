@@ -140,6 +140,13 @@ func (s *Server) Refresh() {
 	s.swap(s.newWorld(old.config, old.backends, old))
 }
 
+// Recheck ends the streams of those who would not be let in any more. What the Guard knows by itself it is not told: a token that was taken back, for one.
+func (s *Server) Recheck() {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.renew(s.world.Load())
+}
+
 // Settle takes over changed catalogs, as Refresh does, if there are any.
 func (s *Server) Settle() {
 	v := s.world.Load().endpoints[""].view

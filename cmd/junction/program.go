@@ -233,6 +233,7 @@ func (p *program) serve(ctx context.Context) error {
 	}
 	p.log.Info("serving", where...)
 	group.Go(func() error { return p.refreshLoop(ctx) })
+	group.Go(func() error { return p.recheckLoop(ctx) })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx, url, keys) })
 	group.Go(func() error {
@@ -341,6 +342,25 @@ func rows(list []upstream.Status) []bannerRow {
 	}
 	return out
 }
+
+// recheckLoop has the streams of those who signed in end soon after their sign-in does. One goroutine, until ctx ends.
+func (p *program) recheckLoop(ctx context.Context) error {
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if p.resources.Load() != nil {
+				p.server.Recheck()
+			}
+		}
+	}
+}
+
+// recheck is half of what a stream may outlive the sign-in that it was opened by.
+const recheck = 5 * time.Second
 
 // refreshLoop takes over changed catalogs. One goroutine, until ctx ends.
 func (p *program) refreshLoop(ctx context.Context) error {
