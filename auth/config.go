@@ -304,6 +304,27 @@ func ValidScope(s string) bool {
 	return s != ""
 }
 
+// Warnings returns what is no mistake, and most likely not meant, at a public URL.
+func (c *Config) Warnings(publicURL string) []Problem {
+	var ps []Problem
+	ours := canonical(publicURL)
+	look := func(at string, audiences []string) {
+		for i, a := range audiences {
+			u, err := url.Parse(canonical(a))
+			if err == nil && u.Host != "" && endpointPath(u.Path) && (publicURL == "" || u.Scheme+"://"+u.Host != ours) {
+				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is no endpoint below public_url, so that such a token is good at all endpoints; is it, or public_url, as it should be?"})
+			}
+		}
+	}
+	for i := range c.JWT {
+		look(fmt.Sprintf("jwt[%d]", i), c.JWT[i].Audiences)
+	}
+	if c.Introspection != nil {
+		look("introspection", c.Introspection.Audiences)
+	}
+	return ps
+}
+
 // Guard returns the Guard of the section, which has been validated, at a public URL. It has no Log yet. own knows the tokens that begin with jct_at_, which we hand out
 // ourselves at that URL; nil where we do not. What the providers know of entries that were there before stays.
 func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {

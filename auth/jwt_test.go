@@ -586,6 +586,48 @@ func TestAddressOfARememberedToken(t *testing.T) {
 	}
 }
 
+// TestKeysOutliveAnEntry: an entry that says something else about the same issuer needs no keys.
+func TestKeysOutliveAnEntry(t *testing.T) {
+	s := authtest.New(t)
+	p := auth.NewProviders(s.Client(), nil)
+	t.Cleanup(p.Close)
+	wantIn(t, (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil), s.Token(t, s.Claims(resource, nil)))
+	s.SetDown(true)
+	g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}).Guard(p, publicURL, nil)
+	wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"scope": "mcp"})))
+	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 403, "insufficient_scope")
+}
+
+// FuzzToken: nothing but the tokens that the server has signed is let in, whatever it looks like.
+func FuzzToken(f *testing.F) {
+	s := authtest.New(f)
+	p := auth.NewProviders(s.Client(), nil)
+	f.Cleanup(p.Close)
+	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+	good := s.Token(f, s.Claims(resource, nil))
+	parts := strings.Split(good, ".")
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
+	for _, seed := range []string{good, parts[0] + "." + parts[1] + ".", none + "." + parts[1] + ".", "", "..", "a.b.c", good + "=", "{}", parts[0] + ".e30." + parts[2]} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		r.Header["Authorization"] = []string{"Bearer " + token}
+		w := httptest.NewRecorder()
+		who := g.Authenticate(w, r)
+		if who != nil && strings.Trim(token, " ") != good {
+			// Base64 leaves bits unused at the end of a part; what they say is not signed and not read.
+			other := strings.Split(strings.Trim(token, " "), ".")
+			if len(other) != 3 || other[0] != parts[0] || other[1] != parts[1] {
+				t.Errorf("%q was let in", token)
+			}
+		}
+		if who == nil && w.Code != 400 && w.Code != 401 {
+			t.Errorf("%q was answered with %d", token, w.Code)
+		}
+	})
+}
+
 func BenchmarkJWT(b *testing.B) {
 	s := authtest.New(b)
 	p := auth.NewProviders(s.Client(), nil)

@@ -213,6 +213,11 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 		i := p.issuers[entry]
 		if i == nil {
 			i = newIssuer(&c.JWT[n], p)
+			for _, before := range p.issuers { // the keys are the same, whatever else of the entry is not
+				if before.keys.issuer == i.keys.issuer && before.keys.fixed == i.keys.fixed {
+					i.keys = before.keys
+				}
+			}
 			i.keys.renew()
 		}
 		issuers[entry], t.issuers[i.issuer], t.order = i, i, append(t.order, i)

@@ -63,6 +63,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
 		}
 	}
+	for _, p := range c.Auth.Warnings(c.PublicURL) {
+		warn("auth."+p.Path, "%s", p.Text)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
 		if len(u.Command) == 0 || u.Enabled != nil && !*u.Enabled {

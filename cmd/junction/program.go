@@ -221,7 +221,7 @@ func (p *program) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	url, keys := p.url(), len(p.config.Auth.APIKeys) > 0
+	url, keys := p.url(), len(p.config.Auth.APIKeys) > 0 && !p.config.Auth.SignsIn()
 	where := []any{"url", url}
 	if p.config.PublicURL != "" {
 		url = p.config.PublicURL + "/mcp"
