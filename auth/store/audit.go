@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Event is one line of the audit. No secret is in it.
+type Event struct {
+	ID                                      string // AddEvent's; ids sort by the time they were made
+	At                                      time.Time
+	Event                                   string
+	Principal, ClientID, Address, RequestID string
+	Detail                                  []byte // JSON
+}
+
+// Audit stores an event; ID and At are not read.
+func (s *Store) Audit(ctx context.Context, e Event) error {
+	now := s.now()
+	_, err := s.exec(ctx, `INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		fmt.Sprintf("%016x-%s", now.UnixNano(), NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
+	return err
+}
+
+// Events returns the last events, the newest first, at most n.
+func (s *Store) Events(ctx context.Context, n int) (all []Event, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var e Event
+		err := row.Scan(&e.ID, moment{&e.At}, &e.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID, &e.Detail)
+		all = append(all, e)
+		return err
+	}, `SELECT id, at, event, principal, client_id, ip, request_id, detail FROM audit ORDER BY id DESC LIMIT $1`, n)
+	return all, err
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Grant is what a user allowed a client: all codes and tokens of that one consent rest on it, and end with it.
+type Grant struct {
+	ID                               string // AddGrant fills it in
+	User, IDPSession                 string // their ids
+	ClientID, ClientKind, ClientName string
+	RedirectHost                     string
+	Resource, Scope                  string
+	Detail                           []byte // JSON: the upstreams that were ticked, say
+	Created, Used, Expires           time.Time
+	Revoked                          time.Time // zero: it stands
+	Reason                           string    // why it was revoked
+}
+
+const grantColumns = "grants.id, grants.user_id, grants.idp_session_id, grants.client_id, grants.client_kind, grants.client_name, grants.redirect_host, " +
+	"grants.resource, grants.scope, grants.detail, grants.created_at, grants.last_used_at, grants.expires_at, grants.revoked_at, grants.revoke_reason"
+
+func (g *Grant) fields() []any {
+	return []any{&g.ID, &g.User, &g.IDPSession, &g.ClientID, &g.ClientKind, &g.ClientName, &g.RedirectHost, &g.Resource, &g.Scope, &g.Detail,
+		moment{&g.Created}, moment{&g.Used}, moment{&g.Expires}, moment{&g.Revoked}, &g.Reason}
+}
+
+// over says why a grant does not stand any more.
+func (g *Grant) over(now time.Time) error {
+	switch {
+	case !g.Revoked.IsZero():
+		return ErrRevoked
+	case !now.Before(g.Expires):
+		return ErrExpired
+	}
+	return nil
+}
+
+// AddGrant stores a grant and returns it with its ID. Created, Used, Revoked and Reason are not read.
+func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
+	if g.ID == "" {
+		g.ID = NewID()
+	}
+	g.Created, g.Revoked, g.Reason = s.now(), time.Time{}, ""
+	g.Used = g.Created
+	_, err := s.exec(ctx, `INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host, resource, scope, detail, created_at,
+		last_used_at, expires_at, revoked_at, revoke_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, 0, '')`,
+		g.ID, g.User, g.IDPSession, g.ClientID, g.ClientKind, g.ClientName, g.RedirectHost, g.Resource, g.Scope, g.Detail, seconds(g.Created), seconds(g.Expires))
+	return g, err
+}
+
+// Grant returns the grant with an id; ErrRevoked and ErrExpired come with it. In a transaction the row is locked: whoever changes codes or tokens locks their grant
+// first, so that two transactions never wait for each other.
+func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
+	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) }, `SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
+	if err == nil {
+		err = g.over(s.now())
+	}
+	return g, err
+}
+
+// GrantFilter says which grants are meant: those that match every field that is not zero. The zero value means all.
+type GrantFilter struct {
+	User, ClientID, IDPSession string
+	Standing                   bool // neither revoked nor expired
+}
+
+const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2) AND ($3 = '' OR idp_session_id = $3) AND (CAST($4 AS BIGINT) = 0 OR (revoked_at = 0 AND expires_at > CAST($4 AS BIGINT)))`
+
+func (f GrantFilter) args(now time.Time) []any {
+	var after int64
+	if f.Standing {
+		after = seconds(now)
+	}
+	return []any{f.User, f.ClientID, f.IDPSession, after}
+}
+
+// Grants returns the grants that match, the one used last first.
+func (s *Store) Grants(ctx context.Context, f GrantFilter) (all []Grant, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var g Grant
+		err := row.Scan(g.fields()...)
+		all = append(all, g)
+		return err
+	}, `SELECT `+grantColumns+` FROM grants`+grantFilter+` ORDER BY last_used_at DESC, id`, f.args(s.now())...)
+	return all, err
+}
+
+// TouchGrant notes that a grant is used, at most once a minute.
+func (s *Store) TouchGrant(ctx context.Context, id string) error {
+	now := seconds(s.now())
+	_, err := s.exec(ctx, `UPDATE grants SET last_used_at = $2 WHERE id = $1 AND last_used_at <= $2 - 60`, id, now)
+	return err
+}
+
+// RevokeGrant ends a grant and all its codes and tokens. It reports whether it stood until then; of a grant that does not exist too it is no error.
+func (s *Store) RevokeGrant(ctx context.Context, id, why string) (stood bool, err error) {
+	ended, err := s.revoke(ctx, ` WHERE id = $1`, []any{id}, why)
+	return len(ended) > 0, err
+}
+
+// RevokeGrants ends all grants that match, and returns their ids.
+func (s *Store) RevokeGrants(ctx context.Context, f GrantFilter, why string) (ids []string, err error) {
+	return s.revoke(ctx, grantFilter, f.args(s.now()), why)
+}
+
+func (s *Store) revoke(ctx context.Context, where string, args []any, why string) (ids []string, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		ids = nil
+		// In one order, for whoever else locks several.
+		err := s.all(ctx, func(row scanner) error {
+			var id string
+			err := row.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, `SELECT id FROM grants`+where+` AND revoked_at = 0 ORDER BY id`+s.lock(ctx), args...)
+		if err != nil {
+			return err
+		}
+		now := seconds(s.now())
+		for _, id := range ids {
+			if _, err := s.exec(ctx, `UPDATE grants SET revoked_at = $2, revoke_reason = $3 WHERE id = $1`, id, now, why); err != nil {
+				return err
+			}
+			if _, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL WHERE grant_id = $1`, id); err != nil {
+				return err
+			}
+			if _, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE grant_id = $1`, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// RevokedSince returns the ids of the grants that were revoked at a time or later: what a replica asks every few seconds, with a margin for clocks that differ.
+func (s *Store) RevokedSince(ctx context.Context, at time.Time) (ids []string, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT id FROM grants WHERE revoked_at >= $1 AND revoked_at > 0`, seconds(at))
+	return ids, err
+}

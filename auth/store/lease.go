@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"modernc.org/sqlite"
+)
+
+// lease keeps a SQLite file for one process. It is a transaction that never ends, on a file beside it: the operating system ends it when the process does,
+// however that happens, so that no lease outlives its holder.
+type lease struct {
+	db   *sql.DB
+	conn *sql.Conn
+}
+
+// busy is SQLite's code for what another connection has locked.
+const busy = 5
+
+// takeLease returns the lease of a file, or ErrInUse.
+func takeLease(ctx context.Context, file string) (_ *lease, err error) {
+	beside := file + ".lease"
+	f, err := os.OpenFile(beside, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	l := &lease{}
+	if l.db, err = sql.Open("sqlite", sqliteURL(beside, url.Values{"_pragma": {"busy_timeout(200)"}})); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = l.give()
+		}
+	}()
+	if l.conn, err = l.db.Conn(ctx); err != nil {
+		return nil, err
+	}
+	if _, err = l.conn.ExecContext(ctx, `BEGIN EXCLUSIVE`); err != nil {
+		var code *sqlite.Error
+		if errors.As(err, &code) && code.Code()&0xff == busy {
+			return nil, fmt.Errorf("%s: %w%s; stop it, or give each process its own store, or use Postgres for several", file, ErrInUse, holder(ctx, file))
+		}
+		return nil, fmt.Errorf("%s: %w", beside, err)
+	}
+	return l, nil
+}
+
+// give ends the lease. The file beside stays: whoever waits for it might have it open.
+func (l *lease) give() error {
+	var errs []error
+	if l.conn != nil {
+		errs = append(errs, l.conn.Close())
+	}
+	return errors.Join(append(errs, l.db.Close())...)
+}
+
+// signLease writes down who has the lease, for the message to the next one.
+func (s *Store) signLease(ctx context.Context) error {
+	host, _ := os.Hostname() // "" does as well
+	_, err := s.exec(ctx, `INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2) ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
+		fmt.Sprintf("process %d on %q", os.Getpid(), host), seconds(s.now()))
+	return err
+}
+
+// holder returns who has the lease of a file in brackets, or "" if that is not to be found out.
+func holder(ctx context.Context, file string) string {
+	db, err := sql.Open("sqlite", sqliteURL(file, url.Values{"_pragma": {"busy_timeout(200)", "query_only(1)"}}))
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	var name string
+	if db.QueryRowContext(ctx, `SELECT holder FROM leases WHERE id = 'sqlite'`).Scan(&name) != nil {
+		return ""
+	}
+	return " (" + name + ")"
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// migrations are the steps of the schema, each run once and never changed once a version with it was published: 0001_….sql, 0002_….sql and so on.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// advisory numbers of Postgres, the same in every version of the program.
+const (
+	migrating = 0x6a756e6301
+	sweeping  = 0x6a756e6302
+)
+
+// migrate checks the keys and brings the schema up to date, in one transaction, one process at a time. With apply false it only checks that both are right.
+func (s *Store) migrate(ctx context.Context, apply bool) error {
+	steps, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	return s.WithTx(ctx, func(ctx context.Context) error {
+		if s.postgres && apply {
+			if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrating)); err != nil {
+				return err
+			}
+		}
+		done, err := s.version(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case done > len(steps):
+			return fmt.Errorf("%w: its schema is %d, this version knows %d", ErrNewer, done, len(steps))
+		case done < len(steps) && !apply:
+			return fmt.Errorf("the store's schema is %d, and %d is needed: start the program that owns it first", done, len(steps))
+		}
+		sealed := false
+		if done > 0 {
+			if sealed, err = s.checkKeys(ctx); err != nil {
+				return err
+			}
+		}
+		if !apply {
+			return nil
+		}
+		for i := done; i < len(steps); i++ {
+			if err := s.step(ctx, steps[i], i+1); err != nil {
+				return fmt.Errorf("%s: %w", steps[i], err)
+			}
+		}
+		if !sealed {
+			return s.addCanary(ctx)
+		}
+		return nil
+	})
+}
+
+// version returns how many steps the schema has behind it.
+func (s *Store) version(ctx context.Context) (n int, err error) {
+	catalog := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'`
+	if s.postgres {
+		catalog = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'schema_migrations'`
+	}
+	if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, catalog); err != nil || n == 0 {
+		return 0, err
+	}
+	var last sql.NullInt64
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&n, &last) }, `SELECT count(*), max(version) FROM schema_migrations`)
+	if err == nil && int64(n) != last.Int64 {
+		err = errors.New("the table schema_migrations has gaps")
+	}
+	return n, err
+}
+
+func (s *Store) step(ctx context.Context, name string, version int) error {
+	text, err := migrations.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_"); number != fmt.Sprintf("%04d", version) {
+		return errors.New("it is step " + strconv.Itoa(version))
+	}
+	statements := string(text)
+	if version == 1 {
+		statements = "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL);\n" + statements
+	}
+	if s.postgres {
+		statements = strings.ReplaceAll(statements, " BLOB", " BYTEA")
+	}
+	for statement := range strings.SplitSeq(statements, ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := s.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	_, err = s.exec(ctx, `INSERT INTO schema_migrations (version, at) VALUES ($1, $2)`, version, seconds(s.now()))
+	return err
+}

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// AuthRequest is a request in a browser on its way: seen, approved, sent to a provider, and consumed, each once.
+type AuthRequest struct {
+	Purpose               string // "authorize", "connect", "login"
+	ClientID, RedirectURI string
+	State                 []byte // the client's, byte for byte
+	Scope, Resource       string
+	CodeChallenge         string
+	Request               []byte // the request as it came, for whoever goes on with it
+	Detail                []byte // JSON of the one who asks
+	Created, Expires      time.Time
+
+	// What approval added.
+	IDP      string // the provider's id in the configuration, "" if none is asked
+	Nonce    string
+	Verifier string // of the PKCE towards the provider; sealed in the store
+	Approved time.Time
+	Consumed time.Time
+}
+
+const authRequestColumns = "id_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request, detail, created_at, expires_at, " +
+	"idp, nonce, pkce_enc, approved_at, consumed_at"
+
+func (a *AuthRequest) scan(s *Store, row scanner) error {
+	var id string
+	var sealed []byte
+	err := row.Scan(&id, &a.Purpose, &a.ClientID, &a.RedirectURI, &a.State, &a.Scope, &a.Resource, &a.CodeChallenge, &a.Request, &a.Detail, moment{&a.Created},
+		moment{&a.Expires}, &a.IDP, &a.Nonce, &sealed, moment{&a.Approved}, moment{&a.Consumed})
+	if err != nil {
+		return err
+	}
+	plain, err := s.open(authPKCE, id, sealed)
+	a.Verifier = string(plain)
+	return err
+}
+
+// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has the secret binding.
+func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
+	_, err := s.exec(ctx, `INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
+		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14)`,
+		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge, a.Request, a.Detail, a.IDP,
+		seconds(s.now()), seconds(a.Expires))
+	return err
+}
+
+// AuthRequest returns the request with an id for the browser that it is bound to; for another one there is none (ErrNotFound). ErrExpired and ErrUsed, when it was
+// consumed, come with the request.
+func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
+	err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
+		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id), hash(binding))
+	if err == nil {
+		err = a.state(s.now())
+	}
+	return a, err
+}
+
+func (a *AuthRequest) state(now time.Time) error {
+	switch {
+	case !a.Consumed.IsZero():
+		return ErrUsed
+	case !now.Before(a.Expires):
+		return ErrExpired
+	}
+	return nil
+}
+
+// Approval is what a request is approved with: the provider that is asked, and the secrets of that.
+type Approval struct {
+	IDP, State, Nonce, Verifier string // State "" if no provider is asked
+	Detail                      []byte // takes the place of the request's, if it is not nil
+}
+
+// ApproveAuthRequest approves a request, once: of several at a time, and of a second one, all but the first get ErrUsed. ErrNotFound is also for another browser
+// than the one that the request is bound to.
+func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, approval Approval) (a AuthRequest, err error) {
+	var state any
+	if approval.State != "" {
+		state = hash(approval.State)
+	}
+	now := seconds(s.now())
+	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
+		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7, detail = COALESCE($8, detail)
+		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3 RETURNING `+authRequestColumns,
+		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id), approval.Verifier), approval.Detail)
+	if err == ErrNotFound {
+		if a, err = s.AuthRequest(ctx, id, binding); err == nil {
+			err = ErrUsed
+		}
+	}
+	return a, err
+}
+
+// ConsumeAuthRequest returns the approved request whose provider answers with a state, once. ErrNotFound is also for another browser or another provider than the
+// request's; neither consumes it.
+func (s *Store) ConsumeAuthRequest(ctx context.Context, idp, state, binding string) (AuthRequest, error) {
+	return s.consume(ctx, `idp_state_hash = $1 AND idp = $2 AND binding_hash = $3`, hash(state), idp, hash(binding))
+}
+
+// ConsumeApproved returns the approved request with an id, once: it is for a user who has signed in before, so that no provider is asked.
+func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRequest, error) {
+	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "", hash(binding))
+}
+
+func (s *Store) consume(ctx context.Context, which, key, idp, binding string) (a AuthRequest, err error) {
+	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
+		`UPDATE auth_requests SET consumed_at = $4 WHERE `+which+` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4 RETURNING `+authRequestColumns,
+		key, idp, binding, seconds(s.now()))
+	if err == ErrNotFound {
+		err = s.get(ctx, func(row scanner) error { return a.scan(s, row) }, `SELECT `+authRequestColumns+` FROM auth_requests WHERE `+which+` AND approved_at > 0`,
+			key, idp, binding)
+		if err == nil {
+			if err = a.state(s.now()); err == nil {
+				err = ErrUsed // somebody else is about to
+			}
+		}
+	}
+	return a, err
+}

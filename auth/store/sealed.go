@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"junction/auth/seal"
+)
+
+// column is a sealed column. What is in it opens in its table, its row and its column alone, so that nobody who can write to the database makes one user's secret
+// another's.
+type column struct{ table, key, name string }
+
+var (
+	canarySecret    = column{"canary", "id", "secret_enc"}
+	idpRefreshToken = column{"idp_sessions", "id", "refresh_token_enc"}
+	authPKCE        = column{"auth_requests", "id_hash", "pkce_enc"}
+)
+
+// sealedColumns are those that the master keys seal. oauth_tokens.replay_enc is sealed with the token that it answers.
+var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE}
+
+func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
+
+// seal returns what is stored of a secret in a row: NULL for "".
+func (s *Store) seal(c column, row, secret string) any {
+	if secret == "" {
+		return nil
+	}
+	return s.vault.Seal([]byte(secret), c.place(row))
+}
+
+// open returns the secret of a row, nil for NULL.
+func (s *Store) open(c column, row string, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 {
+		return nil, nil
+	}
+	plain, err := s.vault.Open(sealed, c.place(row))
+	if err != nil {
+		return nil, fmt.Errorf("%s of a row of %s: %w", c.name, c.table, err)
+	}
+	return plain, nil
+}
+
+// The row of the table canary, and what is sealed in it.
+const (
+	canaryRow  = "canary"
+	canaryText = "the keys are right"
+)
+
+// checkKeys returns ErrKeys if the store was sealed with other keys, and reports whether it was sealed at all.
+func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
+	var text []byte
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	plain, err := s.open(canarySecret, canaryRow, text)
+	if errors.Is(err, seal.ErrInvalid) || err == nil && string(plain) != canaryText {
+		return true, fmt.Errorf("%w: nothing was changed; start with the keys that it was made with, or with another store (%w)", ErrKeys, err)
+	}
+	return true, err
+}
+
+// addCanary seals the first row of a new store.
+func (s *Store) addCanary(ctx context.Context) error {
+	_, err := s.exec(ctx, `INSERT INTO canary (id, secret_enc) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, canaryRow, s.seal(canarySecret, canaryRow, canaryText))
+	return err
+}
+
+// Reencrypt seals everything with the first master key that is sealed with another one, and returns how many values that were. It may run while the store is used,
+// and may be run again if it was interrupted. After it the other keys can be taken away, if every replica has the first key by then.
+func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
+	for _, c := range sealedColumns {
+		type value struct {
+			row    string
+			sealed []byte
+		}
+		var old []value
+		err := s.all(ctx, func(row scanner) error {
+			var v value
+			err := row.Scan(&v.row, &v.sealed)
+			if err == nil && !s.vault.Current(v.sealed) {
+				old = append(old, v)
+			}
+			return err
+		}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
+		if err != nil {
+			return n, err
+		}
+		for _, v := range old {
+			plain, err := s.open(c, v.row, v.sealed)
+			if err != nil {
+				return n, err
+			}
+			// A row that somebody has written in between is sealed with the first key already.
+			changed, err := s.exec(ctx, `UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
+				v.row, v.sealed, s.vault.Seal(plain, c.place(v.row)))
+			if err != nil {
+				return n, err
+			}
+			n += int(changed)
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// IDPSession is one sign-in of a user at an identity provider, and what keeps us informed about it.
+type IDPSession struct {
+	ID           string // ours; AddIDPSession fills it in
+	User         string // User.ID
+	IDP          string // the provider's id in the configuration
+	RefreshToken string // sealed in the store; "" if the provider gave none
+	Claims       []byte // JSON
+	Created      time.Time
+	Checked      time.Time // when the provider last confirmed it
+	OKUntil      time.Time // until when it holds without another confirmation
+	Ended        time.Time // zero: it goes on
+}
+
+const idpSessionColumns = "id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, ended_at"
+
+// scan reads a row, and opens what is sealed in it.
+func (i *IDPSession) scan(s *Store, row scanner) error {
+	var sealed []byte
+	err := row.Scan(&i.ID, &i.User, &i.IDP, &sealed, &i.Claims, moment{&i.Created}, moment{&i.Checked}, moment{&i.OKUntil}, moment{&i.Ended})
+	if err != nil {
+		return err
+	}
+	plain, err := s.open(idpRefreshToken, i.ID, sealed)
+	i.RefreshToken = string(plain)
+	return err
+}
+
+// AddIDPSession stores a sign-in and returns it with its ID. Created and Ended are not read.
+func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, error) {
+	if i.ID == "" {
+		i.ID = NewID()
+	}
+	i.Created, i.Ended = s.now(), time.Time{}
+	_, err := s.exec(ctx, `INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, claimed_until, ended_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
+		i.ID, i.User, i.IDP, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Created), seconds(i.Checked), seconds(i.OKUntil))
+	return i, err
+}
+
+// IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In a transaction the row is locked.
+func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err error) {
+	err = s.get(ctx, func(row scanner) error { return i.scan(s, row) }, `SELECT `+idpSessionColumns+` FROM idp_sessions WHERE id = $1`+s.lock(ctx), id)
+	if err == nil && !i.Ended.IsZero() {
+		err = ErrRevoked
+	}
+	return i, err
+}
+
+// ClaimIDPSession returns the session for the one that is to ask its provider: until the time is over or UpdateIDPSession is called all others, on other replicas
+// too, get ErrUsed. That is how a provider is asked without a transaction that waits for it. ErrNotFound also means that the session has ended.
+func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
+	now := s.now()
+	err = s.change(ctx, func(row scanner) error { return i.scan(s, row) },
+		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3 RETURNING `+idpSessionColumns,
+		id, seconds(now.Add(d)), seconds(now))
+	if err != ErrNotFound {
+		return i, err
+	}
+	if other, err := s.IDPSession(ctx, id); err == nil {
+		return other, ErrUsed
+	} else if err != ErrRevoked {
+		return i, err
+	}
+	return i, ErrNotFound
+}
+
+// UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a session that goes on, and ends the claim on it.
+func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
+	return s.only(ctx, `UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
+		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
+}
+
+// EndIDPSession ends a session, all grants that rest on it, and the sessions in the browser that do. It returns the ids of the grants that ended by it.
+func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []string, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		// Grants first: whoever refreshes has its grant locked before the session.
+		if grants, err = s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why); err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, `DELETE FROM web_sessions WHERE idp_session_id = $1`, id); err != nil {
+			return err
+		}
+		_, err := s.exec(ctx, `UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id, seconds(s.now()))
+		return err
+	})
+	return grants, err
+}
+
+// WebSession is a browser in which a user has signed in. Its secret is in the browser's cookie alone.
+type WebSession struct {
+	User, IDPSession string // their ids
+	Created, Expires time.Time
+}
+
+// AddWebSession stores a session by its secret.
+func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
+	_, err := s.exec(ctx, `INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+		hash(secret), w.User, w.IDPSession, seconds(s.now()), seconds(w.Expires))
+	return err
+}
+
+// WebSession returns the session with a secret, and its user. It returns ErrExpired if it is over, and ErrRevoked if the user is disabled.
+func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
+	err = s.get(ctx, func(row scanner) error {
+		return row.Scan(append([]any{&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires}}, u.fields()...)...)
+	}, `SELECT web_sessions.user_id, web_sessions.idp_session_id, web_sessions.created_at, web_sessions.expires_at, `+userColumns+`
+		FROM web_sessions JOIN users ON users.id = web_sessions.user_id WHERE id_hash = $1`, hash(secret))
+	switch {
+	case err != nil:
+	case !u.Disabled.IsZero():
+		err = ErrRevoked
+	case !s.now().Before(w.Expires):
+		err = ErrExpired
+	}
+	return w, u, err
+}
+
+// EndWebSession ends the session with a secret, if there is one.
+func (s *Store) EndWebSession(ctx context.Context, secret string) error {
+	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE id_hash = $1`, hash(secret))
+	return err
+}
+
+// EndWebSessions ends all sessions of a user in browsers.
+func (s *Store) EndWebSessions(ctx context.Context, user string) error {
+	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE user_id = $1`, user)
+	return err
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	sweepEvery = 10 * time.Minute
+	sweepBatch = 1000                 // rows that one transaction deletes, so that nobody waits long
+	afterwards = 24 * time.Hour       // for how long what is over can still be told from what never was
+	keptGrants = 90 * 24 * time.Hour  // ended grants, for the account page and the audit
+	keptEvents = 400 * 24 * time.Hour // the audit
+)
+
+// sweeps are the rows that nobody needs any more, those that refer to others first. What it takes is $1, by the age beside it.
+var sweeps = []struct {
+	table, key, where string
+	age               time.Duration
+}{
+	{"auth_requests", "id_hash", "expires_at < $1", afterwards},
+	{"web_sessions", "id_hash", "expires_at < $1", 0},
+	{"oauth_pkce", "signature", "expires_at < $1", afterwards},
+	{"oauth_codes", "signature", "expires_at < $1", afterwards},
+	{"oauth_tokens", "signature", "expires_at < $1", afterwards},
+	{"grants", "id", `(expires_at < $1 OR (revoked_at > 0 AND revoked_at < $1))
+		AND NOT EXISTS (SELECT 1 FROM oauth_tokens WHERE grant_id = grants.id) AND NOT EXISTS (SELECT 1 FROM oauth_codes WHERE grant_id = grants.id)`, keptGrants},
+	{"idp_sessions", "id", `checked_at < $1 AND created_at < $1
+		AND NOT EXISTS (SELECT 1 FROM grants WHERE idp_session_id = idp_sessions.id) AND NOT EXISTS (SELECT 1 FROM web_sessions WHERE idp_session_id = idp_sessions.id)`,
+		afterwards},
+	{"cimd_cache", "url", "fresh_until < $1", 7 * 24 * time.Hour},
+	{"assertion_jtis", "jti_hash", "expires_at < $1", 10 * time.Minute}, // a margin for clocks that differ
+	{"audit", "id", "at < $1", keptEvents},
+}
+
+// sweepNowAndThen sweeps until ctx ends.
+func (s *Store) sweepNowAndThen(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		if n, err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("expired entries could not be deleted", "error", err)
+		} else if n > 0 {
+			s.log.Debug("expired entries deleted", "entries", n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sweep deletes what is over, and returns how many rows that were. Of replicas one sweeps at a time, and the others do nothing.
+func (s *Store) sweep(ctx context.Context) (total int64, err error) {
+	for _, what := range sweeps {
+		for {
+			n := int64(0)
+			err := s.WithTx(ctx, func(ctx context.Context) (err error) {
+				if s.postgres {
+					mine := false
+					err := s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1)`, int64(sweeping))
+					if err != nil || !mine {
+						return err
+					}
+				}
+				n, err = s.exec(ctx, `DELETE FROM `+what.table+` WHERE `+what.key+` IN (SELECT `+what.key+` FROM `+what.table+` WHERE `+what.where+` LIMIT $2) AND `+what.where,
+					seconds(s.now().Add(-what.age)), sweepBatch)
+				return err
+			})
+			total += n
+			if err != nil {
+				return total, err
+			}
+			if n < sweepBatch {
+				break
+			}
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// User is a person as an issuer knows them: Issuer and Subject together are who it is, and an e-mail address never is.
+type User struct {
+	ID              string // ours, given by PutUser
+	Issuer, Subject string
+	Email, Display  string
+	Claims          []byte // JSON, what the last sign-in or refresh said
+	Created, Seen   time.Time
+	Disabled        time.Time // zero: they may sign in
+}
+
+const userColumns = "users.id, users.issuer, users.subject, users.email, users.display, users.claims, users.created_at, users.last_seen_at, users.disabled_at"
+
+func (u *User) fields() []any {
+	return []any{&u.ID, &u.Issuer, &u.Subject, &u.Email, &u.Display, &u.Claims, moment{&u.Created}, moment{&u.Seen}, moment{&u.Disabled}}
+}
+
+// PutUser stores what is known of a user who has signed in, and returns the row: a new one, or the one of that issuer and subject. ID, Created and Disabled of u are
+// not read.
+func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
+	now := seconds(s.now())
+	err := s.change(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
+		`INSERT INTO users (id, issuer, subject, email, display, claims, created_at, last_seen_at, disabled_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0)
+		ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email, display = excluded.display, claims = excluded.claims, last_seen_at = excluded.last_seen_at
+		RETURNING `+userColumns, NewID(), u.Issuer, u.Subject, u.Email, u.Display, u.Claims, now)
+	return u, err
+}
+
+// User returns the user with an id.
+func (s *Store) User(ctx context.Context, id string) (u User, err error) {
+	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) }, `SELECT `+userColumns+` FROM users WHERE id = $1`+s.lock(ctx), id)
+	return u, err
+}
+
+// Users returns the users of an e-mail address, or all if it is "", the one seen last first. There may be several: it is for people who look for somebody.
+func (s *Store) Users(ctx context.Context, email string) (all []User, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var u User
+		err := row.Scan(u.fields()...)
+		all = append(all, u)
+		return err
+	}, `SELECT `+userColumns+` FROM users WHERE $1 = '' OR lower(email) = lower($1) ORDER BY last_seen_at DESC, id`, email)
+	return all, err
+}
+
+// DisableUser shuts a user out, or, if disabled is false, lets them in again. Their grants end at once and stay ended; their sessions in the browser too.
+func (s *Store) DisableUser(ctx context.Context, id string, disabled bool) error {
+	return s.WithTx(ctx, func(ctx context.Context) error {
+		var at time.Time
+		if disabled {
+			at = s.now()
+		}
+		if err := s.only(ctx, `UPDATE users SET disabled_at = $2 WHERE id = $1`, id, seconds(at)); err != nil || !disabled {
+			return err
+		}
+		if _, err := s.RevokeGrants(ctx, GrantFilter{User: id}, "user_disabled"); err != nil {
+			return err
+		}
+		return s.EndWebSessions(ctx, id)
+	})
+}
