@@ -144,5 +144,4 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-
 func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
