@@ -122,6 +122,9 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 		return failed(&Error{Class: Type, Host: u.Host})
 	}
 	body, err := io.ReadAll(response.Body)
+	if err == nil {
+		err = ctx.Err() // a server that sees us leave may still end its answer in time for us to read that: what there is of it is not the document
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +37,7 @@ func mustServe(t *testing.T, secure bool, handler http.HandlerFunc) *site {
 			s.connections.Add(1)
 		}
 	}
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if secure {
 		s.StartTLS()
 	} else {
