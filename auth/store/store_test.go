@@ -114,6 +114,38 @@ func mustGrant(t *testing.T, s *Store, subject string) Grant {
 	return g
 }
 
+// replicas are two stores over one database, which of SQLite are one.
+func replicas(t *testing.T, d database, now func() time.Time) [2]*Store {
+	t.Helper()
+	s := mustOpen(t, d, now)
+	if d.driver == SQLite {
+		return [2]*Store{s, s}
+	}
+	return [2]*Store{s, mustOpen(t, d, now)}
+}
+
+// parallel calls f n times at once, and returns how many calls returned nil. All others must return the error.
+func parallel(t *testing.T, n int, other error, f func(i int) error) (succeeded int) {
+	t.Helper()
+	results, begin := make(chan error), make(chan struct{})
+	for i := range n {
+		go func() {
+			<-begin
+			results <- f(i)
+		}()
+	}
+	close(begin)
+	for range n {
+		switch err := <-results; {
+		case err == nil:
+			succeeded++
+		case !errors.Is(err, other):
+			t.Errorf("one of %d at once: %v, want %v", n, err, other)
+		}
+	}
+	return succeeded
+}
+
 func want(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
