@@ -60,8 +60,11 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 		return false, err
 	}
 	plain, err := s.open(canarySecret, canaryRow, text)
-	if errors.Is(err, seal.ErrInvalid) || err == nil && string(plain) != canaryText {
-		return true, fmt.Errorf("%w: nothing was changed; start with the keys that it was made with, or with another store (%w)", ErrKeys, err)
+	switch {
+	case errors.Is(err, seal.ErrInvalid):
+		return true, fmt.Errorf("%w, and nothing was changed: %w; start it with the keys that it had", ErrKeys, err)
+	case err == nil && string(plain) != canaryText:
+		return true, ErrKeys
 	}
 	return true, err
 }

@@ -55,15 +55,20 @@ func run(t *testing.T, f func(t *testing.T, d database)) {
 	})
 }
 
-func mustRing(t *testing.T, ids ...string) *seal.Ring {
-	t.Helper()
+// ringText is a ring of keys that their ids make.
+func ringText(ids ...string) string {
 	text := ""
 	for _, id := range ids {
-		secret := make([]byte, 32)
+		secret := make([]byte, seal.SecretSize)
 		copy(secret, "the secret of the key "+id)
-		text += id + ":" + fmt.Sprintf("%s", base64Of(secret)) + ","
+		text += id + ":" + base64.StdEncoding.EncodeToString(secret) + ","
 	}
-	ring, err := seal.ParseRing(text)
+	return text
+}
+
+func mustRing(t *testing.T, ids ...string) *seal.Ring {
+	t.Helper()
+	ring, err := seal.ParseRing(ringText(ids...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,5 +180,3 @@ func TestGrant(t *testing.T) {
 		want(t, "Access after the end", err, ErrRevoked)
 	})
 }
-
-func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
