@@ -1,0 +1,352 @@
+package facade
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"junction/auth/store"
+)
+
+// Fetched is what a URL answered.
+type Fetched struct {
+	Body  []byte
+	Fresh time.Duration // for how long it may be kept, by its own word; negative if it does not say
+}
+
+// Fetch reads a document of JSON that a stranger's URL names, of at most max bytes. The text of the error is for the person in the browser: what went wrong, in a few
+// words, and nothing of what is inside.
+type Fetch func(ctx context.Context, url string, max int64) (Fetched, error)
+
+const (
+	maxDocument = 5 << 10
+	maxKeys     = 64 << 10
+	freshLeast  = 5 * time.Minute
+	freshMost   = 24 * time.Hour
+	staleMost   = 24 * time.Hour
+	failedFor   = time.Minute
+)
+
+// documents are clients whose id is the URL of their metadata. Each document is kept for a while, here and in the store, and fetched once however many ask.
+type documents struct {
+	f      *Facade
+	fetch  Fetch
+	static map[string][]byte
+
+	mu      sync.Mutex
+	loading map[string]chan struct{} // by URL; closed when it is done
+	sets    map[string]keptKeys      // by URL
+}
+
+type keptKeys struct {
+	set *jose.JSONWebKeySet
+	at  time.Time
+}
+
+// unreachable means that a document cannot be had now; what it says is not known.
+type unreachable struct{ host, why string }
+
+func (u *unreachable) Error() string {
+	return "the description of the app at " + u.host + " cannot be read: " + u.why
+}
+
+func newDocuments(f *Facade, fetch Fetch) (*documents, error) {
+	d := &documents{f: f, fetch: fetch, static: map[string][]byte{}, loading: map[string]chan struct{}{}, sets: map[string]keptKeys{}}
+	for where, file := range f.config.Clients.CIMD.StaticDocuments {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("auth.oauth.clients.cimd.static_documents: %w", err)
+		}
+		if _, err := d.parse(where, text); err != nil {
+			return nil, fmt.Errorf("auth.oauth.clients.cimd.static_documents: %s: %w", file, err)
+		}
+		d.static[where] = text
+	}
+	return d, nil
+}
+
+// checkDocumentURL returns what is wrong with a client_id that is a URL, if anything is (draft-ietf-oauth-client-id-metadata-document, section 3).
+func checkDocumentURL(id string) error {
+	u, err := url.Parse(id)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Host == "" || u.Opaque != "":
+		return errors.New("it is no https URL")
+	case u.User != nil || strings.Contains(id, "#") || strings.Contains(u.Host, "@"):
+		return errors.New("it has a user name or a fragment")
+	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
+		return errors.New("it has a port")
+	case u.Path == "" || u.Path == "/":
+		return errors.New("it has no path")
+	case len(id) > 1024 || !printable(id) || u.Host != strings.ToLower(u.Host):
+		return errors.New("it is too long, or is not written as browsers write it")
+	}
+	for _, segment := range strings.Split(u.EscapedPath(), "/") {
+		if s := strings.ToLower(strings.ReplaceAll(strings.ToLower(segment), "%2e", ".")); s == "." || s == ".." {
+			return errors.New("it has dots for folders")
+		}
+	}
+	return nil
+}
+
+// client returns the client of a document.
+func (d *documents) client(ctx context.Context, id string) (*client, error) {
+	if text, ok := d.static[id]; ok {
+		return d.parse(id, text)
+	}
+	if err := checkDocumentURL(id); err != nil {
+		return nil, &problem{"invalid_client", "The address by which the app says what it is cannot be used: " + err.Error() + "."}
+	}
+	u, err := url.Parse(id)
+	if err != nil {
+		return nil, err
+	}
+	if c := d.f.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
+		return nil, &problem{"invalid_client", "The operator of this server does not let apps of " + u.Host + " in."}
+	}
+	if d.fetch == nil {
+		return nil, &problem{"invalid_client", "This server does not read the descriptions of apps from the net."}
+	}
+	text, err := d.text(ctx, id, u.Host)
+	if err != nil {
+		return nil, err
+	}
+	return d.parse(id, text)
+}
+
+// text returns a document: the kept one while it is fresh, a new one after that, and the kept one for a day more if there is no new one.
+func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
+	for {
+		kept, err := d.f.store.Document(ctx, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		known := err == nil
+		if now := d.f.now(); known && now.Before(kept.FreshUntil) {
+			if kept.Failure != "" && len(kept.Body) == 0 {
+				return nil, &unreachable{host, kept.Failure}
+			}
+			return kept.Body, nil
+		}
+		d.mu.Lock()
+		busy := d.loading[id]
+		if busy == nil {
+			busy = make(chan struct{})
+			d.loading[id] = busy
+			d.mu.Unlock()
+			text, err := d.load(ctx, id, host, kept)
+			d.mu.Lock()
+			delete(d.loading, id)
+			d.mu.Unlock()
+			close(busy)
+			return text, err
+		}
+		d.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {
+	ctx = context.WithoutCancel(ctx) // others wait for it
+	now := d.f.now()
+	got, err := d.fetch(ctx, id, maxDocument)
+	if err == nil {
+		if _, wrong := d.parse(id, got.Body); wrong != nil {
+			err = errors.New("it is not a description of the app")
+			if p, ok := errors.AsType[*problem](wrong); ok {
+				_ = d.f.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
+				return nil, p
+			}
+		}
+	}
+	if err != nil {
+		next := store.Document{URL: id, Failure: err.Error(), Fetched: now, FreshUntil: now.Add(failedFor)}
+		if len(kept.Body) > 0 && now.Before(kept.FreshUntil.Add(staleMost)) {
+			next.Body, next.Fetched = kept.Body, kept.Fetched
+			if kept.Failure != "" && now.After(kept.Fetched.Add(freshMost+staleMost)) {
+				next.Body = nil
+			}
+		}
+		if err := d.f.store.PutDocument(ctx, next); err != nil {
+			return nil, err
+		}
+		if next.Body != nil {
+			return next.Body, nil
+		}
+		return nil, &unreachable{host, next.Failure}
+	}
+	fresh := got.Fresh
+	if fresh < 0 {
+		fresh = time.Hour
+	}
+	fresh = max(freshLeast, min(fresh, freshMost))
+	return got.Body, d.f.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
+}
+
+// description is a client's metadata document: what means something here of the members of RFC 7591.
+type description struct {
+	ClientID     string              `json:"client_id"`
+	ClientName   string              `json:"client_name"`
+	RedirectURIs []string            `json:"redirect_uris"`
+	AuthMethod   string              `json:"token_endpoint_auth_method"`
+	AuthMethods  []string            `json:"token_endpoint_auth_methods_supported"`
+	Secret       *json.RawMessage    `json:"client_secret"`
+	SecretEnds   *json.RawMessage    `json:"client_secret_expires_at"`
+	JWKS         *jose.JSONWebKeySet `json:"jwks"`
+	JWKSURI      string              `json:"jwks_uri"`
+}
+
+// parse returns the client that a document describes. The error is a *problem.
+func (d *documents) parse(id string, text []byte) (*client, error) {
+	no := func(why string) (*client, error) {
+		return nil, &problem{"invalid_client", "What the app says of itself cannot be used: " + why + "."}
+	}
+	if twice(text) {
+		return no("a member is there twice, or it is no JSON object")
+	}
+	var m description
+	if err := json.Unmarshal(text, &m); err != nil {
+		return no("it is not the metadata of a client")
+	}
+	u, err := url.Parse(id)
+	switch {
+	case err != nil:
+		return no("its address is no URL")
+	case m.ClientID != id:
+		return no("its client_id is another address")
+	case clean(m.ClientName) == "":
+		return no("client_name is missing")
+	case m.Secret != nil || m.SecretEnds != nil:
+		return no("it has a secret, which everybody can read")
+	}
+	c := &client{ID: id, Kind: kindDocument, Name: clean(m.ClientName), Host: u.Host}
+	for _, uri := range m.RedirectURIs {
+		if len(c.Redirects) < maxRedirects && checkRedirect(uri, d.f.config.Clients.AllowedSchemes) == nil {
+			c.Redirects = append(c.Redirects, uri)
+		}
+	}
+	if len(c.Redirects) == 0 {
+		return no("no redirect URI of it can be used")
+	}
+	open := m.AuthMethod == "" || m.AuthMethod == "none" || slices.Contains(m.AuthMethods, "none")
+	signs := m.AuthMethod == "private_key_jwt" || slices.Contains(m.AuthMethods, "private_key_jwt")
+	switch {
+	case signs && m.JWKS != nil:
+		c.Keys = &clientKeys{Set: m.JWKS}
+	case signs && m.JWKSURI != "":
+		if err := checkDocumentURL(m.JWKSURI); err != nil {
+			return no("jwks_uri: " + err.Error())
+		}
+		c.Keys = &clientKeys{URI: m.JWKSURI}
+	case signs && !open:
+		return no("it signs, and has no keys")
+	case !open:
+		return no("token_endpoint_auth_method is none of none, private_key_jwt")
+	}
+	c.MustSign = !open
+	return c, nil
+}
+
+// keys returns the keys at a URL.
+func (d *documents) keys(ctx context.Context, where string, again bool) (*jose.JSONWebKeySet, error) {
+	now := d.f.now()
+	d.mu.Lock()
+	kept, ok := d.sets[where]
+	d.mu.Unlock()
+	if ok && (now.Before(kept.at.Add(time.Minute)) || !again && now.Before(kept.at.Add(time.Hour))) {
+		return kept.set, nil
+	}
+	if d.fetch == nil {
+		return nil, bad("invalid_client", "this server reads no keys from the net")
+	}
+	got, err := d.fetch(ctx, where, maxKeys)
+	var set jose.JSONWebKeySet
+	if err == nil {
+		err = json.Unmarshal(got.Body, &set)
+	}
+	if err != nil {
+		if ok {
+			return kept.set, nil // those that were good; a new one has to wait
+		}
+		return nil, fmt.Errorf("read the keys of a client: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.sets) >= 1000 {
+		clear(d.sets)
+	}
+	d.sets[where] = keptKeys{&set, now}
+	return &set, nil
+}
+
+// twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is there twice: two readers could see two clients in it.
+func twice(text []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return true
+	}
+	if members(d, 0) != nil {
+		return true
+	}
+	_, err := d.Token()
+	return !errors.Is(err, io.EOF)
+}
+
+var errTwice = errors.New("a member is there twice")
+
+// members reads the rest of an object whose brace has been read.
+func members(d *json.Decoder, depth int) error {
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string)
+		if name = strings.ToLower(name); seen[name] || depth > 20 {
+			return errTwice
+		}
+		seen[name] = true
+		if err := value(d, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
+}
+
+func value(d *json.Decoder, depth int) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		return members(d, depth)
+	case json.Delim('['):
+		if depth > 20 {
+			return errTwice
+		}
+		for d.More() {
+			if err := value(d, depth+1); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	}
+	return err
+}

@@ -1,0 +1,302 @@
+// Package facade is an authorization server for MCP clients, with the organisation's own identity provider behind it: clients find what they need here (metadata,
+// registration, resource indicators), people sign in where they always do, and what a client is given is ours alone.
+//
+// A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go, register.go, documents.go); its person's browser comes to
+// authorize.go, which checks what is asked and shows who asks (pages.go); once the person has agreed, callback.go sends them to the provider (provider.go) and takes
+// its answer; server.go makes a code of it, and token.go and refresh.go tokens of the code. verify.go tells the guard whose a token is, account.go shows people what
+// they have allowed and takes it back. redirect.go says where an answer may go.
+//
+// Whatever cannot be found out is 503, and nobody's sign-in is over for it.
+package facade
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"junction/auth"
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// Options is what a Facade is made of. URL, Store and Keys are required.
+type Options struct {
+	Config Config       // validated
+	URL    string       // where clients reach us, without a path: the issuer
+	Store  *store.Store // stays the caller's
+	Keys   *seal.Ring
+	// HTTP asks the identity providers. Default: a client with a timeout. The operator names them, so that they may be in a private network.
+	HTTP *http.Client
+	// Fetch reads what strangers' URLs name; nil reads none.
+	Fetch Fetch
+	// Granted reports whether any policy lets a person use anything; nil says yes. One that it does not is told so before the client is given a token.
+	Granted func(*auth.Principal) bool
+	// Ended is called after grants have ended, also on another replica, so that streams that rest on them can be closed. It may be nil.
+	Ended func()
+	Log   *slog.Logger     // nil discards
+	Now   func() time.Time // nil is time.Now
+}
+
+// Facade is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens that it gives. Close it.
+type Facade struct {
+	config    Config
+	tokens    Tokens
+	url, name string
+	resources *auth.Resources
+	store     *store.Store
+	registrar registrar
+	documents *documents // nil reads none
+	static    map[string]*client
+	providers []*provider
+	core      AuthorizationServer
+	cookies   [][]byte // keys
+	granted   func(*auth.Principal) bool
+	ended     func()
+	log       *slog.Logger
+	now       func() time.Time
+	pages     *pages
+	routes    http.Handler
+	ceiling   *rate.Limiter
+	known     known
+
+	stop   context.CancelFunc
+	polled sync.WaitGroup
+}
+
+// New returns a Facade. It asks nobody for anything yet: a provider that is down keeps nothing from starting.
+func New(o Options) (*Facade, error) {
+	f := &Facade{
+		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, name: o.Config.Name, store: o.Store, granted: o.Granted, ended: o.Ended, log: o.Log, now: o.Now,
+		static: map[string]*client{}, ceiling: rate.NewLimiter(100, 400),
+	}
+	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || u.Path != "" {
+		return nil, fmt.Errorf("the URL of an authorization server ends after the host: %q", o.URL)
+	}
+	if f.name == "" {
+		f.name = u.Host
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.now == nil {
+		f.now = time.Now
+	}
+	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
+	if f.registrar.keys, err = o.Keys.Secrets("dcr"); err != nil {
+		return nil, err
+	}
+	if f.cookies, err = o.Keys.Secrets("cookie"); err != nil {
+		return nil, err
+	}
+	secrets, err := o.Keys.Secrets("oauth-hmac")
+	if err != nil {
+		return nil, err
+	}
+	asker := o.HTTP
+	if asker == nil {
+		asker = &http.Client{Timeout: providerPatience}
+	}
+	for _, p := range o.Config.IdentityProviders {
+		f.providers = append(f.providers, &provider{IdentityProvider: p, redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
+	}
+	for _, s := range o.Config.Clients.Static {
+		name := s.Name
+		if name == "" {
+			name = s.ID
+		}
+		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: name, Redirects: s.RedirectURIs}
+	}
+	if o.Config.Clients.CIMD.Trust != trustOff && (o.Fetch != nil || len(o.Config.Clients.CIMD.StaticDocuments) > 0) {
+		if f.documents, err = newDocuments(f, o.Fetch); err != nil {
+			return nil, err
+		}
+	}
+	if f.pages, err = newPages(); err != nil {
+		return nil, err
+	}
+	f.core = newServer(f, secrets)
+	f.known.tokens = map[string]*verdict{}
+	f.routes = f.router()
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop = cancel
+	f.polled.Go(func() { f.poll(ctx) })
+	return f, nil
+}
+
+// Close ends the Facade; the store stays open.
+func (f *Facade) Close() {
+	f.stop()
+	f.polled.Wait()
+}
+
+func (f *Facade) router() http.Handler {
+	m := http.NewServeMux()
+	public := func(pattern string, h http.HandlerFunc, methods string) { // for programs, also those that run in a browser on another page
+		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			h2 := w.Header()
+			h2.Set("Access-Control-Allow-Origin", "*")
+			h2.Set("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After, X-Request-Id")
+			if r.Method == http.MethodOptions {
+				h2.Set("Access-Control-Allow-Methods", methods)
+				h2.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Mcp-Protocol-Version")
+				h2.Set("Access-Control-Max-Age", "600")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			if !strings.Contains(methods, r.Method) {
+				h2.Set("Allow", methods)
+				// An authorization server says 400 to a GET of the token endpoint, which clients understand (RFC 6749, section 5.2).
+				status := http.StatusMethodNotAllowed
+				if r.URL.Path == "/oauth/token" {
+					status = http.StatusBadRequest
+				}
+				fail(w, status, "invalid_request", "use "+methods)
+				return
+			}
+			h(w, r)
+		})
+	}
+	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
+	public("/.well-known/oauth-authorization-server", f.metadata, get)
+	public("/.well-known/oauth-authorization-server/", f.metadata, get) // for clients that look below the path of the endpoint
+	public("/oauth/register", f.register, post)
+	public("/oauth/token", f.token, post)
+	public("/oauth/revoke", f.revoke, post)
+	m.HandleFunc("GET /oauth/authorize", f.authorize)
+	m.HandleFunc("POST /oauth/authorize", f.authorize)
+	m.HandleFunc("POST /oauth/consent", f.consent)
+	m.HandleFunc("GET /oauth/continue", f.carryOn)
+	m.HandleFunc("GET /oauth/callback/{idp}", f.callback)
+	m.HandleFunc("GET /account", f.account)
+	m.HandleFunc("POST /account/grants/{id}/revoke", f.revokeGrant)
+	m.HandleFunc("POST /account/logout", f.logout)
+	m.HandleFunc("GET /{$}", f.connect)
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
+			f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+			return
+		}
+		fail(w, http.StatusNotFound, "not_found", "nothing is here")
+	})
+	return m
+}
+
+// ServeHTTP answers a request.
+func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := make([]byte, 8)
+	rand.Read(id) // never fails, see crypto/rand
+	w.Header().Set("X-Request-Id", hex.EncodeToString(id))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Body != nil {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	}
+	f.routes.ServeHTTP(w, r)
+}
+
+// maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.
+const maxBody = 64 << 10
+
+// requestID is what pages, logs and the audit call a request.
+func requestID(w http.ResponseWriter) string { return w.Header().Get("X-Request-Id") }
+
+// limit refuses what is beyond the ceiling of this process.
+func (f *Facade) limit(w http.ResponseWriter, _ *http.Request) bool {
+	if f.ceiling.Allow() {
+		return true
+	}
+	w.Header().Set("Retry-After", "2")
+	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests; try again in a moment")
+	return false
+}
+
+// away answers a program when something that we need cannot be reached. It is never the client's fault, and never the end of a sign-in.
+func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		f.log.Error("a sign-in request could not be answered", "path", r.URL.Path, "request", requestID(w), "error", err)
+	}
+	w.Header().Set("Retry-After", "5")
+	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable", "the sign-in service cannot answer now; try again in a moment")
+}
+
+// fail answers a program with an error (RFC 6749, section 5.2).
+func fail(w http.ResponseWriter, status int, code, description string) {
+	reply(w, status, struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description,omitempty"`
+	}{code, description})
+}
+
+// reply answers with JSON that nobody keeps, unless a header says otherwise already.
+func reply(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"error":"server_error"}`)
+	}
+	write(w, status, body)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// resource returns the canonical name of the endpoint that a client means, "" if it means none of ours. Whoever names none means the one over everything.
+func (f *Facade) resource(given string) string {
+	if given == "" {
+		given = f.url
+	}
+	return f.resources.Canonical(given)
+}
+
+// secret returns 256 random bits in 43 characters.
+func secret() string {
+	b := make([]byte, 32)
+	rand.Read(b) // never fails, see crypto/rand
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// derive returns a secret that is made of others, the same each time. It is made with the first key.
+func (f *Facade) derive(purpose string, of ...string) string {
+	return derive(f.cookies[0], purpose, of)
+}
+
+// derived reports whether a text was derived so, with whatever key.
+func (f *Facade) derived(text, purpose string, of ...string) bool {
+	return slices.ContainsFunc(f.cookies, func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
+}
+
+func derive(key []byte, purpose string, of []string) string {
+	h := hmac.New(sha256.New, key)
+	fmt.Fprintf(h, "%s", purpose)
+	for _, s := range of {
+		fmt.Fprintf(h, "|%d|%s", len(s), s)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// known reports whether an error of the store says something about a row, as opposed to one that kept us from finding out.
+func isOver(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) || errors.Is(err, store.ErrRevoked)
+}

@@ -1,0 +1,171 @@
+package facade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"junction/auth"
+	"junction/auth/store"
+)
+
+const (
+	believed  = 5 * time.Second // for how long a token that was good is good without a look into the store
+	pollEvery = 5 * time.Second
+	margin    = time.Minute // for clocks of replicas that differ
+	maxKnown  = 20_000
+)
+
+// known is what this process remembers of tokens and of grants.
+type known struct {
+	mu     sync.RWMutex
+	tokens map[string]*verdict  // by signature
+	ended  map[string]time.Time // grants, and when we heard
+}
+
+// verdict is whose a token is, and until when we believe it.
+type verdict struct {
+	principal auth.Principal
+	until     time.Time
+}
+
+// Verify is auth.Verifier's: it knows the access tokens that were given here.
+func (f *Facade) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
+	s, _ := f.core.(*server)
+	signature, err := s.signature(ctx, token, accessPrefix)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	now := f.now()
+	f.known.mu.RLock()
+	v := f.known.tokens[signature]
+	f.known.mu.RUnlock()
+	if v == nil || !now.Before(v.until) {
+		a, err := f.core.Introspect(ctx, token)
+		if errors.Is(err, errBadToken) {
+			return nil, invalid(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := f.store.TouchGrant(ctx, a.Grant.ID); err != nil {
+			f.log.Debug("when a grant was used could not be noted", "error", err)
+		}
+		p := f.principal(a.User, a.User.Claims, a.Grant)
+		p.Scopes, p.Expires = a.Scopes, a.Token.Expires
+		v = &verdict{*p, now.Add(believed)}
+		f.remember(signature, v)
+	}
+	if !now.Before(v.principal.Expires) {
+		return nil, invalid(fmt.Errorf("%w: it is expired", errBadToken))
+	}
+	p := v.principal
+	p.Address = from
+	return &p, nil
+}
+
+func invalid(err error) error {
+	text := err.Error()
+	if text = text[min(len(text), len(errBadToken.Error())):]; text == "" {
+		text = ": nobody knows it here"
+	}
+	return fmt.Errorf("%w%s", auth.ErrInvalidToken, text)
+}
+
+func (f *Facade) remember(signature string, v *verdict) {
+	f.known.mu.Lock()
+	defer f.known.mu.Unlock()
+	if _, over := f.known.ended[v.principal.Grant]; over {
+		return // it ended while we looked
+	}
+	for s, old := range f.known.tokens { // a few at random are enough
+		if len(f.known.tokens) < maxKnown && f.now().Before(old.until) {
+			break
+		}
+		delete(f.known.tokens, s)
+	}
+	f.known.tokens[signature] = v
+}
+
+// Still reports whether a principal that Verify returned would be let in again, as far as is known without asking: its token is not over, and nobody has taken its
+// grant back.
+func (f *Facade) Still(p *auth.Principal) bool {
+	if p.Kind != auth.KindUser || p.Grant == "" || !f.now().Before(p.Expires) {
+		return false
+	}
+	f.known.mu.RLock()
+	defer f.known.mu.RUnlock()
+	_, over := f.known.ended[p.Grant]
+	return !over
+}
+
+// forget has the store asked again for whose every token is, and ends what rests on the grants.
+func (f *Facade) forget(grants ...string) {
+	f.known.mu.Lock()
+	clear(f.known.tokens)
+	news := false
+	for _, id := range grants {
+		if _, heard := f.known.ended[id]; !heard {
+			if f.known.ended == nil {
+				f.known.ended = map[string]time.Time{}
+			}
+			f.known.ended[id], news = f.now(), true
+		}
+	}
+	f.known.mu.Unlock()
+	if news && f.ended != nil {
+		f.ended()
+	}
+}
+
+// poll hears of grants that have ended on other replicas, or by the command line.
+func (f *Facade) poll(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	since := f.now().Add(-margin)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := f.now()
+		ids, err := f.store.RevokedSince(ctx, since)
+		if err != nil {
+			f.log.Debug("which sign-ins have ended could not be found out", "error", err)
+			continue
+		}
+		since = now.Add(-margin)
+		var fresh []string
+		f.known.mu.Lock()
+		for _, id := range ids {
+			if _, heard := f.known.ended[id]; !heard {
+				fresh = append(fresh, id)
+			}
+		}
+		for id, at := range f.known.ended {
+			if now.After(at.Add(25 * time.Hour)) { // no access token lives that long
+				delete(f.known.ended, id)
+			}
+		}
+		f.known.mu.Unlock()
+		if len(fresh) > 0 {
+			f.forget(fresh...)
+		}
+	}
+}
+
+// audit writes down what happened.
+func (f *Facade) audit(ctx context.Context, request, what, user, client, detail string) {
+	f.log.Info("sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "request", request)
+	e := store.Event{Event: what, Principal: user, ClientID: client, RequestID: request}
+	if detail != "" {
+		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
+	}
+	if err := f.store.Audit(ctx, e); err != nil {
+		f.log.Error("an event could not be written down", "event", what, "error", err)
+	}
+}
