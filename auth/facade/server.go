@@ -259,21 +259,16 @@ func recordOf(r fosite.Requester) record {
 	return rec
 }
 
-// request returns what text is a record of. session, which may be nil, is filled in as fosite expects.
-func request(id string, text []byte, session fosite.Session) (fosite.Requester, error) {
+// request returns what text is a record of. It has a session of its own: fosite asks for a code's twice, and has by then noted in the first when its tokens end.
+func request(id string, text []byte) (fosite.Requester, error) {
 	var rec record
 	if err := json.Unmarshal(text, &rec); err != nil {
 		return nil, err
 	}
-	filled, ok := session.(*fosite.DefaultSession)
-	if !ok {
-		filled = &fosite.DefaultSession{}
-	}
-	filled.ExpiresAt = rec.Expires
 	r := fosite.NewRequest()
 	r.ID, r.RequestedAt, r.RequestedScope, r.GrantedScope = id, rec.At, rec.Requested, rec.Granted
-	r.RequestedAudience, r.GrantedAudience, r.Form, r.Session = rec.Audience, rec.Audience, rec.Form, filled
-	r.Client = &fosite.DefaultClient{ID: rec.Client, Public: true}
+	r.RequestedAudience, r.GrantedAudience, r.Form, r.Session = rec.Audience, rec.Audience, rec.Form, &fosite.DefaultSession{ExpiresAt: rec.Expires}
+	r.Client = &fosite.DefaultClient{ID: rec.Client, Public: true, GrantTypes: grantTypes, ResponseTypes: responseTypes, Scopes: scopes}
 	if r.Form == nil {
 		r.Form = url.Values{}
 	}
@@ -326,7 +321,7 @@ func (s rows) CreateAuthorizeCodeSession(ctx context.Context, code string, r fos
 }
 
 // GetAuthorizeCodeSession is fosite's.
-func (s rows) GetAuthorizeCodeSession(ctx context.Context, code string, session fosite.Session) (fosite.Requester, error) {
+func (s rows) GetAuthorizeCodeSession(ctx context.Context, code string, _ fosite.Session) (fosite.Requester, error) {
 	c, stale := s.store.Code(ctx, code)
 	switch {
 	case errors.Is(stale, store.ErrNotFound), errors.Is(stale, store.ErrExpired):
@@ -334,7 +329,7 @@ func (s rows) GetAuthorizeCodeSession(ctx context.Context, code string, session 
 	case stale != nil && !errors.Is(stale, store.ErrUsed):
 		return nil, stale
 	}
-	r, err := request(c.RequestID, c.Request, session)
+	r, err := request(c.RequestID, c.Request)
 	if err == nil && stale != nil {
 		err = fosite.ErrInvalidatedAuthorizeCode
 	}
@@ -364,7 +359,7 @@ func (s rows) GetPKCERequestSession(ctx context.Context, signature string, _ fos
 	if err != nil {
 		return nil, err
 	}
-	return request("", text, nil)
+	return request("", text)
 }
 
 // DeletePKCERequestSession is fosite's; the row has been taken.
@@ -403,16 +398,16 @@ func (s rows) add(ctx context.Context, kind, signature string, r fosite.Requeste
 }
 
 // GetAccessTokenSession is fosite's.
-func (s rows) GetAccessTokenSession(ctx context.Context, signature string, session fosite.Session) (fosite.Requester, error) {
-	return s.token(ctx, store.AccessToken, signature, session)
+func (s rows) GetAccessTokenSession(ctx context.Context, signature string, _ fosite.Session) (fosite.Requester, error) {
+	return s.token(ctx, store.AccessToken, signature)
 }
 
 // GetRefreshTokenSession is fosite's.
-func (s rows) GetRefreshTokenSession(ctx context.Context, signature string, session fosite.Session) (fosite.Requester, error) {
-	return s.token(ctx, store.RefreshToken, signature, session)
+func (s rows) GetRefreshTokenSession(ctx context.Context, signature string, _ fosite.Session) (fosite.Requester, error) {
+	return s.token(ctx, store.RefreshToken, signature)
 }
 
-func (s rows) token(ctx context.Context, kind, signature string, session fosite.Session) (fosite.Requester, error) {
+func (s rows) token(ctx context.Context, kind, signature string) (fosite.Requester, error) {
 	t, err := s.store.Token(ctx, kind, signature)
 	if isOver(err) {
 		return nil, fosite.ErrNotFound // reuse has been found out before fosite was asked
@@ -420,7 +415,7 @@ func (s rows) token(ctx context.Context, kind, signature string, session fosite.
 	if err != nil {
 		return nil, err
 	}
-	return request(t.RequestID, t.Request, session)
+	return request(t.RequestID, t.Request)
 }
 
 // DeleteAccessTokenSession is fosite's; nothing of ours uses it.

@@ -1,0 +1,138 @@
+package facade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+)
+
+var here = netip.MustParseAddr("127.0.0.1")
+
+func (s *stand) verify(token any) (*auth.Principal, error) {
+	return s.Verify(context.Background(), fmt.Sprint(token), here)
+}
+
+func (s *stand) mustVerify(t *testing.T, token any) *auth.Principal {
+	t.Helper()
+	p, err := s.verify(token)
+	if err != nil {
+		t.Fatalf("the token is not good: %v", err)
+	}
+	return p
+}
+
+func (s *stand) mustNotVerify(t *testing.T, token any, why string) {
+	t.Helper()
+	if p, err := s.verify(token); p != nil || !errors.Is(err, auth.ErrInvalidToken) || !strings.Contains(err.Error(), why) {
+		t.Errorf("the token is of %v, %v; want an error with %q", p, err, why)
+	}
+}
+
+func TestSignIn(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	m := a.mustSignIn(t, b)
+	if m["token_type"] != "Bearer" || m["expires_in"] != 3600.0 || m["scope"] != "mcp offline_access" {
+		t.Errorf("the tokens are %v", m)
+	}
+	p := s.mustVerify(t, m["access_token"])
+	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.idp.URL || p.Email != "ann@acme.example" || !slices.Equal(p.Groups, []string{"engineering"}) ||
+		p.OAuthClient != a.id || p.Grant == "" || !slices.Equal(p.Scopes, []string{"mcp", "offline_access"}) || !slices.Equal(p.Resources, []string{s.url + "/mcp"}) ||
+		p.Address != here || p.Expires.Before(s.clock.now().Add(59*time.Minute)) {
+		t.Errorf("the principal is %+v", *p)
+	}
+	status, next := a.refresh(t, m["refresh_token"])
+	if status != http.StatusOK || next["access_token"] == m["access_token"] || next["refresh_token"] == m["refresh_token"] {
+		t.Fatal(status, next)
+	}
+	if q := s.mustVerify(t, next["access_token"]); q.ID != p.ID || q.Grant != p.Grant {
+		t.Errorf("refreshed it is of %+v", *q)
+	}
+	s.mustVerify(t, m["access_token"])
+	s.mustNotVerify(t, next["refresh_token"], "nobody knows it here")
+	s.mustNotVerify(t, fmt.Sprint(m["access_token"])+"x", "nobody knows it here")
+	s.clock.forward(61 * time.Minute)
+	s.mustNotVerify(t, m["access_token"], "it is expired")
+}
+
+func TestRefreshAgain(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	first := a.mustSignIn(t, b)
+	_, second := a.refresh(t, first["refresh_token"])
+	status, again := a.refresh(t, first["refresh_token"])
+	if status != http.StatusOK || fmt.Sprint(again) != fmt.Sprint(second) {
+		t.Fatalf("again it is %d %v, not %v", status, again, second)
+	}
+	if status, m := (app{s, s.mustApp(t).id + "x", a.verifier, a.redirect}).refresh(t, second["refresh_token"]); status != http.StatusUnauthorized {
+		t.Errorf("of an unknown client: %d %v", status, m)
+	}
+	if status, m := a.refresh(t, second["refresh_token"], "scope", "mcp admin"); status != 400 || m["error"] != "invalid_scope" {
+		t.Errorf("wider: %d %v", status, m)
+	}
+	if status, m := a.refresh(t, second["refresh_token"], "resource", s.url+"/web/mcp"); status != 400 || m["error"] != "invalid_target" {
+		t.Errorf("of another endpoint: %d %v", status, m)
+	}
+	status, third := a.refresh(t, second["refresh_token"], "scope", "mcp")
+	if status != http.StatusOK || third["scope"] != "mcp" {
+		t.Fatal(status, third)
+	}
+	if p := s.mustVerify(t, third["access_token"]); !slices.Equal(p.Scopes, []string{"mcp"}) {
+		t.Errorf("narrower it has %v", p.Scopes)
+	}
+	if status, m := a.refresh(t, first["refresh_token"]); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("after the successor was used: %d %v", status, m)
+	}
+	for _, m := range []map[string]any{first, second, third} {
+		s.mustNotVerify(t, m["access_token"], "it was revoked")
+	}
+	if status, m := a.refresh(t, third["refresh_token"]); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("of the family: %d %v", status, m)
+	}
+}
+
+func TestCodes(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	code := a.mustCode(t, b)
+	for name, changes := range map[string][]string{
+		"another client":   {"client_id", s.mustApp(t).id[:20] + "x"},
+		"another resource": {"resource", s.url + "/web/mcp"},
+	} {
+		if status, m := a.redeem(t, code, changes...); status < 400 {
+			t.Errorf("%s: %d %v", name, status, m)
+		}
+	}
+	status, m := a.redeem(t, code, "resource", "")
+	if status != http.StatusOK {
+		t.Fatal(status, m)
+	}
+	if status, again := a.redeem(t, code); status != 400 || again["error"] != "invalid_grant" {
+		t.Errorf("a second time: %d %v", status, again)
+	}
+	s.mustNotVerify(t, m["access_token"], "it was revoked")
+
+	code = a.mustCode(t, b)
+	if status, m := a.redeem(t, code, "code_verifier", strings.Repeat("w", 43)); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("with a wrong verifier: %d %v", status, m)
+	}
+	if status, m := a.redeem(t, code); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("after a wrong verifier: %d %v", status, m)
+	}
+	if status, m := a.redeem(t, a.mustCode(t, b), "redirect_uri", "http://localhost:1/callback"); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("with another redirect URI: %d %v", status, m)
+	}
+	code = a.mustCode(t, b)
+	s.clock.forward(61 * time.Second)
+	if status, m := a.redeem(t, code); status != 400 || m["error"] != "invalid_grant" {
+		t.Errorf("after 61 s: %d %v", status, m)
+	}
+}
