@@ -158,6 +158,10 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, f.refusal(wrong), http.StatusSeeOther)
 		return
 	}
+	if gone, ok := errors.AsType[*unreachable](err); ok {
+		f.page(w, r, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now", Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
+		return
+	}
 	if err != nil {
 		f.unreachable(w, r, err)
 		return

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Config is the file's auth.oauth section: people sign in with the organisation's identity provider, and clients are given tokens of ours.
@@ -48,6 +50,18 @@ type Claims struct {
 
 // OneOf is a value of the file, or a list of them.
 type OneOf []string
+
+// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what is wanted instead of such a node.
+func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
+	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
+		return (*[]string)(o), ""
+	}
+	if n.Kind == yaml.ScalarNode {
+		*o = make(OneOf, 1)
+		return &(*o)[0], ""
+	}
+	return nil, "text, or a list such as [one, two]"
+}
 
 // Clients is which programs may ask people to let them in.
 type Clients struct {
@@ -202,7 +216,7 @@ func (c *Config) Validate() []Problem {
 func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within := func(path string, d, from, to time.Duration) {
 		if d != 0 && (d < from || d > to) {
-			add("tokens."+path, "%v is out of range; want %v to %v", d, from, to)
+			add("tokens."+path, "%s is out of range; want %s to %s", short(d), short(from), short(to))
 		}
 	}
 	within("access_ttl", t.AccessTTL, 10*time.Minute, 24*time.Hour)
@@ -211,11 +225,23 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within("max_age_without_idp_refresh", t.MaxAgeWithoutIDPRefresh, 10*time.Minute, 8784*time.Hour)
 	within("idp_outage_grace", t.IDPOutageGrace, time.Minute, 8784*time.Hour)
 	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > 10*time.Minute) {
-		add("tokens.reuse_interval", "%v is out of range; want 0s to 10m", *r)
+		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", short(*r))
 	}
 	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {
 		add("tokens.absolute_ttl", "is shorter than refresh_ttl, which would never be reached")
 	}
+}
+
+// short writes a duration as people do.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 func (t Tokens) withDefaults() Tokens {

@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
+	"junction/auth/fetch"
 	"junction/auth/store"
 )
 
@@ -28,6 +31,36 @@ type Fetched struct {
 // Fetch reads a document of JSON that a stranger's URL names, of at most max bytes. The text of the error is for the person in the browser: what went wrong, in a few
 // words, and nothing of what is inside.
 type Fetch func(ctx context.Context, url string, max int64) (Fetched, error)
+
+// FetchWith returns the Fetch that a fetcher is.
+func FetchWith(f *fetch.Fetcher) Fetch {
+	return func(ctx context.Context, url string, max int64) (Fetched, error) {
+		d, err := f.GetJSON(ctx, url, max)
+		if wrong, ok := errors.AsType[*fetch.Error](err); ok {
+			return Fetched{}, errors.New(string(wrong.Class))
+		}
+		if err != nil {
+			return Fetched{}, err
+		}
+		return Fetched{d.Body, freshness(d.Header)}, nil
+	}
+}
+
+// freshness reads Cache-Control; negative if it does not say.
+func freshness(h http.Header) time.Duration {
+	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return 0
+		case "max-age":
+			if seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 32); err == nil && seconds >= 0 {
+				return time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return -1
+}
 
 const (
 	maxDocument = 5 << 10

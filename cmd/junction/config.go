@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/facade"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -43,7 +44,9 @@ type Config struct {
 	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
-	Auth      auth.Config                `yaml:"auth"`
+	Auth      AuthConfig                 `yaml:"auth"`
+	Storage   StorageConfig              `yaml:"storage"`
+	Outbound  OutboundConfig             `yaml:"outbound"`
 	Log       LogConfig                  `yaml:"log"`
 	Audit     AuditConfig                `yaml:"audit"`
 	Names     proxy.Names                `yaml:"names"`
@@ -56,6 +59,32 @@ type Config struct {
 	Policies  policy.Config              `yaml:"policies"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an absolute path. Policies that are pinned go by it.
 	Pins string `yaml:"pins"`
+}
+
+// AuthConfig is the file's auth section.
+type AuthConfig struct {
+	auth.Config `yaml:",inline"`
+	// OAuth has people sign in with an identity provider, here. Default: nobody does.
+	OAuth *facade.Config `yaml:"oauth"`
+}
+
+// Needed reports whether a request must say who it comes from.
+func (c *AuthConfig) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
+
+// StorageConfig is the file's storage section: where sign-ins are kept. Without auth.oauth there is nothing to keep.
+type StorageConfig struct {
+	Driver string `yaml:"driver"` // sqlite, a file for one process, or postgres, for several. Default sqlite.
+	DSN    string `yaml:"dsn"`    // the file, or what Postgres is reached by. Default junction/junction.db in the state directory of the user.
+	// KeyFile has the master keys that what is stored is sealed with, one <id>:<base64 of 32 bytes> in each line; the first seals. It is made if it does not exist.
+	// Default: the variable JUNCTION_MASTER_KEYS, or else junction/master.key in the state directory.
+	KeyFile string `yaml:"key_file"`
+}
+
+// OutboundConfig is the file's outbound section: what we may connect to because a stranger named it.
+type OutboundConfig struct {
+	AllowPrivate []auth.CIDR   `yaml:"allow_private"` // networks that are not public, and may be connected to all the same. Default: none.
+	CAFile       string        `yaml:"ca_file"`       // certificates that are believed beside those of the system, in PEM
+	Timeout      time.Duration `yaml:"timeout"`       // of one fetch. Default 5s.
 }
 
 // LogConfig is the file's log section.
@@ -205,6 +234,7 @@ func (c *Config) validate(d *decoder) {
 			d.check(path, p.Text)
 		}
 	}
+	c.validateSignIn(d)
 	for i, o := range c.AllowedOrigins {
 		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))
 	}
@@ -262,7 +292,7 @@ func word(s string) bool {
 
 func (c *Config) validateAddresses(d *decoder) {
 	// What is there and cannot be understood must not be reported as missing on top.
-	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.wrong["auth"], d.broken("public_url"))
+	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
 		return

@@ -205,7 +205,7 @@ func walkKeys(t reflect.Type, path string, keys *[]string) {
 	case t.Kind() == reflect.Struct:
 		for key, i := range keysOf(t) {
 			*keys = append(*keys, join(path, key))
-			walkKeys(t.Field(i).Type, join(path, key), keys)
+			walkKeys(t.FieldByIndex(i).Type, join(path, key), keys)
 		}
 	}
 }
@@ -263,7 +263,7 @@ upstreams:
 			Headers: map[string]string{"A": "B ${N}: [x]"},
 		}},
 	}
-	want.Auth = auth.Config{
+	want.Auth.Config = auth.Config{
 		APIKeys: []auth.Key{
 			{
 				Name: "ci", Hash: auth.Hash(bytes.Repeat([]byte{0x0a}, 32)), Expires: auth.Moment{Time: time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)},

@@ -47,6 +47,7 @@ type program struct {
 	pins   *proxy.Pins // as the file has them; nil when none is named. Owned as config is
 
 	public, admin net.Listener // admin may be nil
+	signIn        *signIn      // nil where nobody signs in
 	providers     *auth.Providers
 	server        *proxy.Server
 	set           upstream.Set
@@ -131,6 +132,9 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	p.providers = auth.NewProviders(nil, p.log)
+	if err := p.openSignIn(config); err != nil {
+		return nil, err
+	}
 	p.server, err = proxy.New(proxy.Options{
 		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
 	})
@@ -148,7 +152,11 @@ func (p *program) apply(c *Config) {
 	if err != nil {
 		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
 	}
-	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), nil)
+	var own auth.Verifier
+	if p.signIn != nil {
+		own = p.signIn.Facade
+	}
+	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
 	guard.Log = p.log
 	p.resources.Store(guard.Resources)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
@@ -255,6 +263,10 @@ func (p *program) serve(ctx context.Context) error {
 // publicHandler answers clients: what they look up before they sign in, for anybody, and MCP.
 func (p *program) publicHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.signIn != nil && p.signIn.serves(r) {
+			p.signIn.ServeHTTP(w, r)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
 			p.resources.Load().ServeHTTP(w, r)
 			return
@@ -288,6 +300,7 @@ func (p *program) close() {
 	if p.public != nil {
 		p.public.Close()
 	}
+	p.signIn.close()
 	p.useAudit(nil)
 	flushLog(p.log)
 }

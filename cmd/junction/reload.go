@@ -130,7 +130,8 @@ func fixed(old, next *Config) error {
 	}{
 		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
-		{"pins", old.Pins, next.Pins},
+		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth}, {"storage", old.Storage, next.Storage},
+		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
 			changed = append(changed, k.key)

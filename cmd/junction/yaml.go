@@ -19,6 +19,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/auth/facade"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -184,6 +185,10 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = "want a mapping, such as { issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }"
 	case auth.Introspection:
 		want = "want a mapping, such as { issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
+	case facade.IdentityProvider:
+		want = "want a mapping, such as { id: sso, issuer: https://login.example.com, client_id: …, client_secret: ${env:IDP_SECRET} }"
+	case facade.StaticClient:
+		want = "want a mapping, such as { id: legacy-app, redirect_uris: [https://app.example.com/cb] }"
 	case auth.Key:
 		want = `want a mapping, such as { name: ci, hash: "sha256:…" }`
 	}
@@ -192,7 +197,7 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 	for _, p := range pairs {
 		at := join(path, p.key)
 		if i, known := fields[p.key]; known {
-			d.value(at, p.value, v.Field(i))
+			d.value(at, p.value, v.FieldByIndex(i))
 			continue
 		}
 		d.unknown(path, p, v.Type())
@@ -264,6 +269,18 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 			example = "[realm_access, roles], the names that lead to the claim"
 		case strings.HasPrefix(path, "auth.scope_capabilities."):
 			example = "[web, files]"
+		case path == "auth.oauth.identity_providers":
+			example = "[{ id: sso, issuer: https://login.example.com, client_id: …, client_secret: ${env:IDP_SECRET} }]"
+		case path == "auth.oauth.clients.static":
+			example = "[{ id: legacy-app, redirect_uris: [https://app.example.com/cb] }]"
+		case strings.HasSuffix(path, ".redirect_uris"):
+			example = "[https://app.example.com/cb]"
+		case strings.HasSuffix(path, ".allowed_schemes"):
+			example = "[cursor, vscode]"
+		case strings.HasSuffix(path, ".subject_claims"):
+			example = "[sub]"
+		case path == "outbound.allow_private":
+			example = "[10.0.0.0/8]"
 		case path == "auth.trusted_proxies" || strings.HasSuffix(path, ".cidrs"):
 			example = "[10.0.0.0/8]"
 		}
@@ -335,7 +352,7 @@ func tooSmall(path string, v reflect.Value) string {
 	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
 		return ""
 	}
-	if !strings.HasSuffix(path, ".idle_stop") {
+	if !strings.HasSuffix(path, ".idle_stop") && path != "auth.oauth.tokens.reuse_interval" {
 		return "want more than 0; remove the key for the default"
 	}
 	if v.Int() < 0 {
@@ -536,12 +553,17 @@ func kind(n *yaml.Node) string {
 	return "text"
 }
 
-// keysOf returns the index of each field of the struct type t by its key in the file.
-func keysOf(t reflect.Type) map[string]int {
-	keys := map[string]int{}
+// keysOf returns the index of each field of the struct type t by its key in the file. Those of a struct that is in it inline are its own.
+func keysOf(t reflect.Type) map[string][]int {
+	keys := map[string][]int{}
 	for i := range t.NumField() {
-		if key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); key != "" && key != "-" {
-			keys[key] = i
+		key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if option == "inline" {
+			for inner, index := range keysOf(t.Field(i).Type) {
+				keys[inner] = append([]int{i}, index...)
+			}
+		} else if key != "" && key != "-" {
+			keys[key] = []int{i}
 		}
 	}
 	return keys

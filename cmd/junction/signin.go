@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"junction/auth/facade"
+	"junction/auth/fetch"
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
+type signIn struct {
+	*facade.Facade
+	store *store.Store
+}
+
+// masterKeys is the variable that has the master keys where no file does.
+const masterKeys = "JUNCTION_MASTER_KEYS"
+
+// validateSignIn adds to d what is wrong with auth.oauth, and with what only it needs.
+func (c *Config) validateSignIn(d *decoder) {
+	if c.Auth.OAuth != nil {
+		for _, p := range c.Auth.OAuth.Validate() {
+			if path := "auth.oauth." + p.Path; !d.wrong[above(path)] {
+				d.check(path, p.Text)
+			}
+		}
+		if c.PublicURL == "" && !d.broken("public_url") {
+			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; http://localhost:8420 does on this machine")
+		}
+	}
+	switch s := c.Storage; {
+	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
+		d.check("storage.driver", show(s.Driver)+" is none of sqlite, postgres")
+	case s.Driver == store.Postgres && s.DSN == "":
+		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${env:DATABASE_URL}")
+	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):
+		d.check("storage.dsn", "want the absolute path of a file, such as /var/lib/junction/junction.db")
+	}
+	if f := c.Storage.KeyFile; f != "" && !filepath.IsAbs(f) {
+		d.check("storage.key_file", "want an absolute path, such as /var/lib/junction/master.key")
+	}
+	for i, p := range c.Outbound.AllowPrivate {
+		if p.IsValid() && p.Bits() == 0 {
+			d.check(fmt.Sprintf("outbound.allow_private[%d]", i), "would have strangers send us anywhere; name the networks that you mean")
+		}
+	}
+}
+
+// signInAt is the URL that tokens are bound to, "" where there are none.
+func signInAt(c *Config) string {
+	if c.Auth.OAuth == nil {
+		return ""
+	}
+	return c.PublicURL
+}
+
+// openSignIn opens the store and the authorization server, where the file has one.
+func (p *program) openSignIn(c *Config) (err error) {
+	if c.Auth.OAuth == nil {
+		return nil
+	}
+	keys, err := p.ring(c.Storage.KeyFile)
+	if err != nil {
+		return err
+	}
+	dsn := c.Storage.DSN
+	if dsn == "" {
+		dir, err := stateDir(p.getenv)
+		if err == nil {
+			dsn = filepath.Join(dir, "junction", "junction.db")
+			err = os.MkdirAll(filepath.Dir(dsn), 0o700)
+		}
+		if err != nil {
+			return fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
+		}
+	}
+	s := &signIn{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s.store, err = store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log})
+	if err != nil {
+		return fmt.Errorf("open the storage of sign-ins: %w", err)
+	}
+	p.signIn = s // from here on close closes it
+	fetcher, err := c.Outbound.fetcher()
+	if err != nil {
+		return err
+	}
+	s.Facade, err = facade.New(facade.Options{
+		Config: *c.Auth.OAuth, URL: c.PublicURL, Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
+		Ended: func() { p.catalogChanged() },
+	})
+	return err
+}
+
+// ring reads the master keys.
+func (p *program) ring(file string) (*seal.Ring, error) {
+	if text, given := p.getenv(masterKeys); given && file == "" {
+		ring, err := seal.ParseRing(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", masterKeys, err)
+		}
+		return ring, nil
+	}
+	if file == "" {
+		dir, err := stateDir(p.getenv)
+		if err != nil {
+			return nil, fmt.Errorf("there is no place for the master key (storage.key_file): %w", err)
+		}
+		file = filepath.Join(dir, "junction", "master.key")
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, fmt.Errorf("storage.key_file: %w", err)
+	}
+	ring, made, err := seal.LoadRing(file)
+	if err != nil {
+		return nil, fmt.Errorf("storage.key_file: %w", err)
+	}
+	if made {
+		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file", file)
+	}
+	return ring, nil
+}
+
+// fetcher is what gets documents that strangers name.
+func (c OutboundConfig) fetcher() (*fetch.Fetcher, error) {
+	f := &fetch.Fetcher{Timeout: cmp.Or(c.Timeout, 5*time.Second)}
+	for _, p := range c.AllowPrivate {
+		f.AllowPrivate = append(f.AllowPrivate, p.Prefix)
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("outbound.ca_file: %w", err)
+		}
+		if f.RootCAs, err = x509.SystemCertPool(); err != nil {
+			f.RootCAs = x509.NewCertPool()
+		}
+		if !f.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("outbound.ca_file: there is no certificate in it")
+		}
+	}
+	return f, nil
+}
+
+// serves reports whether a request is for the authorization server.
+func (s *signIn) serves(r *http.Request) bool {
+	path := r.URL.Path
+	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") || strings.HasPrefix(path, "/oauth/") ||
+		strings.HasPrefix(path, "/.well-known/oauth-authorization-server")
+}
+
+func (s *signIn) close() {
+	if s == nil {
+		return
+	}
+	if s.Facade != nil {
+		s.Facade.Close()
+	}
+	_ = s.store.Close()
+}
