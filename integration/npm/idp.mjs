@@ -1,0 +1,60 @@
+// An OpenID Connect provider made with oidc-provider, as an organisation may have one: with its own pages to sign in and to agree,
+// refresh tokens that are replaced at each use, and e-mail and groups at the userinfo endpoint alone.
+//
+// Usage: node idp.mjs REDIRECT_URI ...
+// Prints {"issuer": "..."} on standard output once it accepts connections, everything else on standard error. It listens on loopback,
+// on a port that the system chooses. Its client is junction, with the secret s3cret; whoever signs in is let in by whatever password.
+// Each line on standard input is a command, answered by {"done": "..."}:
+//   disable NAME          NAME cannot sign in any more, and their refresh tokens are no good
+//   groups NAME A,B       the groups of NAME, engineering before that
+// It ends with 0 when standard input is closed.
+import http from "node:http";
+import readline from "node:readline";
+import Provider from "oidc-provider";
+
+console.log = console.warn = console.info = console.error;
+
+const disabled = new Set();
+const groups = new Map();
+const server = http.createServer();
+await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+const issuer = `http://127.0.0.1:${server.address().port}`;
+
+const provider = new Provider(issuer, {
+  clients: [
+    {
+      client_id: "junction",
+      client_secret: "s3cret",
+      redirect_uris: process.argv.slice(2),
+      grant_types: ["authorization_code", "refresh_token"],
+      response_types: ["code"],
+    },
+  ],
+  claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name", "groups"] },
+  cookies: { keys: ["a key for the cookies of a test"] },
+  rotateRefreshToken: true,
+  issueRefreshToken: (ctx, client) => client.grantTypeAllowed("refresh_token"),
+  findAccount: (ctx, id) =>
+    disabled.has(id)
+      ? undefined
+      : {
+          accountId: id,
+          claims: () => ({ sub: id, name: id, email: `${id}@acme.example`, email_verified: true, groups: groups.get(id) ?? ["engineering"] }),
+        },
+});
+provider.on("server_error", (ctx, error) => console.error(error));
+provider.on("grant.error", (ctx, error) => console.error(error.message, error.error_detail));
+provider.on("authorization.error", (ctx, error) => console.error(error.message, error.error_detail));
+server.on("request", provider.callback());
+process.stdout.write(`${JSON.stringify({ issuer })}\n`);
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const [command, name, list = ""] = line.trim().split(" ");
+  if (command === "disable") {
+    disabled.add(name);
+  } else if (command === "groups") {
+    groups.set(name, list.split(",").filter(Boolean));
+  }
+  process.stdout.write(`${JSON.stringify({ done: line.trim() })}\n`);
+}
+process.exit(0);

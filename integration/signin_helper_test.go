@@ -1,0 +1,285 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// This file signs people in: the real program, a provider that others wrote (npm/idp.mjs), and a browser of a few lines.
+
+// nodeScript is one of the folder npm that says one JSON document per line, and hears lines.
+type nodeScript struct {
+	t      testing.TB
+	name   string
+	in     io.WriteCloser
+	lines  chan []byte // closed when it has ended
+	stderr *output
+}
+
+func mustNode(t testing.TB, args ...string) *nodeScript {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd.Dir = mustNPM(t)
+	cmd.SysProcAttr = childAttr(syscall.SIGKILL)
+	cmd.WaitDelay = 5 * time.Second
+	n := &nodeScript{t: t, name: args[0], lines: make(chan []byte, 100), stderr: newOutput()}
+	cmd.Stderr = n.stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", n.name, err)
+	}
+	n.in = in
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		scanner := bufio.NewScanner(out)
+		scanner.Buffer(nil, 1<<20)
+		for scanner.Scan() {
+			select {
+			case n.lines <- bytes.Clone(scanner.Bytes()):
+			case <-ctx.Done():
+			}
+		}
+		close(n.lines)
+		cmd.Wait() // how it ended matters to nobody: what it has said does
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if t.Failed() {
+			t.Logf("%s says:\n%s", n.name, n.stderr.tail(3000))
+		}
+	})
+	return n
+}
+
+func (n *nodeScript) mustRead(into any) {
+	n.t.Helper()
+	select {
+	case line, ok := <-n.lines:
+		if !ok {
+			n.t.Fatalf("%s has ended; its standard error:\n%s", n.name, n.stderr)
+		}
+		if err := json.Unmarshal(line, into); err != nil {
+			n.t.Fatalf("%s: %v in: %s", n.name, err, line)
+		}
+	case <-time.After(patience):
+		n.t.Fatalf("%s says nothing for %v; its standard error:\n%s", n.name, patience, n.stderr)
+	}
+}
+
+func (n *nodeScript) mustWrite(line string) {
+	n.t.Helper()
+	if _, err := io.WriteString(n.in, line+"\n"); err != nil {
+		n.t.Fatalf("%s: %v", n.name, err)
+	}
+}
+
+// company is the program with a provider in front of which people sign in.
+type company struct {
+	*program
+	idp    *nodeScript
+	origin string // of the program
+	issuer string // of the provider
+}
+
+// mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth, with four spaces before each, and config further sections.
+func mustCompany(t testing.TB, upstream, oauth, config string) *company {
+	t.Helper()
+	address := freePort(t)
+	c := &company{program: newProgram(t), origin: "http://" + address}
+	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
+	var said struct{ Issuer string }
+	c.idp.mustRead(&said)
+	c.issuer = said.Issuer
+	c.mustConfigure(t, fmt.Sprintf(`public_url: %s
+auth:
+  oauth:
+    identity_providers:
+      - { id: sso, name: Acme SSO, issuer: %q, client_id: junction, client_secret: s3cret }
+%slog: { level: debug }
+upstreams: { up: { url: %q } }
+%s`, c.origin, c.issuer, oauth, upstream, config))
+	c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", address))
+	c.mustReady(t, patience)
+	return c
+}
+
+// command gives the provider an order, and waits until it is done.
+func (c *company) command(line string) {
+	c.idp.mustWrite(line)
+	var done struct{ Done string }
+	c.idp.mustRead(&done)
+}
+
+// person is a browser and who sits in front of it. It presses what leads to the app.
+type person struct {
+	t       testing.TB
+	name    string
+	cookies map[string]map[string]string // by host
+	seen    []string                     // the titles of pages
+}
+
+func newPerson(t testing.TB, name string) *person {
+	return &person{t: t, name: name, cookies: map[string]map[string]string{}}
+}
+
+// page is where a browser is; of an app's own address only the URL.
+type page struct {
+	status int
+	header http.Header
+	url    *url.URL
+	body   string
+}
+
+func (p *person) do(method, where string, form url.Values) page {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, where, strings.NewReader(form.Encode()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", r.URL.Scheme+"://"+r.URL.Host)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for name, value := range p.cookies[r.URL.Host] {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, c := range resp.Cookies() { // also those for https alone, since this machine is as good
+		if p.cookies[r.URL.Host] == nil {
+			p.cookies[r.URL.Host] = map[string]string{}
+		}
+		if p.cookies[r.URL.Host][c.Name] = c.Value; c.MaxAge < 0 || c.Value == "" {
+			delete(p.cookies[r.URL.Host], c.Name)
+		}
+	}
+	return page{resp.StatusCode, resp.Header, r.URL, string(body)}
+}
+
+// next is where a page leads by itself, "" if it waits for somebody.
+func (g page) next() string {
+	where := g.header.Get("Location")
+	if _, after, ok := strings.Cut(g.header.Get("Refresh"), "url="); ok {
+		where = after
+	}
+	if where == "" {
+		return ""
+	}
+	to, err := g.url.Parse(where)
+	if err != nil {
+		return ""
+	}
+	return to.String()
+}
+
+var (
+	htmlTitle  = regexp.MustCompile(`<title>([^<]*)</title>`)
+	htmlForm   = regexp.MustCompile(`(?s)<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>`)
+	htmlHidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)"`)
+	htmlButton = regexp.MustCompile(`<button[^>]* name="action" value="([^"]*)"`)
+)
+
+// open opens a URL and follows where it leads.
+func (p *person) open(where string) page {
+	p.t.Helper()
+	return p.follow(p.do(http.MethodGet, where, nil))
+}
+
+// follow goes on as far as pages lead by themselves: to one that waits for somebody, or to an address that is no page of ours or the provider's.
+func (p *person) follow(g page) page {
+	p.t.Helper()
+	for range 20 {
+		if m := htmlTitle.FindStringSubmatch(g.body); m != nil {
+			p.seen = append(p.seen, html.UnescapeString(m[1]))
+		}
+		where := g.next()
+		if where == "" {
+			return g
+		}
+		if to, err := url.Parse(where); err != nil || !strings.HasPrefix(to.Host, "127.0.0.1:") {
+			return page{g.status, g.header, to, g.body}
+		}
+		g = p.do(http.MethodGet, where, nil)
+	}
+	p.t.Fatalf("the pages go round in circles: %q", p.seen)
+	return g
+}
+
+// press sends the form of a page, with the fields and what it hides.
+func (p *person) press(g page, fields url.Values) page {
+	p.t.Helper()
+	m := htmlForm.FindStringSubmatch(g.body)
+	if m == nil {
+		p.t.Fatalf("there is nothing to press on %s:\n%s", g.url, g.body)
+	}
+	form := url.Values{}
+	for _, h := range htmlHidden.FindAllStringSubmatch(m[2], -1) {
+		form.Set(h[1], html.UnescapeString(h[2]))
+	}
+	for name, values := range fields {
+		form[name] = values
+	}
+	to, err := g.url.Parse(html.UnescapeString(m[1]))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.follow(p.do(http.MethodPost, to.String(), form))
+}
+
+// mustAllow opens what an app has a browser open, agrees to everything, signs in at the provider, and returns where the app was answered.
+func (p *person) mustAllow(where string) *url.URL {
+	p.t.Helper()
+	g := p.open(where)
+	for range 10 {
+		switch {
+		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"):
+			return g.url
+		case strings.Contains(g.url.Path, "/oauth/"):
+			m := htmlButton.FindStringSubmatch(g.body)
+			if m == nil {
+				p.t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
+			}
+			g = p.press(g, url.Values{"action": {m[1]}})
+		case strings.Contains(g.body, `name="login"`):
+			g = p.press(g, url.Values{"login": {p.name}, "password": {"anything"}})
+		default:
+			g = p.press(g, nil)
+		}
+	}
+	p.t.Fatalf("it does not end: %q", p.seen)
+	return nil
+}
