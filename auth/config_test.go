@@ -97,3 +97,22 @@ func TestConfigGuard(t *testing.T) {
 		t.Errorf("without keys a local request gives %+v", p)
 	}
 }
+
+// TestConfigServers: what makes a request need a token, and what is most likely not meant.
+func TestConfigServers(t *testing.T) {
+	issuer := auth.Issuer{Issuer: "https://login.example.com", Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x", "https://other.example.com/api", "https://other.example.com/mcp"}}
+	c := auth.Config{JWT: []auth.Issuer{issuer}}
+	if p := c.Validate(); p != nil || !c.SignsIn() || !c.Needed() {
+		t.Errorf("an issuer: %v, signs in %v, needed %v", p, c.SignsIn(), c.Needed())
+	}
+	if p := c.Warnings("https://mcp.example.com"); len(p) != 1 || p[0].Path != "jwt[0].audiences[4]" {
+		t.Errorf("the warnings are %v", p)
+	}
+	if p := c.Warnings(""); len(p) != 3 {
+		t.Errorf("without a public URL the warnings are %v", p)
+	}
+	keys := auth.Config{APIKeys: []auth.Key{{}}}
+	if (&auth.Config{}).Needed() || !keys.Needed() || keys.SignsIn() {
+		t.Error("keys are no sign-in, and nothing needs nothing")
+	}
+}

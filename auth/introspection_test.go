@@ -113,11 +113,13 @@ func TestIntrospectionMemory(t *testing.T) {
 func TestIntrospectionOutage(t *testing.T) {
 	s := authtest.New(t)
 	answers := map[string]http.HandlerFunc{
-		"500":          func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"401, to us":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
-		"no JSON":      func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
-		"null":         func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("null")) },
-		"a redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) },
+		"500":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"401, to us": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
+		"no JSON":    func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
+		"null":       func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("null")) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		},
 		"much too big": authtest.Large(1 << 20),
 	}
 	for name, answer := range answers {

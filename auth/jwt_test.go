@@ -278,6 +278,7 @@ func TestJWTEntry(t *testing.T) {
 		{"client_id is the audience", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"app"} }, map[string]any{"aud": nil}, nil, 0, ""},
 		{"client_id is another", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"ours"} }, map[string]any{"aud": "ours"}, nil, 401, "it is for app"},
 		{"subject elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} }, map[string]any{"oid": "ann", "sub": "pairwise"}, nil, 0, ""},
+		{"two subjects elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} }, map[string]any{"oid": []string{"ann", "bob"}}, nil, 401, "whose it is"},
 		{"keys at a fixed place", func(i *auth.Issuer) { i.JWKSURL = i.Issuer + authtest.Keys }, nil, nil, 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -459,6 +460,30 @@ func TestIssuerMismatch(t *testing.T) {
 				t.Errorf("its keys were fetched %d times", n)
 			}
 		})
+	}
+}
+
+// TestKeysElsewhere: where an issuer says that its keys are is not what the file says, unless it is the same host.
+func TestKeysElsewhere(t *testing.T) {
+	for _, row := range []struct {
+		at, fixed string
+		strangers bool
+	}{{"https://login.example.com/keys", "", false}, {"https://LOGIN.example.com:443/keys", "", false}, {"https://keys.example.net/keys", "", true}, {"", "https://keys.example.net/keys", false}} {
+		s, other := authtest.New(t), authtest.New(t)
+		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"issuer":"` + s.URL + `","jwks_uri":"` + row.at + `"}`))
+		})
+		other.SetKeys(authtest.NewKey(t, "ec", jose.ES256))
+		p := auth.NewProviders(s.Client(), nil)
+		t.Cleanup(p.Close)
+		p.Strangers = other.Client()
+		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p, publicURL, nil)
+		signs, not := s, other
+		if row.strangers {
+			signs, not = other, s
+		}
+		wantIn(t, g, signs.Token(t, s.Claims(resource, nil)))
+		wantOut(t, g, not.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
 	}
 }
 

@@ -24,8 +24,10 @@ type keySet struct {
 	issuer string
 	fixed  string // jwks_url of the file; "" is found out
 	client *http.Client
-	ctx    context.Context // ends with the program
-	now    func() time.Time
+	// strangers gets keys from another host than that of the issuer.
+	strangers *http.Client
+	ctx       context.Context // ends with the program
+	now       func() time.Time
 
 	current atomic.Pointer[keys] // nil before the first fetch
 	fresh   atomic.Int64         // until when they are, in Unix nanoseconds
@@ -197,12 +199,25 @@ func (k *keySet) fetch(at string) (*keys, string, error) {
 	} else if at == "" {
 		return nil, "", err
 	}
-	text, err := get(ctx, k.client, at)
+	client := k.client
+	if k.fixed == "" && hostOf(at) != hostOf(k.issuer) {
+		client = k.strangers
+	}
+	text, err := get(ctx, client, at)
 	if err != nil {
 		return nil, "", fmt.Errorf("its keys cannot be fetched: %w", err)
 	}
 	found, err := parseKeys(text)
 	return found, at, err
+}
+
+// hostOf returns the host and the port of a URL.
+func hostOf(s string) string {
+	u, err := url.Parse(canonical(s))
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // parseKeys reads a JSON Web Key Set. Keys that are of no use here are left out: a key that two share is no signature.

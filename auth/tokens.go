@@ -169,6 +169,10 @@ const ownScope = "mcp"
 // Providers are the authorization servers of others, and what is known of them. It lives as long as the program: an entry of the file that a reload has not changed
 // keeps its keys and its answers. It may be used by several goroutines at once.
 type Providers struct {
+	// Strangers gets the keys of an issuer whose metadata says that they are on another host than its own: nobody but the issuer has named that. Nil is the client
+	// that gets the rest. It is not to be changed after the first use.
+	Strangers *http.Client
+
 	client *http.Client
 	log    *slog.Logger
 	now    func() time.Time
