@@ -264,9 +264,6 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 			add("scope_capabilities."+scope, "has an empty capability; want the names that policies give")
 		}
 	}
-	if len(c.ScopeCapabilities) > 0 && !c.SignsIn() {
-		add("scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
-	}
 }
 
 const maxSkew = 5 * time.Minute

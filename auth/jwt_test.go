@@ -342,7 +342,7 @@ func TestKeyRotation(t *testing.T) {
 	s, g := server(t)
 	before := s.Token(t, s.Claims(resource, nil))
 	wantIn(t, g, before)
-	next := authtest.NewKey(t, "next", jose.ES256)
+	next := authtest.NewKey(t, "next", jose.RS256)
 	s.SetKeys(next)
 	wantIn(t, g, before) // nobody has asked yet
 	wantIn(t, g, next.Token(t, s.Claims(resource, nil)))

@@ -432,6 +432,21 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	}
 }
 
+// TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it likes.
+func TestAuthT33KeysElsewhere(t *testing.T) {
+	s := authtest.Start(t)
+	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":"%s","jwks_uri":"%s"}`, s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)+authtest.Keys)
+	})
+	p, journal := guarded(t, trusting(s))
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its keys cannot be fetched: `) || s.Asked(authtest.Keys) != 0 {
+		t.Errorf("/readyz says %s, and there were %d requests for keys", got, s.Asked(authtest.Keys))
+	}
+	p, _ = guarded(t, trusting(s)+"outbound: { allow_private: [127.0.0.0/8, '::1/128'] }\n")
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+}
+
 func TestAuthT34KeysThatNeverEnd(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{"50 MB": authtest.Large(50 << 20), "a byte a second": authtest.Dripping(time.Second)} {
 		t.Run(name, func(t *testing.T) {

@@ -68,6 +68,9 @@ type AuthConfig struct {
 	OAuth *facade.Config `yaml:"oauth"`
 }
 
+// SignsIn reports whether people can sign in, here or with somebody else.
+func (c *AuthConfig) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
+
 // Needed reports whether a request must say who it comes from.
 func (c *AuthConfig) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 

@@ -131,7 +131,6 @@ func open(o options) (_ *program, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.providers = auth.NewProviders(nil, p.log)
 	if err := p.openSignIn(config); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth"
 	"junction/auth/facade"
 	"junction/auth/fetch"
 	"junction/auth/seal"
@@ -29,6 +31,9 @@ const masterKeys = "JUNCTION_MASTER_KEYS"
 
 // validateSignIn adds to d what is wrong with auth.oauth, and with what only it needs.
 func (c *Config) validateSignIn(d *decoder) {
+	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
+		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
+	}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.Validate() {
 			if path := "auth.oauth." + p.Path; !d.wrong[above(path)] {
@@ -65,8 +70,17 @@ func signInAt(c *Config) string {
 	return c.PublicURL
 }
 
-// openSignIn opens the store and the authorization server, where the file has one.
+// openSignIn prepares for the tokens of others, and opens the store and the authorization server, where the file has one.
 func (p *program) openSignIn(c *Config) (err error) {
+	fetcher, err := c.Outbound.fetcher()
+	if err != nil {
+		return err
+	}
+	// What the file names may be anywhere; what only an issuer names may not.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: fetcher.RootCAs}
+	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
+	p.providers.Strangers = fetcher.Client()
 	if c.Auth.OAuth == nil {
 		return nil
 	}
@@ -93,10 +107,6 @@ func (p *program) openSignIn(c *Config) (err error) {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
 	p.signIn = s // from here on close closes it
-	fetcher, err := c.Outbound.fetcher()
-	if err != nil {
-		return err
-	}
 	s.Facade, err = facade.New(facade.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
 		Ended: func() { p.catalogChanged() },
