@@ -77,10 +77,7 @@ func wantTokenOut(t *testing.T, p *program, journal *upstreamtest.Journal, token
 	t.Helper()
 	c := showing(t, p, upstream.EraModern, "", "/mcp")
 	c.key = token
-	calls := func() int { // what else it receives is ours: it is being listed perhaps
-		return len(slices.DeleteFunc(journal.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method("tools/call")(r) }))
-	}
-	before := calls()
+	before := callsIn(journal)
 	for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		a := refusedTo(t, c, verb)
 		if got := a.header.Get("WWW-Authenticate"); a.status != status || !strings.HasPrefix(got, challenge) || (challenge == "") != (got == "") || a.header.Get("Cache-Control") != "no-store" {
@@ -90,9 +87,14 @@ func wantTokenOut(t *testing.T, p *program, journal *upstreamtest.Journal, token
 			t.Errorf("%s: 503 without Retry-After", verb)
 		}
 	}
-	if n := calls(); n != before {
+	if n := callsIn(journal); n != before {
 		t.Errorf("the upstream received %d calls", n-before)
 	}
+}
+
+// callsIn counts the calls that an upstream has received; what else it receives is ours.
+func callsIn(journal *upstreamtest.Journal) int {
+	return len(slices.DeleteFunc(journal.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method("tools/call")(r) }))
 }
 
 // mustGet is a request for a document.
@@ -267,7 +269,7 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	p, journal := guarded(t, trusting(s))
 	token := s.Token(t, claimed(s, nil))
 	wantTokenIn(t, p, token)
-	before := len(journal.Received())
+	before := callsIn(journal)
 	for name, row := range map[string]struct {
 		query  string
 		change change
@@ -284,7 +286,7 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 			t.Errorf("%s: %s, want %d", name, a, row.status)
 		}
 	}
-	if n := calls(); n != before {
+	if n := callsIn(journal); n != before {
 		t.Errorf("the upstream received %d calls", n-before)
 	}
 }
@@ -703,7 +705,7 @@ func TestProtocolT99MetadataForAnybody(t *testing.T) {
 func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
-	before := len(journal.Received())
+	before := callsIn(journal)
 	runClients(t, func(t *testing.T, era upstream.Era) {
 		for name, token := range map[string]string{
 			"expired": s.Token(t, claimed(s, map[string]any{"exp": time.Now().Unix() - 90})), "audience": s.Token(t, claimed(s, map[string]any{"aud": "https://other.example.com"})),
@@ -722,7 +724,7 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 			}
 		}
 	})
-	if n := calls(); n != before {
+	if n := callsIn(journal); n != before {
 		t.Errorf("the upstream received %d calls", n-before)
 	}
 }

@@ -420,28 +420,6 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	})
 }
 
-func TestAuditRefusesWhatIsNoFile(t *testing.T) {
-	dir := t.TempDir()
-	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Skip(err)
-	}
-	for file, want := range map[string]string{
-		dir:                        "it is no regular file",
-		fifo:                       "it is no regular file",
-		filepath.Join(dir, "a/b"):  "no such file or directory",
-		filepath.Join(fifo, "a/b"): "not a directory",
-	} {
-		a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.DiscardHandler))
-		if err == nil {
-			a.Close()
-		}
-		if want := "audit.file: " + file + ": " + want + "; "; err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", file, err, want)
-		}
-	}
-}
-
 // TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one that cannot be written changes nothing.
 func TestAuditOfAProgram(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})

@@ -1,0 +1,33 @@
+//go:build unix
+
+package main
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestAuditRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for file, want := range map[string]string{
+		dir:                        "it is no regular file",
+		fifo:                       "it is no regular file",
+		filepath.Join(dir, "a/b"):  "no such file or directory",
+		filepath.Join(fifo, "a/b"): "not a directory",
+	} {
+		a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.DiscardHandler))
+		if err == nil {
+			a.Close()
+		}
+		if want := "audit.file: " + file + ": " + want + "; "; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
