@@ -537,7 +537,7 @@ var stories = []story{
 - name: all
   rules:
     - deny: { resources: ["*.env", "file:///etc/*", "file:///my%20dir/*", "HTTPS://Example.com/secret/*", "mcp://files/file:///root/*", "file:///star%2a",
-                          "*secret=1", "https://web/a//b", "https://app/#admin*"] }
+                          "*secret=1", "https://web/a//b", "https://app/#admin*", "https://port:443/*"] }
     - ask: { resources: "file:///ask/*" }
     - allow: { resources: "*" }
 `, []row{
@@ -574,6 +574,19 @@ var stories = []story{
 		{"local", "resource file:///%6dy%20dir/a @files", "", "deny all rules[0]"},
 		{"local", "resource https://example.com/secret/1 @web", "", "deny all rules[0]"},
 		{"local", "resource https://EXAMPLE.com/a/../secret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https://example.com:443/secret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https://example.com:8443/secret/1 @web", "", "allow all rules[2]"}, // another server
+		{"local", "resource https://me:pw@example.com/secret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https://example.com@elsewhere.org/secret/1 @web", "", "allow all rules[2]"},
+		{"local", "resource https://example.com./secret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https:/example.com/secret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https:example.com/secret/1 @web", "", "deny all rules[0]"},
+		{"local", `resource https:\\Example.com:443/a/../secret/1 @web`, "", "deny all rules[0]"},
+		{"local", "resource https:////example.com/%73ecret/1 @web", "", "deny all rules[0]"},
+		{"local", "resource https://port/a @web", "", "deny all rules[0]"},
+		{"local", "resource https://port:443/%61 @web", "", "deny all rules[0]"},
+		{"local", "resource file://elsewhere/etc/passwd @files", "", "deny all rules[0]"},
+		{"local", "resource file:etc/passwd @files", "", "deny all rules[0]"},
 		{"local", "resource x:|mcp://files/file:///root/a @files", "", "deny all rules[0]"},
 		{"local", "resource x:|mcp://files/file:/root/a @files", "", "deny all rules[0]"},
 		{"local", "resource x:|mcp://files/file:///srv/../root/a @files", "", "deny all rules[0]"},

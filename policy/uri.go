@@ -36,7 +36,7 @@ func odd(uri string) bool {
 }
 
 // forms returns what a URI comes to for readers who decode it, remove dot segments and double slashes, take a backslash for a slash, or leave out the query, the
-// fragment or a slash at the end.
+// fragment or a slash at the end; and for those who know that a port, a user or the lack of slashes makes no other place of it (see samePlace).
 func forms(uri string) []string {
 	var all []string
 	add := func(s string) {
@@ -61,6 +61,10 @@ func forms(uri string) []string {
 			break
 		}
 		s = decoded
+	}
+	add(samePlace(uri))
+	for _, f := range all {
+		add(samePlace(f))
 	}
 	// A URI of an upstream's may stand in another, behind whose it is: mcp://files/file:///a.
 	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
@@ -97,7 +101,7 @@ func resolve(uri string, single bool) string {
 				rest = "/" + path
 			}
 		} else if begin == "file:" {
-			begin += "//"
+			begin, rest = begin+"//", "/"+strings.TrimPrefix(rest, "/")
 		}
 	}
 	segments := strings.Split(rest, "/")
@@ -122,6 +126,30 @@ func resolve(uri string, single bool) string {
 		}
 	}
 	return begin + strings.Join(kept, "/")
+}
+
+// samePlace returns a web address without the user, the scheme's own port and the dot that may end a host, with the two slashes that browsers and their like read
+// into it; and the URI of a file without a host, which many readers do not look at. Other URIs stay as they are.
+func samePlace(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, ":")
+	scheme = strings.ToLower(scheme)
+	port, web := map[string]string{"http": ":80", "https": ":443", "ws": ":80", "wss": ":443", "ftp": ":21"}[scheme]
+	after, slashes := strings.CutPrefix(rest, "//")
+	switch {
+	case ok && web:
+		after = strings.TrimLeft(rest, "/")
+		end := len(after)
+		if i := strings.IndexAny(after, "/?#"); i >= 0 {
+			end = i
+		}
+		host := after[strings.LastIndexByte(after[:end], '@')+1 : end]
+		return scheme + "://" + strings.ToLower(strings.TrimRight(strings.TrimSuffix(host, port), ".")) + after[end:]
+	case ok && scheme == "file" && slashes:
+		if _, path, ok := strings.Cut(after, "/"); ok {
+			return "file:///" + path
+		}
+	}
+	return uri
 }
 
 // percentDecode decodes what is percent-encoded, and leaves a % that encodes nothing.
@@ -175,6 +203,9 @@ func compilePlace(s string) place {
 	if scheme, rest, ok := strings.Cut(d, "://"); ok {
 		host, _, _ := strings.Cut(rest, "/")
 		d = strings.ToLower(scheme) + "://" + strings.ToLower(host) + rest[len(host):]
+		if !strings.Contains(host, "@") && !strings.HasPrefix(d, "file:") {
+			d = samePlace(d)
+		}
 	}
 	return place{compileGlob(s), compileGlob(d)}
 }
