@@ -154,9 +154,15 @@ type Problem struct{ Path, Text string }
 func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+	if c.APIKeys != nil && len(c.APIKeys) == 0 { // who takes out the last key wants to let nobody in
+		add("api_keys", "has no key, and so would not have anybody need one; make one with junction keys create, or remove the list")
+	}
 	first := map[Hash]int{}
 	for i, k := range c.APIKeys {
 		at := fmt.Sprintf("api_keys[%d]", i)
+		if k.CIDRs != nil && len(k.CIDRs) == 0 {
+			add(at+".cidrs", "is an empty list; name a network, or remove the key if it is good everywhere")
+		}
 		if k.Name == "" {
 			add(at+".name", "is missing; name who has the key, such as ci")
 		} else if !ValidName(k.Name) {

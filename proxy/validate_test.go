@@ -232,7 +232,7 @@ func TestArgumentsWithEnormousNumbers(t *testing.T) {
 	began := time.Now()
 	for _, schema := range []string{`{"items":{"type":"integer"}}`, `{"items":{"minimum":1}}`, `{"items":{"enum":[1]}}`, `{"uniqueItems":true}`} {
 		definition := definitionOf(`{"properties":{"a":` + schema + `}}`)
-		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<20), "0." + strings.Repeat("0", 1<<20) + "1"} {
+		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<14), "0." + strings.Repeat("0", 1<<14) + "1"} {
 			problems, err := v.check(definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`))
 			if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "to be compared") {
 				t.Errorf("%.20s in %s: %.200q, %v", n, schema, problems, err)

@@ -274,6 +274,9 @@ func (c *Config) validateEndpoints(d *decoder) {
 		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
 			d.invalid(at+".surface", "want 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
 		}
+		if list := c.Endpoints[name].Upstreams; list != nil && len(list) == 0 {
+			d.invalid(at+".upstreams", "is an empty list; name an upstream, or remove the key if all are meant")
+		}
 		for i, u := range c.Endpoints[name].Upstreams {
 			if _, there := c.Upstreams[u]; !there {
 				problem := "there is no upstream " + show(u)
