@@ -439,5 +439,6 @@ func (r *Rights) Limits() Limits { return r.limits }
 
 // Equal reports whether the same policies with the same content match, so that nothing has changed for the subject.
 func (r *Rights) Equal(o *Rights) bool {
-	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) && maps.Equal(r.held, o.held) && maps.Equal(r.beyond, o.beyond)
+	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) && maps.Equal(r.held, o.held) &&
+		maps.Equal(r.beyond, o.beyond) && maps.Equal(r.scope, o.scope)
 }

@@ -35,7 +35,14 @@ type share struct {
 type shares struct {
 	mu    sync.RWMutex
 	of    map[shareKey]*share
+	alike map[alikeKey][]*share // those that differ: principals who may do the same share one
 	views map[viewKey]*view
+}
+
+// alikeKey is what subjects with equal rights may still differ in.
+type alikeKey struct {
+	endpoint string
+	local    bool
 }
 
 // shareKey is what a share depends on, beside the world.
@@ -63,22 +70,38 @@ func (w *world) share(e *endpoint, p *auth.Principal) *share {
 	if s != nil {
 		return s
 	}
-	s = w.newShare(e, p)
+	rights, likes := w.policy.For(subject(p, e.surface)), alikeKey{e.name, p.Kind == auth.KindLocal}
+	w.shares.mu.RLock()
+	alike := w.shares.alike[likes]
+	w.shares.mu.RUnlock()
+	for _, other := range alike {
+		if other.rights.Equal(rights) {
+			s = other
+			break
+		}
+	}
+	known := s != nil
+	if !known {
+		s = w.newShare(e, rights, likes.local)
+	}
 	w.shares.mu.Lock()
 	defer w.shares.mu.Unlock()
 	if other := w.shares.of[key]; other != nil {
 		return other
 	}
 	if w.shares.of == nil || len(w.shares.of) >= maxShares {
-		w.shares.of, w.shares.views = map[shareKey]*share{}, map[viewKey]*view{}
+		w.shares.of, w.shares.alike, w.shares.views = map[shareKey]*share{}, map[alikeKey][]*share{}, map[viewKey]*view{}
 	}
+	if w.shares.of[key] = s; known {
+		return s
+	}
+	w.shares.alike[likes] = append(w.shares.alike[likes], s)
 	seen := viewKey{e.name, s.seen(e.view)}
 	if same := w.shares.views[seen]; same != nil {
 		s.view = same
 	} else {
 		w.shares.views[seen] = s.view
 	}
-	w.shares.of[key] = s
 	return s
 }
 
@@ -100,8 +123,8 @@ func claims(p *auth.Principal) uint64 {
 	return h.Sum64()
 }
 
-func (w *world) newShare(e *endpoint, p *auth.Principal) *share {
-	s := &share{rights: w.policy.For(subject(p, e.surface))}
+func (w *world) newShare(e *endpoint, rights *policy.Rights, local bool) *share {
+	s := &share{rights: rights}
 	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
 	var rules []redaction
 	for _, r := range s.guards.Redactions {
@@ -109,7 +132,7 @@ func (w *world) newShare(e *endpoint, p *auth.Principal) *share {
 	}
 	s.redact = newRedactor(rules, s.guards.Secrets)
 	s.restrict(e.view, w.config.Names)
-	s.private = s.view != e.view || p.Kind != auth.KindLocal
+	s.private = s.view != e.view || !local
 	return s
 }
 

@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/auth"
+	"junction/policy"
+)
+
+// TestSharesAreSharedByThoseWhoMayDoTheSame has many principals of few policies: what they may use is computed once for each policy, and is nobody else's.
+func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
+	var c policy.Config
+	err := yaml.Unmarshal([]byte(`
+- { name: all, rules: [ { allow: { upstreams: "*" } } ] }
+- { name: a, match: { group: a }, rules: [ { deny: { tools: up__tool0 } } ] }
+- { name: b, match: { group: b }, limits: { concurrent: 1 }, capabilities: [x] }
+`), &c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mustServer(t)
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{cannedBackend(t, 3, 10)})
+	w := s.world.Load()
+	var all sync.WaitGroup
+	for i := range 2000 {
+		all.Go(func() {
+			groups := []string{"a", "b", "c"}[i%3]
+			got := w.share(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
+			if n, want := len(got.view.parts[0].targets), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
+				t.Errorf("one of %s sees %d tools, want %d", groups, n, want)
+			}
+			if n, want := got.limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.private {
+				t.Errorf("one of %s may make %d calls at once, want %d", groups, n, want)
+			}
+		})
+	}
+	all.Wait()
+	if local := w.share(w.endpoints[""], auth.Local); local.private {
+		t.Error("the lists of everybody are private")
+	}
+	different := map[*share]bool{}
+	for _, s := range w.shares.of {
+		different[s] = true
+	}
+	if len(w.shares.of) != 2001 || len(different) > 50 { // some are made side by side
+		t.Errorf("%d principals have %d shares", len(w.shares.of), len(different))
+	}
+}
