@@ -195,7 +195,7 @@ func chosen(answer []byte) string {
 // approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin with the upstream's name in brackets (question.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.backend.Name(), kindName(x.msg.Method), shown(t.name, 200))
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.backend.Name(), kindName(x.msg.Method), shown(t.name, maxShown))
 	member := "arguments"
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
 		member = ""
@@ -205,15 +205,41 @@ func (x *exchange) approvalForm() []byte {
 		if err != nil {
 			arguments = []byte("{}")
 		}
-		message += "\nArguments: " + shown(string(arguments), maxShown)
+		message += "\nArguments: " + shownArguments(arguments)
 	}
 	b := raw.AppendQuote([]byte(`{"message":`), message)
 	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string","title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
 	return b
 }
 
-// maxShown bounds the arguments in an approval; what is left out is said.
-const maxShown = 2000
+// maxShown bounds the arguments in an approval; what is left out is said. An argument may have leastShown in any case.
+const (
+	maxShown   = 2000
+	leastShown = 60
+)
+
+// shownArguments is the arguments of a call as a person reads them. Of long ones each is cut off by itself, so that none is hidden behind another.
+func shownArguments(text []byte) string {
+	o, err := raw.Parse(text)
+	if err != nil || len(text) <= maxShown {
+		return shown(string(text), maxShown)
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	i, each := 0, max(leastShown, maxShown/max(1, o.Len()))
+	for m := range o.All() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if b.Len() > 2*maxShown {
+			fmt.Fprintf(&b, " … (%d more arguments are not shown)", o.Len()-i)
+			break
+		}
+		b.WriteString(shown(string(m.Key), leastShown) + ":" + shown(string(m.Value), each))
+		i++
+	}
+	return b.String() + "}"
+}
 
 // kindName is the word for what a method uses.
 func kindName(method string) string {
