@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -342,5 +343,35 @@ func TestVerdict(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(policy.Deny, policy.Ask, policy.Allow, policy.Verdict(9)), "deny ask allow deny"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestURIsTakeNoTime has URIs that may mean very many others: they are judged in no time, and what is too long for that is denied.
+func TestURIsTakeNoTime(t *testing.T) {
+	r := mustCompile(t, `
+- name: all
+  rules:
+    - deny: { resources: "mcp://up/file:///root/*" }
+    - allow: { resources: "mcp://up/b:*" }
+    - allow: { upstreams: other }
+`).For(policy.Subject{})
+	began := time.Now()
+	for _, piece := range []string{"a://b/", "%2525252525", "../", "a/", "//", ";x/..", "\\", "https://x:443/", "file://a/"} {
+		for _, n := range []int{100, 7900, 1 << 20} {
+			it := policy.Item{Kind: policy.Resource, Upstream: "other", Names: []string{"mcp://other/" + strings.Repeat(piece, n/len(piece)) + ":"}}
+			if got, want := r.Bind(it).Visible(), n < 8000; got != want {
+				t.Errorf("%d bytes of %s are visible: %v, want %v", n, piece, got, want)
+			}
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for uri, want := range map[string]bool{
+		"b:" + strings.Repeat("x", 100): true, "b:" + strings.Repeat("x", 10000): false, "mcp://x/mcp://y/file:///root/a": false,
+	} {
+		if got := r.Bind(policy.Item{Kind: policy.Resource, Upstream: "up", Names: []string{"mcp://up/" + uri}}).Visible(); got != want {
+			t.Errorf("%.40s is visible: %v, want %v", uri, got, want)
+		}
 	}
 }

@@ -84,12 +84,18 @@ func (g *Ruling) Scopes() string { return g.scopes }
 type named struct {
 	*Item
 	odd   bool     // a URI of it may mean another place
+	long  bool     // a URI of it is too long to be compared
 	forms []string // of the URIs, when they are needed
 	made  bool
 }
 
 func newNamed(it *Item) named {
-	return named{Item: it, odd: it.Kind == Resource && slices.ContainsFunc(it.Names, odd)}
+	n := named{Item: it}
+	if it.Kind == Resource {
+		n.long = slices.ContainsFunc(it.Names, func(uri string) bool { return len(uri) > maxURI })
+		n.odd = n.long || slices.ContainsFunc(it.Names, odd)
+	}
+	return n
 }
 
 // selects reports whether the rule is for the item, and what it says of it.
@@ -129,6 +135,9 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 		return r.verdict, r.verdict != Allow
 	case r.verdict == Allow:
 		return Allow, !n.odd && slices.ContainsFunc(r.resources, func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
+	}
+	if n.long {
+		return Deny, true
 	}
 	if !n.made {
 		for _, uri := range n.Names {

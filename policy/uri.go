@@ -37,7 +37,15 @@ func odd(uri string) bool {
 
 // forms returns what a URI comes to for readers who decode it, remove dot segments and double slashes, take a backslash for a slash, or leave out the query, the
 // fragment or a slash at the end; and for those who know that a port, a user or the lack of slashes makes no other place of it (see samePlace).
-func forms(uri string) []string {
+func forms(uri string) []string { return formsWithin(uri, maxNesting) }
+
+// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a bound a URI of some kilobytes takes minutes.
+const maxNesting = 3
+
+// maxURI is up to which length a URI is compared with what a rule says of places, other than of all. A longer one may mean any place.
+const maxURI = 8 << 10
+
+func formsWithin(uri string, nesting int) []string {
 	var all []string
 	add := func(s string) {
 		if s != uri && !slices.Contains(all, s) {
@@ -68,8 +76,8 @@ func forms(uri string) []string {
 	}
 	// A URI of an upstream's may stand in another, behind whose it is: mcp://files/file:///a.
 	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
-		if host, inner, ok := strings.Cut(rest, "/"); ok && strings.Contains(inner, ":") {
-			for _, f := range forms(inner) {
+		if host, inner, ok := strings.Cut(rest, "/"); ok && nesting > 0 && strings.Contains(inner, ":") {
+			for _, f := range formsWithin(inner, nesting-1) {
 				add(scheme + "://" + host + "/" + f)
 			}
 		}
