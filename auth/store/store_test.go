@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"context"
 	"database/sql"
 	"encoding/base64"
 	"errors"
@@ -8,6 +10,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -178,5 +183,439 @@ func TestGrant(t *testing.T) {
 		want(t, "EndIDPSession", err, nil)
 		_, err = s.Access(ctx, "at")
 		want(t, "Access after the end", err, ErrRevoked)
+	})
+}
+
+// TestTransactions nests transactions as the library that issues tokens does.
+func TestTransactions(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, broken := mustOpen(t, d, nil), errors.New("broken")
+		note := func(ctx context.Context, event string) {
+			t.Helper()
+			want(t, "Audit", s.Audit(ctx, Event{Event: event}), nil)
+		}
+		err := s.WithTx(t.Context(), func(ctx context.Context) error {
+			note(ctx, "outer")
+			return s.WithTx(ctx, func(ctx context.Context) error {
+				inner, err := s.BeginTX(ctx)
+				want(t, "BeginTX", err, nil)
+				note(inner, "inner")
+				return s.Commit(inner)
+			})
+		})
+		want(t, "all commit", err, nil)
+		err = s.WithTx(t.Context(), func(ctx context.Context) error {
+			want(t, "within", s.WithTx(ctx, func(ctx context.Context) error { note(ctx, "undone"); return nil }), nil)
+			return broken
+		})
+		want(t, "the outer one fails", err, broken)
+		err = s.WithTx(t.Context(), func(ctx context.Context) error {
+			note(ctx, "undone")
+			inner, err := s.BeginTX(ctx)
+			want(t, "BeginTX", err, nil)
+			want(t, "Rollback", s.Rollback(inner), nil)
+			return nil // it does not know
+		})
+		want(t, "an inner one is undone", err, errDoomed)
+		err = s.WithTx(t.Context(), func(ctx context.Context) error {
+			err := s.WithTx(ctx, func(ctx context.Context) error { note(ctx, "kept"); return Keep(broken) })
+			want(t, "within", err, broken)
+			return fmt.Errorf("with words: %w", err)
+		})
+		if err != broken {
+			t.Errorf("a kept error comes as %v, want it as it was", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = s.WithTx(t.Context(), func(ctx context.Context) error { note(ctx, "undone"); panic("test") })
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, err := s.BeginTX(ctx)
+		want(t, "BeginTX", err, nil)
+		note(begun, "undone")
+		cancel()
+		if err := s.Commit(begun); err == nil {
+			t.Error("a transaction was committed after its context's end")
+		}
+		var got []string
+		events, err := s.Events(t.Context(), 10)
+		want(t, "Events", err, nil)
+		for _, e := range events {
+			got = append(got, e.Event)
+		}
+		if want := []string{"kept", "inner", "outer"}; !slices.Equal(got, want) {
+			t.Errorf("what was written: %q, want %q", got, want)
+		}
+		if s.Commit(t.Context()) == nil || s.Rollback(t.Context()) == nil {
+			t.Error("something ended a transaction that nothing began")
+		}
+	})
+}
+
+// TestAway has no database: that is none of the errors for which somebody is signed out.
+func TestAway(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		want(t, "Open", err, nil)
+		g := mustGrant(t, s, "ann")
+		mustIssue(t, s, g, "rt0")
+		want(t, "Close", s.Close(), nil)
+		_, access := s.Access(t.Context(), "sig-at-rt0")
+		_, refresh := exchange(t.Context(), s, "client", "rt0", "rt1")
+		_, token := s.Token(t.Context(), RefreshToken, "sig-rt0")
+		_, grant := s.Grant(t.Context(), g.ID)
+		_, session := s.IDPSession(t.Context(), g.IDPSession)
+		_, code := s.Code(t.Context(), "code")
+		_, blocked := s.ClientBlocked(t.Context(), "client")
+		for _, err := range []error{access, refresh, token, grant, session, code, blocked, s.UseCode(t.Context(), "code"), s.UseAssertion(t.Context(), "a", "b", time.Now()), s.Ping(t.Context())} {
+			if err == nil {
+				t.Error("a store that is closed answers")
+			}
+			for _, over := range []error{ErrNotFound, ErrExpired, ErrUsed, ErrRevoked, ErrReused, ErrText} {
+				if errors.Is(err, over) {
+					t.Errorf("without a database: %v", err)
+				}
+			}
+		}
+		// T88: when it is back, so is the token.
+		s = mustOpen(t, d, nil)
+		_, err = exchange(t.Context(), s, "client", "rt0", "rt1")
+		want(t, "the same token", err, nil)
+	})
+}
+
+// TestOpenAtOnce starts several replicas over an empty database.
+func TestOpenAtOnce(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		if d.driver == SQLite {
+			return // it has one process
+		}
+		if n := parallel(t, 5, nil, func(int) error {
+			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		}); n != 5 {
+			t.Errorf("%d of 5 opened", n)
+		}
+	})
+}
+
+func TestNewerSchema(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		want(t, "Open", err, nil)
+		_, err = s.exec(t.Context(), `INSERT INTO schema_migrations (version, at) SELECT max(version) + 1, 0 FROM schema_migrations`)
+		want(t, "INSERT", err, nil)
+		want(t, "Close", s.Close(), nil)
+		_, err = Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		want(t, "Open", err, ErrNewer)
+	})
+}
+
+func TestConfig(t *testing.T) {
+	keys := mustRing(t, "a")
+	dir := t.TempDir()
+	garbage := filepath.Join(dir, "garbage.db")
+	if err := os.WriteFile(garbage, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{
+		"no keys":            {DSN: filepath.Join(dir, "a.db")},
+		"no file":            {Keys: keys},
+		"no folder":          {DSN: filepath.Join(dir, "none", "a.db"), Keys: keys},
+		"a folder":           {DSN: dir, Keys: keys},
+		"in memory":          {DSN: ":memory:", Keys: keys},
+		"a URL":              {DSN: "file:" + filepath.Join(dir, "a.db") + "?mode=memory", Keys: keys},
+		"no database":        {DSN: garbage, Keys: keys},
+		"another driver":     {Driver: "mysql", DSN: "x", Keys: keys},
+		"Postgres elsewhere": {Driver: Postgres, DSN: "postgres://user:hunter2@127.0.0.1:1/x?sslmode=disable", Keys: keys},
+		"no DSN of Postgres": {Driver: Postgres, DSN: "postgres://user:hunter2@:x/", Keys: keys},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), c)
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("it was opened")
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error %q tells the password", err)
+			}
+		})
+	}
+}
+
+// TestTexts has both databases refuse the same texts.
+func TestTexts(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s := mustOpen(t, d, nil)
+		for _, text := range []string{"a\x00b", "a\xffb"} {
+			_, err := s.PutUser(t.Context(), User{Issuer: "https://idp.example", Subject: text})
+			want(t, "PutUser", err, ErrText)
+			_, err = s.Document(t.Context(), "https://client.example/"+text)
+			want(t, "Document", err, ErrText)
+			want(t, "AddWebSession", s.EndWebSession(t.Context(), text), nil) // it is hashed
+		}
+		u, err := s.PutUser(t.Context(), User{Issuer: "https://idp.example", Subject: "Ω'\"; DROP TABLE users; --", Email: "Ann@Example.com"})
+		want(t, "PutUser", err, nil)
+		if all, err := s.Users(t.Context(), "ann@example.COM"); err != nil || len(all) != 1 || all[0].ID != u.ID || all[0].Subject != "Ω'\"; DROP TABLE users; --" {
+			t.Errorf("Users = %+v, %v", all, err)
+		}
+	})
+}
+
+func TestUsers(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		u, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1", Email: "old@example.com"})
+		want(t, "PutUser", err, nil)
+		c.pass(time.Hour)
+		again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1", Email: "new@example.com", Claims: []byte(`{"groups":[]}`)})
+		want(t, "PutUser", err, nil)
+		if again.ID != u.ID || again.Email != "new@example.com" || !again.Created.Equal(u.Created) || !again.Seen.Equal(c.now()) || string(again.Claims) != `{"groups":[]}` {
+			t.Errorf("the same user again is %+v, was %+v", again, u)
+		}
+		other, err := s.PutUser(ctx, User{Issuer: "https://b.example", Subject: "1", Email: "new@example.com"})
+		want(t, "PutUser", err, nil)
+		if other.ID == u.ID {
+			t.Error("a subject of another issuer is the same user")
+		}
+		i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID})
+		want(t, "AddIDPSession", err, nil)
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret", WebSession{User: u.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
+		_, _, err = s.WebSession(ctx, "other secret")
+		want(t, "another secret", err, ErrNotFound)
+		if _, w, err := s.WebSession(ctx, "secret"); err != nil || w.ID != u.ID {
+			t.Errorf("WebSession = %+v, %v", w, err)
+		}
+		want(t, "DisableUser", s.DisableUser(ctx, u.ID, true), nil)
+		if again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1"}); err != nil || again.Disabled.IsZero() {
+			t.Errorf("who signs in again is let in again: %+v, %v", again, err)
+		}
+		_, _, err = s.WebSession(ctx, "secret")
+		want(t, "the session of a disabled user", err, ErrNotFound)
+		want(t, "DisableUser", s.DisableUser(ctx, "nobody", true), ErrNotFound)
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret2", WebSession{User: other.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
+		c.pass(time.Hour)
+		_, _, err = s.WebSession(ctx, "secret2")
+		want(t, "a session after its time", err, ErrExpired)
+	})
+}
+
+func TestRequests(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		add := func(id string) {
+			t.Helper()
+			want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Purpose: "authorize", Detail: []byte("1"), Request: []byte("q=1"), Expires: c.now().Add(10 * time.Minute)}), nil)
+		}
+		add("id")
+		_, err := s.AuthRequest(ctx, "id", "another browser")
+		want(t, "another browser", err, ErrNotFound)
+		_, err = s.ApproveAuthRequest(ctx, "id", "another browser", Approval{IDP: "idp", State: "state"})
+		want(t, "approved in another browser", err, ErrNotFound)
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "", "binding")
+		want(t, "no state", err, ErrNotFound)
+		a, err := s.ApproveAuthRequest(ctx, "id", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "verifier"})
+		if err != nil || string(a.Detail) != "1" || string(a.Request) != "q=1" || a.Verifier != "verifier" || a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
+			t.Errorf("ApproveAuthRequest = %+v, %v", a, err)
+		}
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "another browser") // T68
+		want(t, "consumed in another browser", err, ErrNotFound)
+		_, err = s.ConsumeAuthRequest(ctx, "other idp", "state", "binding") // T70
+		want(t, "consumed by another provider", err, ErrNotFound)
+		_, err = s.ConsumeApproved(ctx, "id", "binding")
+		want(t, "consumed without the provider", err, ErrNotFound)
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "binding")
+		want(t, "consumed", err, nil)
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "binding") // T69
+		want(t, "consumed again", err, ErrUsed)
+		_, err = s.AuthRequest(ctx, "id", "binding")
+		want(t, "looked at afterwards", err, ErrUsed)
+
+		add("id2")
+		_, err = s.ConsumeApproved(ctx, "id2", "binding") // T66
+		want(t, "consumed before it was approved", err, ErrNotFound)
+		_, err = s.ApproveAuthRequest(ctx, "id2", "binding", Approval{Detail: []byte("2")})
+		want(t, "approved without a provider", err, nil)
+		if a, err := s.ConsumeApproved(ctx, "id2", "binding"); err != nil || string(a.Detail) != "2" {
+			t.Errorf("ConsumeApproved = %+v, %v", a, err)
+		}
+		add("id3")
+		add("id4")
+		_, err = s.ApproveAuthRequest(ctx, "id4", "binding", Approval{IDP: "idp", State: "state4"})
+		want(t, "approved", err, nil)
+		c.pass(10 * time.Minute)
+		_, err = s.AuthRequest(ctx, "id3", "binding")
+		want(t, "after its time", err, ErrExpired)
+		_, err = s.ApproveAuthRequest(ctx, "id3", "binding", Approval{})
+		want(t, "approved after its time", err, ErrExpired)
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state4", "binding")
+		want(t, "consumed after its time", err, ErrExpired)
+	})
+}
+
+func TestSessions(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
+		i, err := s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute)
+		want(t, "ClaimIDPSession", err, nil)
+		_, err = s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute)
+		want(t, "a second claim", err, ErrUsed)
+		c.pass(time.Minute)
+		_, err = s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute)
+		want(t, "a claim after one that nobody ended", err, nil)
+		i.RefreshToken = "new"
+		want(t, "UpdateIDPSession", s.UpdateIDPSession(ctx, i), nil)
+		if i, err := s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute); err != nil || i.RefreshToken != "new" {
+			t.Errorf("ClaimIDPSession = %q, %v; want the new token", i.RefreshToken, err)
+		}
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret", WebSession{User: ann.User, IDPSession: ann.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
+		if ended, err := s.EndIDPSession(ctx, ann.IDPSession, "idp"); err != nil || !slices.Equal(ended, []string{ann.ID}) {
+			t.Errorf("EndIDPSession = %q, %v; want her grant", ended, err)
+		}
+		_, _, err = s.WebSession(ctx, "secret")
+		want(t, "her browser", err, ErrNotFound)
+		_, err = s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute)
+		want(t, "a claim after the end", err, ErrNotFound)
+		want(t, "UpdateIDPSession after the end", s.UpdateIDPSession(ctx, i), ErrNotFound)
+		if i, err := s.IDPSession(ctx, ann.IDPSession); err != ErrRevoked || i.RefreshToken != "" {
+			t.Errorf("IDPSession after the end = %q, %v; want no token", i.RefreshToken, err)
+		}
+		_, err = s.Grant(ctx, bob.ID)
+		want(t, "his grant", err, nil)
+	})
+}
+
+func TestClients(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		g := mustGrant(t, s, "ann")
+		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: c.now().Add(time.Minute)}), nil)
+		mustIssue(t, s, g, "rt0")
+		_, err := s.ClientBlocked(ctx, "client")
+		want(t, "ClientBlocked", err, nil)
+		want(t, "BlockClient", s.BlockClient(ctx, "client", "spam"), nil)
+		want(t, "BlockClient", s.BlockClient(ctx, "client", "phishing"), nil)
+		if reason, err := s.ClientBlocked(ctx, "client"); err != ErrRevoked || reason != "phishing" {
+			t.Errorf("ClientBlocked = %q, %v", reason, err)
+		}
+		_, err = s.Code(ctx, "code")
+		want(t, "its code", err, ErrUsed)
+		_, err = s.Token(ctx, RefreshToken, "sig-rt0")
+		want(t, "its token", err, ErrRevoked)
+		want(t, "UnblockClient", s.UnblockClient(ctx, "client"), nil)
+		_, err = s.ClientBlocked(ctx, "client")
+		want(t, "ClientBlocked", err, nil)
+
+		const url = "https://client.example/metadata.json"
+		_, err = s.Document(ctx, url)
+		want(t, "Document", err, ErrNotFound)
+		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: url, Failure: "DNS", Fetched: c.now(), FreshUntil: c.now().Add(time.Minute)}), nil)
+		in := Document{URL: url, Body: []byte("{\"\x00\xff\"}"), ETag: `"1"`, Fetched: c.now(), FreshUntil: c.now().Add(time.Hour)}
+		want(t, "PutDocument", s.PutDocument(ctx, in), nil)
+		if out, err := s.Document(ctx, url); err != nil || !reflect.DeepEqual(out, in) {
+			t.Errorf("Document = %+v, %v; want %+v", out, err, in)
+		}
+		want(t, "UseAssertion", s.UseAssertion(ctx, "a", "jti", c.now()), nil)
+		want(t, "UseAssertion of another client", s.UseAssertion(ctx, "b", "jti", c.now()), nil)
+	})
+}
+
+func TestGrants(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
+		c.pass(30 * time.Second)
+		want(t, "TouchGrant", s.TouchGrant(ctx, ann.ID), nil)
+		if g, err := s.Grant(ctx, ann.ID); err != nil || !g.Used.Equal(g.Created) {
+			t.Errorf("used %v after 30 s, %v; want %v: a write a minute", g.Used, err, g.Created)
+		}
+		c.pass(30 * time.Second)
+		want(t, "TouchGrant", s.TouchGrant(ctx, ann.ID), nil)
+		ids := func(f GrantFilter) (ids []string) {
+			t.Helper()
+			all, err := s.Grants(ctx, f)
+			want(t, "Grants", err, nil)
+			for _, g := range all {
+				ids = append(ids, g.ID)
+			}
+			return ids
+		}
+		if got := ids(GrantFilter{}); !slices.Equal(got, []string{ann.ID, bob.ID}) {
+			t.Errorf("all = %q, want hers, used last, and his", got)
+		}
+		if got := ids(GrantFilter{User: bob.User, ClientID: "client", IDPSession: bob.IDPSession, Standing: true}); !slices.Equal(got, []string{bob.ID}) {
+			t.Errorf("his = %q", got)
+		}
+		if stood, err := s.RevokeGrant(ctx, bob.ID, "test"); !stood || err != nil {
+			t.Errorf("RevokeGrant = %v, %v", stood, err)
+		}
+		if stood, err := s.RevokeGrant(ctx, "none", "test"); stood || err != nil {
+			t.Errorf("RevokeGrant of none = %v, %v", stood, err)
+		}
+		if got := ids(GrantFilter{Standing: true}); !slices.Equal(got, []string{ann.ID}) {
+			t.Errorf("those that stand = %q, want hers", got)
+		}
+		if got, err := s.RevokeGrants(ctx, GrantFilter{}, "all"); err != nil || !slices.Equal(got, []string{ann.ID}) {
+			t.Errorf("RevokeGrants = %q, %v; want hers alone", got, err)
+		}
+		if g, err := s.Grant(ctx, bob.ID); err != ErrRevoked || g.Reason != "test" {
+			t.Errorf("the reason of the first revocation is %q, %v", g.Reason, err)
+		}
+	})
+}
+
+// TestSweep has everything in it grow old.
+func TestSweep(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpen(t, d, c.now), t.Context()
+		count := func() (n int) {
+			t.Helper()
+			for _, what := range sweeps {
+				m := 0
+				want(t, what.table, s.get(ctx, func(row scanner) error { return row.Scan(&m) }, `SELECT count(*) FROM `+what.table), nil)
+				n += m
+			}
+			return n
+		}
+		soon := c.now().Add(time.Minute)
+		live(t, s, "canary")
+		g := mustGrant(t, s, "ann")
+		mustIssue(t, s, g, "rt0")
+		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: soon}), nil)
+		want(t, "AddPKCE", s.AddPKCE(ctx, "code", nil, soon), nil)
+		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: soon}), nil)
+		want(t, "Audit", s.Audit(ctx, Event{Event: "e"}), nil)
+		for i := range sweepBatch + 10 {
+			want(t, "UseAssertion", s.UseAssertion(ctx, "a", fmt.Sprint(i), soon), nil)
+		}
+		all := count()
+		if n, err := s.sweep(ctx); err != nil || n != 0 || count() != all {
+			t.Errorf("sweep of what is fresh = %d, %v", n, err)
+		}
+		c.pass(25 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		// Her session and her grant stand, with her tokens; of the other sign-in its grant is kept for a while.
+		if _, err := s.Access(ctx, "sig-at-rt0"); err != nil {
+			t.Errorf("what stands was swept: %v", err)
+		}
+		c.pass(1000 * 24 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil || count() != 0 {
+			t.Errorf("after years there are %d rows of %d left, %v; want none", count(), all, err)
+		}
+		if users, err := s.Users(ctx, ""); err != nil || len(users) != 2 {
+			t.Errorf("Users = %+v, %v; want both", users, err)
+		}
 	})
 }
