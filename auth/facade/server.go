@@ -75,7 +75,7 @@ func newServer(f *Facade, secrets [][]byte) *server {
 	}
 	s := &server{f: f}
 	s.strategy = strategy{oauth2.NewHMACSHAStrategyUnPrefixed(&hmac.HMACStrategy{Config: config}, config)}
-	s.fosite = compose.Compose(config, rows{f.store}, &compose.CommonStrategy{CoreStrategy: s.strategy},
+	s.fosite = compose.Compose(config, rows{f.store, f.now}, &compose.CommonStrategy{CoreStrategy: s.strategy},
 		compose.OAuth2AuthorizeExplicitFactory, compose.OAuth2RefreshTokenGrantFactory, compose.OAuth2PKCEFactory)
 	return s
 }
@@ -282,7 +282,10 @@ type (
 )
 
 // rows is fosite's storage. The id of a request is that of its grant, and codes and tokens come in the transaction of the context.
-type rows struct{ store *store.Store }
+type rows struct {
+	store *store.Store
+	now   func() time.Time
+}
 
 // GetClient is fosite's; clients come by the view of a request.
 func (rows) GetClient(ctx context.Context, id string) (fosite.Client, error) {
@@ -316,7 +319,7 @@ func (s rows) CreateAuthorizeCodeSession(ctx context.Context, code string, r fos
 		return err
 	}
 	return s.store.AddCode(ctx, store.Code{
-		Signature: code, Grant: r.GetID(), RequestID: r.GetID(), Request: text, Expires: r.GetSession().GetExpiresAt(fosite.AuthorizeCode),
+		Signature: code, Grant: r.GetID(), RequestID: r.GetID(), Request: text, Expires: s.now().Add(codeTTL),
 	})
 }
 
@@ -347,7 +350,7 @@ func (s rows) CreatePKCERequestSession(ctx context.Context, signature string, r 
 	if err != nil {
 		return err
 	}
-	return s.store.AddPKCE(ctx, signature, text, r.GetSession().GetExpiresAt(fosite.AuthorizeCode))
+	return s.store.AddPKCE(ctx, signature, text, s.now().Add(codeTTL))
 }
 
 // GetPKCERequestSession is fosite's. It takes the row, so that a verifier can be tried once.
@@ -388,12 +391,16 @@ func (s rows) add(ctx context.Context, kind, signature string, r fosite.Requeste
 	if err != nil {
 		return err
 	}
-	which := fosite.AccessToken
+	v, ok := ctx.Value(viewKey{}).(*view)
+	if !ok {
+		return errInconsistent
+	}
+	left := v.access
 	if kind == store.RefreshToken {
-		which = fosite.RefreshToken
+		left = v.refresh
 	}
 	return s.store.AddToken(ctx, store.Token{
-		Signature: signature, Kind: kind, Grant: r.GetID(), RequestID: r.GetID(), Request: text, Expires: r.GetSession().GetExpiresAt(which),
+		Signature: signature, Kind: kind, Grant: r.GetID(), RequestID: r.GetID(), Request: text, Expires: s.now().Add(left),
 	})
 }
 

@@ -57,6 +57,7 @@ func mustStand(t *testing.T, change func(*Options)) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{idp: mustIDP(t), clock: &clock{}}
+	s.idp.now = s.clock.now
 	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: s.clock.now}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +92,7 @@ type idp struct {
 	status  int                   // of the token endpoint, if it is not 0
 	answer  url.Values            // of the authorization endpoint, instead of its own
 	renewed int
+	now     func() time.Time
 	n       int
 }
 
@@ -151,7 +153,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 		refuse("invalid_target") // as Entra does
 		return
 	}
-	claims := map[string]any{"client_id": nil, "email": "Ann@Acme.example", "email_verified": true, "groups": []string{"engineering"}, "name": "Ann"}
+	claims := map[string]any{"client_id": nil, "email": "Ann@Acme.example", "email_verified": true, "groups": []string{"engineering"}, "name": "Ann", "exp": p.now().Add(time.Hour).Unix()}
 	switch r.PostForm.Get("grant_type") {
 	case "authorization_code":
 		q := p.codes[r.PostForm.Get("code")]
