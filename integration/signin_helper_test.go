@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -282,4 +284,44 @@ func (p *person) mustAllow(where string) *url.URL {
 	}
 	p.t.Fatalf("it does not end: %q", p.seen)
 	return nil
+}
+
+// oauthApp is a client that registered, and goes no further than the browser.
+type oauthApp struct {
+	c            *company
+	id, redirect string
+}
+
+const (
+	appVerifier = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv"
+)
+
+// mustRegister registers a client with redirect URIs, of which it uses the first.
+func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"client_name": "An app", "redirect_uris": redirects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(c.origin+"/oauth/register", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var m struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatal(resp.Status, err)
+	}
+	return oauthApp{c, m.ID, redirects[0]}
+}
+
+// authorize is where the app has a browser go.
+func (a oauthApp) authorize() string {
+	sum := sha256.Sum256([]byte(appVerifier))
+	return a.c.origin + "/oauth/authorize?" + url.Values{
+		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + "/mcp"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	}.Encode()
 }

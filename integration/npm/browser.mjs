@@ -1,0 +1,138 @@
+// Signs a person in with Chromium, as an app has a browser do it, and looks at every page on the way.
+//
+// Usage: node browser.mjs CHROMIUM NAME FOLDER
+// Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, by the keyboard alone where
+// the line has "keyboard": true, or that leads on, fills in forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. Then
+// it prints {returned, pages}: where it was sent, and of each page {title, url, text, wide, unnamed}: whether it is wider than 320 pixels where it may not be, and how
+// many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After the last line it prints {console, origins}: what pages complained
+// about, and whom they talked to.
+import readline from "node:readline";
+import { chromium } from "playwright-core";
+
+const [executablePath, name, folder] = process.argv.slice(2);
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] });
+const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+let page; // one for each visit: what an app does with the last one is its own affair
+const console_ = [];
+const origins = new Set();
+context.on("page", (page) => {
+  page.setDefaultTimeout(10000);
+  page.on("console", (message) => page.url().includes("/interaction/") || console_.push(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => console_.push(`error: ${error.message}`));
+});
+let returned = null;
+let shots = 0;
+const external = (url) => !["127.0.0.1"].includes(url.hostname);
+context.on("request", (request) => {
+  const url = new URL(request.url());
+  if (!request.isNavigationRequest() && page.url().includes("/interaction/")) {
+    return; // the provider's pages are its own affair
+  }
+  if (external(url) && request.isNavigationRequest()) {
+    returned = request.url(); // also where a redirect leads, which no route sees
+  }
+  if (!external(url)) {
+    origins.add(url.origin);
+  } else if (url.hostname !== "localhost") {
+    origins.add(url.protocol === "https:" ? url.origin : url.protocol);
+  }
+});
+await context.route(
+  (url) => external(url),
+  async (route) => {
+    if (!route.request().isNavigationRequest()) {
+      await route.abort();
+      return;
+    }
+    returned = route.request().url();
+    await route.fulfill({ status: 200, contentType: "text/html", body: "<title>the app</title>" });
+  },
+);
+
+async function look() {
+  const ours = await page.evaluate(() => document.querySelector("main > p.server") !== null);
+  const seen = { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText), wide: false, unnamed: 0 };
+  if (!ours) {
+    return seen;
+  }
+  shots++;
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const width of [1280, 320]) {
+      await page.setViewportSize({ width, height: 900 });
+      if (await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth)) {
+        seen.wide = true;
+      }
+      if (folder) {
+        await page.screenshot({ path: `${folder}/${String(shots).padStart(2, "0")}-${colorScheme}-${width}.png`, fullPage: true });
+      }
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1280, height: 900 });
+  seen.unnamed = await page.evaluate(
+    () => [...document.querySelectorAll("button, a, input:not([type=hidden])")].filter((e) => !(e.innerText || e.getAttribute("aria-label") || e.labels?.length)).length,
+  );
+  return seen;
+}
+
+async function press(texts, keyboard) {
+  if ((await page.locator("input[name=login]").count()) > 0) {
+    await page.fill("input[name=login]", name);
+    await page.fill("input[name=password]", "anything");
+    await Promise.all([page.waitForNavigation(), page.click("button[type=submit]")]);
+    return true;
+  }
+  const labels = await page.locator("button").allInnerTexts();
+  const label = labels.find((text) => texts.some((wanted) => text.includes(wanted))) ?? (page.url().includes("/interaction/") ? labels[0] : undefined);
+  if (label === undefined) {
+    return false;
+  }
+  const button = page.locator("button", { hasText: label }).first();
+  if (keyboard && !page.url().includes("/interaction/")) {
+    await page.locator("body").press("Tab");
+    for (let i = 0; i < 20 && !(await button.evaluate((e) => e === document.activeElement)); i++) {
+      await page.keyboard.press("Tab");
+    }
+    await Promise.all([page.waitForNavigation().catch(() => {}), page.keyboard.press("Enter")]);
+    return true;
+  }
+  await Promise.all([page.waitForNavigation().catch(() => {}), button.click()]); // where it leads may not exist
+  return true;
+}
+
+// settle waits until the browser has stopped going on by itself.
+async function settle() {
+  for (let still = 0, before = ""; still < 3; ) {
+    await page.waitForLoadState("load").catch(() => {});
+    await page.waitForTimeout(150);
+    still = page.url() === before ? still + 1 : 0;
+    before = page.url();
+  }
+}
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const { open, press: texts, keyboard } = JSON.parse(line);
+  const pages = [];
+  returned = null;
+  try {
+    await page?.close();
+    page = await context.newPage();
+    await page.goto(open);
+    for (let i = 0; i < 12; i++) {
+      await settle();
+      if (returned !== null) {
+        break;
+      }
+      pages.push(await look());
+      if (!(await press(texts ?? [], keyboard))) {
+        break;
+      }
+    }
+    process.stdout.write(`${JSON.stringify({ returned, pages })}\n`);
+  } catch (error) {
+    process.stdout.write(`${JSON.stringify({ returned, pages, error: error.message })}\n`);
+  }
+}
+process.stdout.write(`${JSON.stringify({ console: console_, origins: [...origins].sort() })}\n`);
+await browser.close();
