@@ -530,6 +530,36 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
+// TestLargeDocuments: of what is too large little is taken.
+func TestLargeDocuments(t *testing.T) {
+	s := authtest.Start(t)
+	taken := make(chan int, 10)
+	s.Answer(authtest.Keys, func(w http.ResponseWriter, r *http.Request) {
+		counted := &counter{ResponseWriter: w}
+		authtest.Large(50<<20)(counted, r)
+		taken <- counted.n
+	})
+	p := auth.NewProviders(nil, nil)
+	t.Cleanup(p.Close)
+	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
+	if n := <-taken; n > 20<<20 { // what the system buffers on the way is much less
+		t.Errorf("%d bytes were taken", n)
+	}
+}
+
+// counter counts what is written.
+type counter struct {
+	http.ResponseWriter
+	n int
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.n += n
+	return n, err
+}
+
 // TestUselessKeys: one key that is of no use leaves the others good.
 func TestUselessKeys(t *testing.T) {
 	s, _ := server(t)

@@ -87,6 +87,9 @@ func wantTokenOut(t *testing.T, p *program, journal *upstreamtest.Journal, token
 			t.Errorf("%s: 503 without Retry-After", verb)
 		}
 	}
+	if end := token[max(0, len(token)-30):]; len(end) > 10 && strings.Contains(p.Stdout.String()+p.Stderr.String(), end) {
+		t.Errorf("what the program writes shows the token %s", token)
+	}
 	if n := callsIn(journal); n != before {
 		t.Errorf("the upstream received %d calls", n-before)
 	}
@@ -593,6 +596,41 @@ func TestAuthT80TokenEnds(t *testing.T) {
 			return
 		}
 	})
+}
+
+// TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person, and hears of what it has subscribed to with the last one.
+func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
+	t.Parallel()
+	s := authtest.Start(t)
+	server, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
+	p := mustProgram(t, trusting(s, "clock_skew: 1s")+"log: { level: debug }\nupstreams: { up: { url: "+url+" } }\n")
+	p.mustReady(t, patience)
+	next := func(life time.Duration) string {
+		return s.Token(t, claimed(s, map[string]any{"exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint(life)}))
+	}
+	c := showing(t, p, upstream.EraLegacy, next(4*time.Second), "/mcp")
+	stream := c.mustOpen(t)
+	if a := c.call(t, "resources/subscribe", `{"uri":"mcp://up/file:///a"}`); string(a.message.Result) != "{}" {
+		t.Fatalf("subscribe: %s", a)
+	}
+	await(t, &server.Journal, "GET", upstreamtest.Verb("GET"))
+	mustClose(t, stream)
+	time.Sleep(7 * time.Second) // somebody looks every five
+	server.Updated("file:///a")
+	c.key = next(time.Hour)
+	stream = c.mustOpen(t)
+	const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a"}}`
+	if got := stream.next(t); got != want {
+		t.Errorf("heard %s, want what happened meanwhile", got)
+	}
+	time.Sleep(6 * time.Second)
+	server.Updated("file:///a")
+	if got := stream.next(t); got != want {
+		t.Errorf("heard %s", got)
+	}
+	if slices.Contains(server.Methods(), "resources/unsubscribe") {
+		t.Error("the subscription was given up meanwhile")
+	}
 }
 
 // TestAuthT97TokensStayHere: no upstream sees what a client shows us, whatever kind of upstream and however it goes.

@@ -53,7 +53,11 @@ func (ls *listeners) add(l *listener, max int) bool {
 	}
 	ls.open[l] = struct{}{}
 	for h := range ls.hearers {
-		if l.session != nil && h.session == l.session && h.endpoint.name == l.endpoint.name && len(h.waiting) > 0 {
+		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
+			continue
+		}
+		h.caller = l.caller // who has come back with another token
+		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
 			l.nudge()
 		}
@@ -124,6 +128,9 @@ func (s *Server) renew(w *world) {
 	}
 	for h := range ls.hearers {
 		now := move(h.caller)
+		if now.share == nil && now.endpoint != nil && h.lapsed() {
+			continue
+		}
 		var gone []resourceKey
 		for key, sub := range h.subs {
 			if now.share == nil {
@@ -139,6 +146,12 @@ func (s *Server) renew(w *world) {
 			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
+}
+
+// lapsed reports whether the subscriptions of a session wait for its client to come back with another token, since the last one is over. Nobody hears of them meanwhile.
+func (h *hearer) lapsed() bool {
+	ends := h.principal.Expires
+	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
 
 // hears reports whether the stream is to hear of changes of a list; who wants to hear of resources hears of their templates as well.

@@ -270,12 +270,12 @@ func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]a
 	return token
 }
 
-// Large answers with a key set that never ends, or ends after n bytes of nothing.
+// Large answers with a key set of n bytes, most of them nothing, as far as the client takes it.
 func Large(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"keys":[`))
 		spaces := bytes.Repeat([]byte(" "), 1<<16)
-		for ; n > 0; n -= len(spaces) {
+		for left := n; left > 0; left -= len(spaces) {
 			if _, err := w.Write(spaces); err != nil {
 				return
 			}
