@@ -109,6 +109,33 @@ func TestIntrospectionMemory(t *testing.T) {
 	})
 }
 
+// TestIntrospectionOfARevokedToken: without anybody who looks at streams, an answer is good for a minute.
+func TestIntrospectionOfARevokedToken(t *testing.T) {
+	s := authtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		g := signIn(t, s, introspects(s))
+		s.Opaque("good", s.Claims(resource, nil))
+		wantIn(t, g, "good")
+		s.Opaque("good", nil)
+		time.Sleep(time.Minute - 1)
+		wantIn(t, g, "good")
+		time.Sleep(1)
+		wantOut(t, g, "good", 401, "not good")
+	})
+}
+
+// TestOursAreAskedAboutNowhere: what looks like a token of ours is shown to nobody.
+func TestOursAreAskedAboutNowhere(t *testing.T) {
+	s := authtest.New(t)
+	g := signIn(t, s, introspects(s))
+	for _, token := range []string{"jct_at_abc", "jct_rt_abc", "jct_ac_abc", "jct_", auth.NewKey()} {
+		wantOut(t, g, token, 401, "")
+	}
+	if n := s.Asked(authtest.Introspect); n != 0 {
+		t.Errorf("another server was asked about them %d times", n)
+	}
+}
+
 // TestIntrospectionOutage: an outage costs nobody a token.
 func TestIntrospectionOutage(t *testing.T) {
 	s := authtest.New(t)

@@ -434,6 +434,36 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// TestBackoff: an issuer that cannot answer is not asked by each request.
+func TestBackoff(t *testing.T) {
+	s := authtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+		s.Answer(authtest.OAuth, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+		token := s.Token(t, s.Claims(resource, nil))
+		for range 10 * 600 {
+			wantOut(t, g, token, 503, "")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.Asked(authtest.Metadata); n < 10 || n > 20 { // after 0, 1, 3, 7, 15, 31, 63, 123 … seconds
+			t.Errorf("asked %d times in 10 minutes, want some 16", n)
+		}
+	})
+}
+
+// TestKeysWithoutMetadata: where the keys are is known once it was said.
+func TestKeysWithoutMetadata(t *testing.T) {
+	s := authtest.New(t)
+	next := authtest.NewKey(t, "next", jose.ES256)
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+	wantIn(t, g, s.Token(t, s.Claims(resource, nil)))
+	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	s.Answer(authtest.OAuth, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	s.SetKeys(next)
+	wantIn(t, g, s.Token(t, s.Claims(resource, nil)))
+}
+
 // TestIssuerMismatch: metadata that speak of somebody else are worth nothing.
 func TestIssuerMismatch(t *testing.T) {
 	for name, document := range map[string]map[string]string{
