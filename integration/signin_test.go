@@ -153,6 +153,34 @@ func TestAuthT01Challenge(t *testing.T) {
 	wantUncalled(t, journal, "tools/call")
 }
 
+// TestAuthT01NothingIsAnsweredWithoutADecision walks the paths that there are, and some that there are not, with every method: who shows no token gets nothing but the
+// way to one.
+func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
+	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
+	for _, path := range []string{
+		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/", "//mcp", "/mcp%2fup", "/./mcp", "/web/../mcp", "/MCP", "/sse", "/messages",
+		"/healthz", "/readyz", "/doctor", "/metrics", "/account", "/oauth/token", "/oauth/authorize", "/oauth/register", "/.well-known/oauth-authorization-server", "/.well-known/x",
+		"/.well-known/../mcp", "/.well-known/oauth-protected-resource",
+	} {
+		c := newClient(t, &endpoint{URL: p.origin() + path}, upstream.EraModern)
+		for _, verb := range append(slices.Clone(verbs), "OPTIONS", "PATCH", "TRACE") {
+			a := refusedTo(t, c, verb)
+			read := verb == "GET" || verb == "HEAD" || verb == "OPTIONS"
+			switch documents := strings.HasPrefix(path, "/.well-known/"); {
+			case documents && path == "/.well-known/oauth-protected-resource" && read && a.status <= 204:
+			case documents && (a.status == 404 || a.status == 405 || verb == "OPTIONS" && a.status == 204):
+			case a.status == 401 && strings.HasPrefix(a.header.Get("WWW-Authenticate"), `Bearer realm="junction", scope="mcp", resource_metadata="`):
+			case a.status == 404 && a.header.Get("Mcp-Session-Id") == "" && !bytes.Contains(a.body, []byte(`"result"`)):
+			default:
+				t.Errorf("%s %s: %s, %v", verb, path, a, a.header)
+			}
+		}
+	}
+	if n := callsIn(journal); n > 0 {
+		t.Errorf("the upstream received %d calls", n)
+	}
+}
+
 func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
