@@ -124,7 +124,8 @@ func TestCrashT89(t *testing.T) {
 		for i := 1; i <= 200; i++ {
 			var killer *time.Timer
 			if rand.IntN(2) == 0 {
-				killer = time.AfterFunc(time.Duration(rand.IntN(900))*time.Microsecond, func() { _ = p.Process.Kill() })
+				victim := p.Process
+				killer = time.AfterFunc(time.Duration(rand.IntN(900))*time.Microsecond, func() { _ = victim.Kill() })
 			}
 			next := fmt.Sprintf("rt%d", i)
 			_, _ = fmt.Fprintln(p.in, have, next)

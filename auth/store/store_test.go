@@ -593,6 +593,10 @@ func TestSweep(t *testing.T) {
 		mustIssue(t, s, g, "rt0")
 		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: soon}), nil)
 		want(t, "AddPKCE", s.AddPKCE(ctx, "code", nil, soon), nil)
+		ended := mustGrant(t, s, "cid") // its token outlives it
+		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "long", Kind: RefreshToken, Grant: ended.ID, Expires: c.now().Add(200 * 24 * time.Hour)}), nil)
+		_, err := s.RevokeGrant(ctx, ended.ID, "test")
+		want(t, "RevokeGrant", err, nil)
 		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: soon}), nil)
 		want(t, "Audit", s.Audit(ctx, Event{Event: "e"}), nil)
 		for i := range sweepBatch + 10 {
@@ -610,12 +614,19 @@ func TestSweep(t *testing.T) {
 		if _, err := s.Access(ctx, "sig-at-rt0"); err != nil {
 			t.Errorf("what stands was swept: %v", err)
 		}
+		c.pass(100 * 24 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Grant(ctx, ended.ID); err != ErrRevoked {
+			t.Errorf("a grant of a token that is kept: %v, want it kept too", err)
+		}
 		c.pass(1000 * 24 * time.Hour)
 		if _, err := s.sweep(ctx); err != nil || count() != 0 {
 			t.Errorf("after years there are %d rows of %d left, %v; want none", count(), all, err)
 		}
-		if users, err := s.Users(ctx, ""); err != nil || len(users) != 2 {
-			t.Errorf("Users = %+v, %v; want both", users, err)
+		if users, err := s.Users(ctx, ""); err != nil || len(users) != 3 {
+			t.Errorf("Users = %+v, %v; want all three", users, err)
 		}
 	})
 }

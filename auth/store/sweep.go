@@ -53,10 +53,17 @@ func (s *Store) sweepNowAndThen(ctx context.Context) {
 
 // sweep deletes what is over, and returns how many rows that were. Of replicas one sweeps at a time, and the others do nothing.
 func (s *Store) sweep(ctx context.Context) (total int64, err error) {
+	batch := ctx
+	if !s.postgres {
+		batch = context.WithoutCancel(ctx) // a file never takes long; and what is cut off goes on to undo it for a moment, in which the file is not closed
+	}
 	for _, what := range sweeps {
 		for {
+			if err := ctx.Err(); err != nil {
+				return total, err
+			}
 			n := int64(0)
-			err := s.WithTx(ctx, func(ctx context.Context) (err error) {
+			err := s.WithTx(batch, func(ctx context.Context) (err error) {
 				if s.postgres {
 					mine := false
 					err := s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1)`, int64(sweeping))
