@@ -52,10 +52,10 @@ func (x *exchange) reference(info *CallInfo) (*target, error) {
 	}
 	var found *target
 	if key == "uri" {
-		if found, err = x.share.resource(upstream.EraModern, info.Name); err != nil { // in either era it is a parameter of the request
+		if found, err = x.find(upstream.EraModern, info.Name, info); err != nil { // in either era it is a parameter of the request
 			return nil, err
 		}
-	} else if found = x.share.view.named(upstream.PartPrompts, info.Name); found == nil {
+	} else if found = x.named(upstream.PartPrompts, info.Name, info); found == nil {
 		return nil, unknownPrompt(info.Name)
 	}
 	t := *found

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -69,5 +71,37 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	apply(`[ { name: nobody, match: { key: nobody }, rules: [ { allow: { upstreams: "*" } } ] } ]`)
 	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Principal != "local" || c.Verdict != "deny" || c.Outcome != "refused" {
 		t.Errorf("a request of who may use nothing is reported as %+v", c)
+	}
+}
+
+// TestCallInfoOfSubscriptions has a modern client subscribe to two resources, one of which it is denied: each is reported as a call.
+func TestCallInfoOfSubscriptions(t *testing.T) {
+	b := cannedBackend(t, 1, 10)
+	var err error
+	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s := mustServer(t, b)
+	p, err := policy.Compile(policy.Config{{Name: "all", Rules: []policy.Rule{{Deny: &policy.Selector{Resources: policy.List{"x:*"}}}, {Allow: &policy.Selector{Upstreams: policy.List{"*"}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{b})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var got []string
+	s.hooks.CallDone = func(c CallInfo) {
+		if got = append(got, strings.Join([]string{c.Principal, c.Method, c.Name, c.Upstream, c.Verdict, c.Policy, c.Outcome}, " ")); len(got) == 2 {
+			cancel()
+		}
+	}
+	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/mcp", strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["mcp://up/x:1","mcp://up/y:1"]},`+modernMeta+`}}`))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
+	s.ServeHTTP(httptest.NewRecorder(), r)
+	want := "local subscriptions/listen mcp://up/x:1 up deny all refused, local subscriptions/listen mcp://up/y:1 up   error"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("reported are %q\nwant %q", got, want)
 	}
 }

@@ -326,7 +326,7 @@ func tooManyStreams(w http.ResponseWriter) {
 const maxSubscribe = 64 << 10
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it acknowledges what will be honoured.
-func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {
 		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
@@ -359,7 +359,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 		return result{}, err
 	}
 	if x.share.view.offers.subscribe && len(uris) > 0 {
-		list, err := s.subscribeAll(ctx, x, h, uris)
+		list, err := s.subscribeAll(ctx, x, h, uris, info)
 		if err != nil {
 			return result{}, err
 		}

@@ -37,15 +37,21 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	return x.find(x.era, uri, info)
+}
+
+// find returns what a URI stands for; the error is one for a client of that era. Of what the caller is denied the audit has what denies it.
+func (x *exchange) find(era upstream.Era, uri string, info *CallInfo) (*target, error) {
 	info.Name = uri
-	t, err := x.share.resource(x.era, uri)
+	t, err := x.share.resource(era, uri)
 	if err != nil {
-		if denied, other := everything(x.endpoint.view).resource(x.era, uri); other == nil {
-			x.decide(denied, info) // for the audit alone
+		if denied, other := everything(x.endpoint.view).resource(era, uri); other == nil {
+			x.decide(denied, info)
+			info.Verdict = policy.Deny.String()
 		}
 		return nil, err
 	}
-	info.Upstream = t.backend.Name()
+	info.Upstream, info.Own = t.backend.Name(), t.name
 	return t, nil
 }
 

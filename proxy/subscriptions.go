@@ -310,8 +310,9 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 	return result{body: []byte("{}")}, nil
 }
 
-// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an upstream accepted, as JSON.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte) ([]string, error) {
+// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an upstream accepted, as JSON. Each is reported as a call of its own.
+func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte, info *CallInfo) ([]string, error) {
+	began := time.Now()
 	var targets []*target
 	for _, v := range uris {
 		uri, err := raw.String(v)
@@ -320,8 +321,16 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 		} else if err != nil {
 			return nil, err
 		}
-		if t, err := x.share.resource(x.era, uri); err == nil && x.scoped(t) == nil { // one that is of nobody, or out of reach, is not acknowledged
+		one := *info
+		t, err := x.find(x.era, uri, &one)
+		if err == nil {
+			err = x.scoped(t)
+		}
+		if err == nil {
 			targets = append(targets, t)
+		} else if s.hooks.CallDone != nil { // one that is of nobody, or out of reach, is not acknowledged
+			one.Took, one.Outcome, one.Err = time.Since(began), outcome(err), err
+			s.report(one)
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
@@ -330,6 +339,12 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 	}
 	var list []string
 	for _, t := range targets {
+		if one := *info; s.hooks.CallDone != nil {
+			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.exposed, t.backend.Name(), t.name, time.Since(began), "ok"; !accepted[t] {
+				one.Outcome, one.Err = "error", err
+			}
+			s.report(one)
+		}
 		if accepted[t] {
 			list = append(list, string(raw.Quote(t.exposed)))
 		}
