@@ -24,6 +24,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 	log, calls := p.log, callLog(p.log)
 	return proxy.Hooks{
 		CallDone: func(c proxy.CallInfo) {
+			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} { // where a client may put its key by mistake
+				*text = auth.Redact(*text)
+			}
 			p.audited(&c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
@@ -46,7 +49,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if peer, ok := errors.AsType[*jsonrpc.Error](c.Err); ok {
 				attrs = append(attrs, slog.Int64("code", peer.Code)) // its words are the upstream's, and may repeat arguments
 			} else if c.Err != nil {
-				attrs = append(attrs, slog.String("error", c.Err.Error()))
+				attrs = append(attrs, slog.String("error", auth.Redact(c.Err.Error())))
 			}
 			r := slog.NewRecord(time.Now(), level, "call", 0) // as LogAttrs does, but for the caller's address, which nobody reads
 			r.AddAttrs(attrs...)

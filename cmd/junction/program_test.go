@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/seal"
 	"junction/proxy"
 	"junction/upstream/jsonrpc"
@@ -259,6 +261,28 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 	flushLog(logger)
 	if got := log.String(); got != "" {
 		t.Errorf("what anybody can cause is logged at info: %q", got)
+	}
+}
+
+// TestNoKeyInAnyLine has a client put its key into all that it chooses.
+func TestNoKeyInAnyLine(t *testing.T) {
+	var log, lines bytes.Buffer
+	p := &program{log: newLog(&log, LogConfig{Format: LogText, Level: slog.LevelDebug})}
+	a, err := startAudit(AuditConfig{File: auditStderr}, &lines, p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.audit.Store(a)
+	key := auth.NewKey()
+	for _, outcome := range []string{"ok", "refused"} {
+		p.proxyHooks().CallDone(proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
+	}
+	flushLog(p.log)
+	a.Close()
+	for name, text := range map[string]string{"log": log.String(), "audit": lines.String()} {
+		if strings.Count(text, "\n") != 2 || strings.Contains(text, key[:20]) || !strings.Contains(text, "jct_key_…") {
+			t.Errorf("the %s is %q", name, text)
+		}
 	}
 }
 
