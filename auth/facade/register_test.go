@@ -1,0 +1,234 @@
+package facade
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/auth/seal"
+)
+
+func TestAuthT03Metadata(t *testing.T) {
+	s := mustStand(t, nil)
+	var plain string
+	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/mcp"} {
+		r, err := http.NewRequest(http.MethodGet, s.http.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "evil.example"
+		r.Header.Set("X-Forwarded-Host", "evil.example")
+		r.Header.Set("X-Forwarded-Proto", "https")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		var d document
+		if err != nil || json.Unmarshal(body, &d) != nil || resp.StatusCode != 200 || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Fatalf("%s %s %v", resp.Status, body, err)
+		}
+		if d.Issuer != s.url || !slices.Equal(d.CodeChallengeMethodsSupported, []string{"S256"}) || !d.IssParameterSupported ||
+			!slices.Equal(d.TokenEndpointAuthMethodsSupported, []string{"none", "private_key_jwt"}) || !slices.Equal(d.ScopesSupported, []string{"mcp", "offline_access"}) ||
+			d.RegistrationEndpoint != s.url+"/oauth/register" || d.TokenEndpoint != s.url+"/oauth/token" || strings.Contains(string(body), "evil") {
+			t.Errorf("%s: %s", path, body)
+		}
+		if plain = cmpString(plain, string(body)); plain != string(body) {
+			t.Errorf("the two differ:\n%s\n%s", plain, body)
+		}
+	}
+}
+
+func cmpString(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+func TestAuthT43and44Registrations(t *testing.T) {
+	s := mustStand(t, nil)
+	for name, row := range map[string]struct {
+		body string
+		want []string // the redirect URIs that are left; nil: refused
+	}{
+		"Claude Code": {`{"client_name":"Claude Code (junction)","redirect_uris":["http://localhost:61802/callback"],"grant_types":["authorization_code","refresh_token"],
+			"response_types":["code"],"token_endpoint_auth_method":"none","scope":"mcp"}`, []string{"http://localhost:61802/callback"}},
+		"Codex": {`{"client_name":"Codex","redirect_uris":["http://127.0.0.1:38031/callback"],"application_type":"native","scope":"mcp offline_access",
+			"grant_types":["authorization_code","refresh_token"],"token_endpoint_auth_method":"none","response_types":["code"]}`, []string{"http://127.0.0.1:38031/callback"}},
+		"VS Code": {`{"client_name":"Visual Studio Code","client_uri":"https://code.visualstudio.com","grant_types":["authorization_code","refresh_token",
+			"urn:ietf:params:oauth:grant-type:device_code"],"response_types":["code"],"redirect_uris":["https://insiders.vscode.dev/redirect","https://vscode.dev/redirect",
+			"http://127.0.0.1/","http://127.0.0.1:33418/"],"token_endpoint_auth_method":"none","application_type":"native"}`,
+			[]string{"https://insiders.vscode.dev/redirect", "https://vscode.dev/redirect", "http://127.0.0.1/", "http://127.0.0.1:33418/"}},
+		"Cursor": {`{"client_name":"Cursor","application_type":"web","redirect_uris":["cursor://anysphere.cursor-mcp/oauth/callback",
+			"https://www.cursor.com/agents/mcp/oauth/callback","http://localhost:8787/callback"]}`,
+			[]string{"cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback", "http://localhost:8787/callback"}},
+		"OpenCode":   {`{"client_name":"OpenCode","redirect_uris":["http://127.0.0.1:19876/mcp/oauth/callback"],"token_endpoint_auth_method":"none"}`, []string{"http://127.0.0.1:19876/mcp/oauth/callback"}},
+		"mcp-remote": {`{"client_name":"MCP CLI Proxy","redirect_uris":["http://localhost:3334/oauth/callback"],"software_id":"2e6dc280","software_version":"0.15.1"}`, []string{"http://localhost:3334/oauth/callback"}},
+		"ChatGPT":    {`{"client_name":"ChatGPT","redirect_uris":["https://chatgpt.com/connector/oauth/abc"],"token_endpoint_auth_method":"client_secret_post"}`, []string{"https://chatgpt.com/connector/oauth/abc"}},
+		"mixed":      {`{"redirect_uris":["javascript:alert(1)","http://evil.example/","https://a.example/cb"]}`, []string{"https://a.example/cb"}},
+		"all bad":    {`{"redirect_uris":["javascript:alert(1)","http://localhost.evil.com/cb"]}`, nil},
+		"none":       {`{"redirect_uris":[]}`, nil},
+		"nothing":    {`{}`, nil},
+	} {
+		status, body := s.post(t, "/oauth/register", "application/json; charset=utf-8", row.body)
+		var got registered
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if row.want == nil {
+			if status != 400 || member(t, body, "error") != "invalid_redirect_uri" {
+				t.Errorf("%s: %d %s", name, status, body)
+			}
+			continue
+		}
+		if status != 201 || !slices.Equal(got.RedirectURIs, row.want) || got.TokenEndpointAuthMethod != "none" || !slices.Equal(got.GrantTypes, grantTypes) ||
+			!strings.HasPrefix(got.ClientID, "dcr_") || len(got.ClientID) > 400 || strings.Contains(body, "client_secret") {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+		if c, err := s.clientOf(t.Context(), got.ClientID); err != nil || !slices.Equal(c.Redirects, row.want) {
+			t.Errorf("%s: the id is of %+v, %v", name, c, err)
+		}
+	}
+}
+
+func TestAuthT46BoundsOfRegistrations(t *testing.T) {
+	s := mustStand(t, nil)
+	long := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"https://a.example/%d"`, i))
+		}
+		return `{"redirect_uris":[` + strings.Join(all, ",") + `]}`
+	}
+	for name, row := range map[string]struct {
+		media, body string
+		want        int
+	}{
+		"16 KB and one":   {"application/json", `{"redirect_uris":["https://a.example/"],"x":"` + strings.Repeat("x", 16<<10) + `"}`, 413},
+		"11 URIs":         {"application/json", long(11), 400},
+		"10 URIs":         {"application/json", long(10), 201},
+		"deep":            {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`, 201},
+		"very deep":       {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 12000), 400},
+		"no JSON":         {"application/json", `redirect_uris=x`, 400},
+		"a form":          {"application/x-www-form-urlencoded", `redirect_uris=x`, 400},
+		"a number":        {"application/json", `{"redirect_uris":[1]}`, 400},
+		"too much to say": {"application/json", `{"redirect_uris":["https://a.example/` + base64.RawURLEncoding.EncodeToString(append(seal.NewSecret(), []byte(random(900))...))[:1000] + `"]}`, 400},
+	} {
+		if status, body := s.post(t, "/oauth/register", row.media, row.body); status != row.want {
+			t.Errorf("%s: %d %.300s, want %d", name, status, body, row.want)
+		}
+	}
+}
+
+func random(n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		b.Write(seal.NewSecret())
+	}
+	return b.String()[:n]
+}
+
+func TestAuthT48AlteredIDs(t *testing.T) {
+	s := mustStand(t, nil)
+	a := s.mustApp(t)
+	if _, err := s.registrar.open(a.id); err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.id {
+		c := byte('A')
+		if a.id[i] == c {
+			c = 'B'
+		}
+		if c, err := s.registrar.open(a.id[:i] + string(c) + a.id[i+1:]); err == nil {
+			t.Errorf("with another letter %d it is of %+v", i, c)
+		}
+		if c, err := s.registrar.open(a.id[:i]); err == nil {
+			t.Errorf("cut after %d letters it is of %+v", i, c)
+		}
+	}
+	// Another key makes the ids now, and those that the first has made stay good.
+	next := registrar{keys: [][]byte{seal.NewSecret(), s.registrar.keys[0]}}
+	if c, err := next.open(a.id); err != nil || c.Redirects[0] != "http://localhost:3118/callback" {
+		t.Errorf("after the rotation: %+v, %v", c, err)
+	}
+	if _, err := (registrar{keys: [][]byte{seal.NewSecret()}}).open(a.id); err == nil {
+		t.Error("it is good without its key")
+	}
+}
+
+func TestAuthT49Names(t *testing.T) {
+	for name, want := range map[string]string{
+		"Claude\u202e edoC":            "Claude edoC",
+		"Claude\u200b\u200d\ufeff":     "Claude",
+		"Cla\nude\t\x00\x1b[31m":       "Claude[31m",
+		"  a   b ":                     "a b",
+		"\u3164\u2800\u115f":           "",
+		strings.Repeat("ä", 200):       strings.Repeat("ä", 80),
+		"Ünïcödé 日本語":                  "Ünïcödé 日本語",
+		"a\u2066b\u2069c\u061cd\u00ad": "abcd",
+		"\xff\xfe":                     "",
+		"<b>x</b>":                     "<b>x</b>",
+	} {
+		if got := clean(name); got != want {
+			t.Errorf("%q is shown as %q, want %q", name, got, want)
+		}
+	}
+}
+
+// FuzzRegister feeds the body of a registration: what is accepted can be read back, and may be registered.
+func FuzzRegister(f *testing.F) {
+	f.Add(`{"client_name":"x","redirect_uris":["http://localhost/callback","cursor://a/b"]}`)
+	f.Add(`{"redirect_uris":["https://a.example/cb?x=1"]}`)
+	r := registrar{keys: [][]byte{seal.NewSecret()}}
+	f.Fuzz(func(t *testing.T, body string) {
+		var asked registration
+		if json.Unmarshal([]byte(body), &asked) != nil {
+			return
+		}
+		m := metadata{Name: clean(asked.ClientName)}
+		for _, uri := range asked.RedirectURIs {
+			if checkRedirect(uri, defaultSchemes) == nil {
+				m.Redirects = append(m.Redirects, uri)
+				if !matchRedirect([]string{uri}, uri) {
+					t.Errorf("%q does not match itself", uri)
+				}
+			}
+		}
+		id, err := r.seal(m)
+		if err != nil {
+			return
+		}
+		c, err := r.open(id)
+		if err != nil || c.Name != m.Name || !slices.Equal(c.Redirects, m.Redirects) {
+			t.Errorf("%+v is read back as %+v, %v", m, c, err)
+		}
+	})
+}
+
+// FuzzDocument feeds a client's metadata document.
+func FuzzDocument(f *testing.F) {
+	f.Add(describe(""))
+	f.Add(describe(`,"jwks":{"keys":[{"kty":"EC"}]}`))
+	d := &documents{f: &Facade{config: Config{Clients: Clients{AllowedSchemes: defaultSchemes}}}}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := d.parse(documentAt, []byte(text))
+		if err != nil {
+			return
+		}
+		for _, uri := range c.Redirects {
+			if checkRedirect(uri, defaultSchemes) != nil {
+				t.Errorf("%q is let in", uri)
+			}
+		}
+		if clean(c.Name) != c.Name {
+			t.Errorf("the name %q is let in", c.Name)
+		}
+	})
+}
