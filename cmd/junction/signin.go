@@ -118,6 +118,7 @@ func (p *program) openSignIn(c *Config) (err error) {
 	p.signIn = s // from here on close closes it
 	s.Facade, err = facade.New(facade.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
+		HTTP:  &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Ended: func() { p.catalogChanged() },
 	})
 	return err
