@@ -72,7 +72,9 @@ func (c chromium) mustEnd(origins ...string) {
 	}
 	var v visited
 	c.mustRead(&v)
-	v.Console = slices.DeleteFunc(v.Console, func(s string) bool { return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 40") || strings.Contains(s, "net::ERR_NAME_NOT_RESOLVED") })
+	v.Console = slices.DeleteFunc(v.Console, func(s string) bool {
+		return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 40") || strings.Contains(s, "net::ERR_NAME_NOT_RESOLVED")
+	})
 	if len(v.Console) > 0 {
 		c.t.Errorf("pages complain: %q", v.Console)
 	}

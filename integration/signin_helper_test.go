@@ -268,7 +268,7 @@ func (p *person) mustAllow(where string) *url.URL {
 	g := p.open(where)
 	for range 10 {
 		switch {
-		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"):
+		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"), g.url.Query().Has("code") && !strings.Contains(g.url.Path, "/oauth/"):
 			return g.url
 		case strings.Contains(g.url.Path, "/oauth/"):
 			m := htmlButton.FindStringSubmatch(g.body)
