@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"junction/upstream"
@@ -57,6 +58,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 		if !d.broken(path) {
 			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
 		}
+	}
+	if strings.HasPrefix(c.PublicURL, "https://") && !c.Auth.Needed() {
+		warn("public_url", "is for others than this machine, and nobody needs to say who they are: whoever gets through what stands in front of us may use what local may; add auth")
 	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {

@@ -114,6 +114,21 @@ upstreams: { a: { command: [junction, demo] } }
 	}
 }
 
+// TestPublicURLWithoutKeys: behind a gateway we listen on loopback, and what comes from there is no sign of this machine.
+func TestPublicURLWithoutKeys(t *testing.T) {
+	const entry = "auth: { api_keys: [{ name: ci, hash: 'sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a' }] }\n"
+	for text, want := range map[string]bool{
+		"public_url: https://mcp.example.com\n": true, "public_url: https://mcp.example.com\n" + entry: false, "public_url: http://localhost:8420\n": false, "": false,
+	} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		mustWrite(t, file, text+"upstreams: { a: { command: [junction, demo] } }\n")
+		got := runProgram(t.Context(), "", "check", "--config", file)
+		if got.code != 0 || strings.Contains(got.stdout, "warning: "+file+":1: public_url: is for others than this machine") != want {
+			t.Errorf("check of %s gave %+v, want a warning: %v", text, got, want)
+		}
+	}
+}
+
 func TestExpiry(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 30, 15, 500, time.FixedZone("", 3600))
 	for text, want := range map[string]string{
