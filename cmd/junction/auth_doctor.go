@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// authCommand has what is about signing in.
+func authCommand(stdout io.Writer, file *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "auth", Short: "whether people can sign in, and what to register where", Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "doctor",
+		Short: "ask the identity providers of the file, and say what to do",
+		Long: `Ask the identity providers and the authorization servers of the file whether they are what the file says: the issuer to the letter, keys that
+can be read, endpoints that are there. It needs no running proxy, and changes nothing. The exit code is 1 when something is wrong.`,
+		Example: "  junction auth doctor --config config.yaml",
+		Args:    none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if *file == "" {
+				return usagef("auth doctor needs --config FILE")
+			}
+			return authDoctor(cmd.Context(), stdout, *file)
+		},
+	})
+	return cmd
+}
+
+// providerPatience is how long one document of a provider may take.
+const providerPatience = 10 * time.Second
+
+// authDoctor writes what it finds. The error says how much is wrong.
+func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
+	c, _, err := Load(file, os.LookupEnv)
+	if problems, ok := errors.AsType[Problems](err); ok {
+		return fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
+	} else if err != nil {
+		return err
+	}
+	if !c.Auth.SignsIn() && c.Auth.OAuth == nil {
+		_, err := fmt.Fprintln(stdout, "Nobody signs in: the file has none of auth.oauth, auth.jwt and auth.introspection.")
+		return err
+	}
+	fetcher, err := c.Outbound.fetcher()
+	if err != nil {
+		return err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: fetcher.RootCAs}
+	defer transport.CloseIdleConnections()
+	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}}
+	if c.Auth.OAuth != nil {
+		for _, p := range c.Auth.OAuth.IdentityProviders {
+			d.begin("identity provider " + p.ID)
+			d.good("register as redirect URI: " + c.PublicURL + "/oauth/callback/" + p.ID)
+			d.provider(ctx, p.Issuer, p.Scopes)
+		}
+	}
+	for _, i := range c.Auth.JWT {
+		d.begin("issuer of tokens " + i.Issuer)
+		d.good("its tokens must be for: " + strings.Join(i.Audiences, " or "))
+		if i.JWKSURL != "" {
+			d.keys(ctx, i.JWKSURL)
+		} else {
+			d.issuer(ctx, i.Issuer)
+		}
+	}
+	if c.Auth.OAuth != nil {
+		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL, strings.ReplaceAll(clientLines, "URL", c.PublicURL+"/mcp"))
+	}
+	if _, err := d.out.WriteTo(stdout); err != nil {
+		return err
+	}
+	if d.wrong > 0 {
+		return errors.New(count(d.wrong, "problem"))
+	}
+	return nil
+}
+
+// signInDoctor collects what there is to say of the servers that people sign in at.
+type signInDoctor struct {
+	client *http.Client
+	out    bytes.Buffer
+	wrong  int
+}
+
+func (d *signInDoctor) begin(what string) { fmt.Fprintf(&d.out, "%s\n", what) }
+func (d *signInDoctor) good(text string)  { wrap(&d.out, "  ok    ", "        ", text) }
+func (d *signInDoctor) bad(text, remedy string) {
+	d.wrong++
+	wrap(&d.out, "  WRONG ", "        ", text)
+	wrap(&d.out, "        → ", "          ", remedy)
+}
+
+// metadata is what matters here of OpenID Connect Discovery 1.0 and RFC 8414.
+type metadata struct {
+	Issuer    string   `json:"issuer"`
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	Keys      string   `json:"jwks_uri"`
+	Scopes    []string `json:"scopes_supported"`
+}
+
+// provider asks a provider that people sign in at.
+func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string) {
+	m := d.issuer(ctx, issuer)
+	if m == nil {
+		return
+	}
+	if m.Authorize == "" || m.Token == "" {
+		d.bad("its metadata names no authorization_endpoint or no token_endpoint", "nobody can sign in there; is it an OpenID provider?")
+	}
+	if len(scopes) == 0 {
+		scopes = []string{"openid", "profile", "email", "offline_access"}
+	}
+	if len(m.Scopes) > 0 {
+		for _, s := range scopes {
+			if !slices.Contains(m.Scopes, s) && s != "offline_access" {
+				d.bad("it does not have the scope "+s, "leave it out of scopes, or set it up there")
+			}
+		}
+		if slices.Contains(scopes, "offline_access") && !slices.Contains(m.Scopes, "offline_access") {
+			d.good("without offline_access people sign in again after max_age_without_idp_refresh, unless parameters have it give refresh tokens")
+		}
+	}
+}
+
+// issuer finds the metadata of an issuer and compares it with what the file says; nil when it could not be read.
+func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
+	var m metadata
+	base := strings.TrimSuffix(issuer, "/")
+	err := d.read(ctx, base+"/.well-known/openid-configuration", &m)
+	if err != nil {
+		if other := d.read(ctx, base+"/.well-known/oauth-authorization-server", &m); other != nil {
+			d.bad(err.Error(), "compare issuer with what the provider calls its issuer; a browser on this machine should show "+base+"/.well-known/openid-configuration")
+			return nil
+		}
+	}
+	if m.Issuer != issuer {
+		d.bad(fmt.Sprintf("it calls itself %q, the file %q", m.Issuer, issuer), "write issuer: "+m.Issuer+", to the letter: tokens are compared with it")
+		return nil
+	}
+	d.good("it is who the file says: " + m.Issuer)
+	if m.Keys == "" {
+		d.bad("its metadata names no jwks_uri", "its tokens cannot be checked")
+		return &m
+	}
+	d.keys(ctx, m.Keys)
+	return &m
+}
+
+// keys reads the keys that tokens are signed with.
+func (d *signInDoctor) keys(ctx context.Context, url string) {
+	var set struct {
+		Keys []struct {
+			Use string `json:"use"`
+			Kty string `json:"kty"`
+		} `json:"keys"`
+	}
+	if err := d.read(ctx, url, &set); err != nil {
+		d.bad(err.Error(), "its tokens cannot be checked without its keys")
+		return
+	}
+	n := 0
+	for _, k := range set.Keys {
+		if k.Use != "enc" && k.Kty != "oct" {
+			n++
+		}
+	}
+	if n == 0 {
+		d.bad("it has no key to check a signature with at "+url, "set it up to sign with RS256, ES256 or PS256")
+		return
+	}
+	d.good(fmt.Sprintf("%s at %s", count(n, "key"), url))
+}
+
+// read reads a JSON document of at most 1 MiB.
+func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := d.client.Do(r)
+	if err != nil {
+		return fmt.Errorf("it cannot be reached from here: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into); err != nil {
+		return fmt.Errorf("%s is no JSON document that can be read: %w", url, err)
+	}
+	return nil
+}

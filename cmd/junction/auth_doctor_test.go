@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"junction/auth/authtest"
+)
+
+// TestAuthDoctor asks providers that are well, that call themselves otherwise, that are away, and that have no keys.
+func TestAuthDoctor(t *testing.T) {
+	well, other, away, keyless := authtest.Start(t), authtest.Start(t), authtest.Start(t), authtest.Start(t)
+	other.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"issuer":"https://other.example.com"}`) })
+	away.SetDown(true)
+	keyless.SetKeys()
+	for name, row := range map[string]struct {
+		sections string
+		want     []string
+		problems string
+	}{
+		"well": {"auth: { jwt: [{ issuer: " + well.URL + ", audiences: [x] }] }\n",
+			[]string{"ok    its tokens must be for: x", "ok    it is who the file says: " + well.URL, "ok    1 key at " + well.URL + authtest.Keys}, ""},
+		"another issuer": {"auth: { jwt: [{ issuer: " + other.URL + ", audiences: [x] }] }\n",
+			[]string{`WRONG it calls itself "https://other.example.com"`, "→ write issuer: https://other.example.com"}, "1 problem"},
+		"away":    {"auth: { jwt: [{ issuer: " + away.URL + ", audiences: [x] }] }\n", []string{"WRONG"}, "1 problem"},
+		"no keys": {"auth: { jwt: [{ issuer: " + keyless.URL + ", audiences: [x] }] }\n", []string{"WRONG it has no key to check a signature with"}, "1 problem"},
+		"sign-in": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + well.URL + ", client_id: c }] } }\n",
+			[]string{"register as redirect URI:", "http://localhost:8420/oauth/callback/sso", "claude mcp add --transport http junction http://localhost:8420/mcp"}, ""},
+		"nobody": {"", []string{"Nobody signs in"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(row.sections+"upstreams: { a: { url: http://127.0.0.1:1/mcp } }\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			err := authDoctor(t.Context(), &out, file)
+			if got := fmt.Sprint(err); (err == nil) != (row.problems == "") || err != nil && got != row.problems {
+				t.Errorf("the error is %v, want %q\n%s", err, row.problems, out.String())
+			}
+			for _, want := range row.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("it says\n%s\nwithout %s", out.String(), want)
+				}
+			}
+		})
+	}
+}
