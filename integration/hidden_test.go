@@ -135,3 +135,21 @@ func TestReplaysEndWithTheirKey(t *testing.T) {
 		}
 	})
 }
+
+// TestUpdatesThatWaitAreForgotten has a legacy client without a stream, for which updates wait, when the file denies it one of the resources.
+func TestUpdatesThatWaitAreForgotten(t *testing.T) {
+	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
+		s := p.serve(t, library("up"))
+		w := world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
+		j := start(t, p, w)
+		j.offers(t, "up")
+		c := j.talk(t)
+		for _, uri := range []string{"file:///a", "file:///b"} {
+			c.must(t, "resources/subscribe", `"uri":"mcp://up/`+uri+`"`)
+			j.server.Updated("up", uri)
+		}
+		w.policy = mustPolicy(t, "- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
+		j.apply(w)
+		hears(t, c.get(t), "resources/updated mcp://up/file:///b")
+	})
+}

@@ -116,6 +116,7 @@ func (s *Server) renew(w *world) {
 			continue
 		}
 		l.caller = now
+		l.pending = now.still(l.pending)
 		for p, method := range listChanged {
 			about := telling{l.session, method}
 			if !l.hears(upstream.Part(p)) || old.share.view.parts[p].legacy.print == now.share.view.parts[p].legacy.print || l.session != nil && told[about] {
@@ -142,6 +143,7 @@ func (s *Server) renew(w *world) {
 		if now.share != nil {
 			h.caller = now
 		}
+		h.waiting = now.still(h.waiting)
 		if len(gone) > 0 {
 			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
@@ -152,6 +154,20 @@ func (s *Server) renew(w *world) {
 func (h *hearer) lapsed() bool {
 	ends := h.principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
+}
+
+// still returns the notes that are about nothing that the caller may not use any more.
+func (c caller) still(list []note) []note {
+	return slices.DeleteFunc(list, func(n note) bool {
+		if n.uri == "" {
+			return false
+		}
+		if c.share == nil {
+			return true
+		}
+		_, err := c.share.resource(upstream.EraModern, n.uri)
+		return err != nil
+	})
 }
 
 // hears reports whether the stream is to hear of changes of a list; who wants to hear of resources hears of their templates as well.
