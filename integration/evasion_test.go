@@ -150,3 +150,32 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 		})
 	}
 }
+
+// TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file deny the call, or want it approved, before the answer is there: the call is
+// not made again.
+func TestRoundsDoNotOutliveAReload(t *testing.T) {
+	runPair(t, pair{upstream.EraLegacy, upstream.EraModern, "http"}, func(t *testing.T, p pair) {
+		for name, rules := range map[string]string{
+			"denied": "- { name: careful, rules: [ { deny: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",
+			"asked":  "- { name: careful, rules: [ { ask: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := p.serve(t, upstreamtest.Script{})
+				w := world{upstreams: map[string]upstream.Config{"up": s.config}, crowded: true}
+				j := start(t, p, w)
+				j.offers(t, "up")
+				m, asked := j.talk(t).converse(t, asking(askForm), func(q put) string {
+					w.policy = mustPolicy(t, rules)
+					j.apply(w)
+					return approval("no")(q)
+				})
+				if want := map[string]int{"denied": 1, "asked": 2}[name]; len(asked) != want || m.Error == nil && member(m.Result, "isError") != "true" {
+					t.Errorf("after %d questions and a reload the call is answered %s", len(asked), m.Append(nil))
+				}
+				if n := len(callsOf(t, s.Journal, 1)); n != 1 {
+					t.Errorf("the upstream was called %d times, want once", n)
+				}
+			})
+		}
+	})
+}

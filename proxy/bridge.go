@@ -112,6 +112,16 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 		if err := spliceParams(c, edits...); err != nil {
 			return result{}, err
 		}
+		// It is another call, and the person may have thought for a while.
+		if err := s.permittedStill(x); err != nil {
+			return result{}, err
+		}
+		if x.approved {
+			continue
+		}
+		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
+			return deref(asked), err
+		}
 	}
 }
 
