@@ -829,6 +829,10 @@ upstreams: { up: { url: `+url+`, capabilities: [web], tools: { fail: { capabilit
 			t.Errorf("a read without any scope of use: %s, %v", a, a.header)
 		}
 		wantUncalledTool(t, &server.Journal, "fail")
+		cmd := exec.Command(junctionBinary(t), "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read", "--admin", p.Admin)
+		if out, err := cmd.CombinedOutput(); !bytes.Contains(out, []byte("the token lacks a scope; needed are: mcp:read mcp:write")) {
+			t.Errorf("junction why: %v\n%s", err, out)
+		}
 		write := showing(t, p, era, s.Token(t, claimed(s, map[string]any{"scope": "mcp mcp:write"})), "/mcp")
 		if a := write.tool(t, "up__fail", `{}`); a.status != 200 || bytes.Contains(a.body, []byte("Unknown tool")) {
 			t.Errorf("after the step up: %s", a)

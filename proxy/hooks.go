@@ -31,7 +31,7 @@ type CallInfo struct {
 	Own       string // as the upstream calls it
 
 	// Verdict is deny, ask or allow; "" when nothing was decided, as about a method that does not exist. Policy and Rule say what gave it, and Missing which
-	// capability is not held.
+	// capability is not held, or which scopes the token of the caller would need, with spaces between them.
 	Verdict, Policy, Rule, Missing string
 	// Approval is "" when nobody had to be asked, and otherwise asked, given, remembered, declined, late where the call was denied by the time of the answer, or
 	// impossible where the client cannot ask anybody.

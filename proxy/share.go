@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/http"
 	"net/netip"
@@ -265,7 +266,7 @@ func (x *exchange) decide(t *target, info *CallInfo) error {
 		return err
 	}
 	x.decision = d
-	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, cmp.Or(d.Missing, d.Scopes)
 	if d.Verdict == policy.Ask { // a person reads the arguments: what two readers may read in two ways is shown to nobody
 		_, err = x.arguments()
 	}

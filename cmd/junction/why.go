@@ -57,6 +57,7 @@ type itemAccount struct {
 
 type reasonJSON struct {
 	Missing string `json:"missing,omitempty"` // a capability
+	Scopes  string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
 	Layer   string `json:"layer,omitempty"`
 	Policy  string `json:"policy,omitempty"`
 	Rule    string `json:"rule,omitempty"`
@@ -229,7 +230,7 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	allowed, denied := false, false
 	for _, r := range x.Reasons {
-		j := reasonJSON{Missing: r.Missing, Layer: r.Layer, Policy: r.Policy, Rule: r.Rule, Where: r.Where, Note: r.Note}
+		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Rule: r.Rule, Where: r.Where, Note: r.Note}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
 		}
@@ -237,6 +238,8 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 		switch {
 		case r.Missing != "":
 			advise("give the capability %s to a policy that matches %s, or take it from what the item requires (upstreams.%s)", r.Missing, who.ID, x.Upstream)
+		case r.Scopes != "":
+			advise("a call is answered with what to ask for, so that the client can sign in again; --scope says what a token has (auth.scope_capabilities)")
 		case r.Rule != "" && r.Verdict != policy.Deny:
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:
@@ -497,7 +500,7 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 	}
 	title := "because"
 	for _, r := range i.Reasons {
-		if i.Visible && r.Rule == "" && r.Missing == "" {
+		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
 			continue // what says nothing matters only where nothing allows it
 		}
 		field(title, r.line())
@@ -513,6 +516,8 @@ func (r *reasonJSON) line() string {
 	switch {
 	case r.Missing != "":
 		return "the capability " + flat(r.Missing) + " is missing"
+	case r.Scopes != "":
+		return "the token lacks a scope; needed are: " + flat(r.Scopes)
 	case r.Policy == "" && r.Rule == "":
 		return flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
 	case r.Rule == "":
