@@ -117,7 +117,7 @@ func TestJWTRefused(t *testing.T) {
 	other := authtest.NewKey(t, "rsa", jose.RS256)
 	ec384 := authtest.NewKey(t, "ec", jose.ES384)
 	s.SetKeys(rsa, ec384)
-	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.Audiences = append(i.Audiences, "api://junction") })}})
 	now := time.Now().Unix()
 	claims := func(change map[string]any) string { return rsa.Token(t, s.Claims(resource, change)) }
 	header := func(h map[string]any) string { return rsa.Token(t, s.Claims(resource, nil), h) }
@@ -129,6 +129,7 @@ func TestJWTRefused(t *testing.T) {
 		{"empty audience", claims(map[string]any{"aud": ""}), "this server is " + resource},
 		{"empty list", claims(map[string]any{"aud": []string{}}), "it does not say what it is for"},
 		{"other audience", claims(map[string]any{"aud": "https://other.example.com/mcp"}), "it is for https://other.example.com/mcp; this server is " + resource},
+		{"audience of another kind, nearly", claims(map[string]any{"aud": "api://Junction/"}), "it is for api://Junction/"},
 		{"audience is a number", claims(map[string]any{"aud": 5}), "is no text|it cannot be read"},
 		{"other issuer", claims(map[string]any{"iss": "https://evil.example.com"}), "an issuer whose tokens"},
 		{"issuer with a slash", claims(map[string]any{"iss": s.URL + "/"}), "an issuer whose tokens"},

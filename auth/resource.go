@@ -82,10 +82,12 @@ func canonical(s string) string {
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(s, "#") {
 		return s
 	}
-	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	if port := map[string]string{"https": ":443", "http": ":80"}[u.Scheme]; port != "" {
-		u.Host = strings.TrimSuffix(u.Host, port)
+	u.Scheme = strings.ToLower(u.Scheme)
+	port := map[string]string{"https": ":443", "http": ":80"}[u.Scheme]
+	if port == "" {
+		return s
 	}
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), port)
 	return strings.TrimSuffix(u.String(), "/")
 }
 

@@ -738,6 +738,22 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 	}
 }
 
+// TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good beside that; each token goes to who knows it.
+func TestAuthT02BothKindsOfServers(t *testing.T) {
+	s, ci := authtest.Start(t), newAPIKey(t, "ci")
+	section := strings.Replace(trusting(s), "auth: { ", "auth: { api_keys: ["+ci.entry+"], oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: y }] }, ", 1)
+	p, journal := guarded(t, section, ci)
+	_, _, text := mustGet(t, "GET", p.origin()+"/.well-known/oauth-protected-resource")
+	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL + `"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
+		t.Errorf("the metadata is %s\nwant %s", text, want)
+	}
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+	wantTokenIn(t, p, ci.key)
+	wantTokenOut(t, p, journal, "jct_at_"+strings.Repeat("a", 43)+"."+strings.Repeat("b", 43), 401, `Bearer realm="junction", error="invalid_token"`)
+	wantTokenOut(t, p, journal, "opaque", 401, refusedToken+"nobody knows it here")
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401, refusedToken+"it comes from an issuer")
+}
+
 func TestProtocolT98WithoutAToken(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t)))
 	runClients(t, func(t *testing.T, era upstream.Era) {
