@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -132,6 +134,7 @@ func fixed(old, next *Config) error {
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth}, {"storage", old.Storage, next.Storage},
 		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
+		{"auth.scope_capabilities", ownScopes(old), ownScopes(next)},
 	} {
 		if !reflect.DeepEqual(k.old, k.new) {
 			changed = append(changed, k.key)
@@ -145,6 +148,14 @@ func fixed(old, next *Config) error {
 	default:
 		return fmt.Errorf("%s and %s have changed, which needs a restart", strings.Join(changed[:n-1], ", "), changed[n-1])
 	}
+}
+
+// ownScopes are those that who signs in here may be given beyond the usual one: the authorization server knows them from its start.
+func ownScopes(c *Config) []string {
+	if c.Auth.OAuth == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities))
 }
 
 // checksum tells whether the file is the one that we know.

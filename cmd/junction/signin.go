@@ -7,11 +7,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,13 +33,6 @@ const masterKeys = "JUNCTION_MASTER_KEYS"
 func (c *Config) validateSignIn(d *decoder) {
 	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
 		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
-	}
-	if c.Auth.OAuth != nil && !c.Auth.Config.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") {
-		for _, scope := range slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)) {
-			if scope != "mcp" {
-				d.check("auth.scope_capabilities."+scope, "is a scope that nobody can get: who signs in here gets mcp; leave the rest to policies")
-			}
-		}
 	}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.Validate() {
