@@ -463,6 +463,10 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	if n := s.Asked(authtest.Keys); n > 0 {
 		t.Error("its keys were fetched")
 	}
+	out, err := exec.Command(junctionBinary(t), "doctor", "--admin", p.Admin).CombinedOutput()
+	if flat := strings.Join(strings.Fields(string(out)), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata is that of") {
+		t.Errorf("junction doctor: %v\n%s", err, out)
+	}
 }
 
 // TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it likes.

@@ -219,6 +219,12 @@ func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error
 			d.Findings = append(d.Findings, findingJSON{true, problem.Upstream, problem.Part.String(), problem.Name, "not offered", problem.Reason, ""})
 		}
 	}
+	for _, s := range p.providers.Status() {
+		if s.Err != "" && len(only) == 0 {
+			d.Findings = append(d.Findings, findingJSON{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + flat(s.Err),
+				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to the letter (auth.jwt, auth.introspection)"})
+		}
+	}
 	d.sort()
 	return d, nil
 }
