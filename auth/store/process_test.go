@@ -120,8 +120,11 @@ func TestCrashT89(t *testing.T) {
 		}
 		p := mustStart(t, d)
 		p.mustSay(t, "open")
-		have, kills, replays := "rt0", 0, 0
-		for i := 1; i <= 200; i++ {
+		have, kills, replays, exchanges := "rt0", 0, 0, 200
+		if testing.Short() {
+			exchanges = 40
+		}
+		for i := 1; i <= exchanges; i++ {
 			var killer *time.Timer
 			if rand.IntN(2) == 0 {
 				victim := p.Process

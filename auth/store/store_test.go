@@ -599,9 +599,14 @@ func TestSweep(t *testing.T) {
 		want(t, "RevokeGrant", err, nil)
 		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: soon}), nil)
 		want(t, "Audit", s.Audit(ctx, Event{Event: "e"}), nil)
-		for i := range sweepBatch + 10 {
-			want(t, "UseAssertion", s.UseAssertion(ctx, "a", fmt.Sprint(i), soon), nil)
-		}
+		want(t, "UseAssertion", s.WithTx(ctx, func(ctx context.Context) error {
+			for i := range sweepBatch + 10 {
+				if err := s.UseAssertion(ctx, "a", fmt.Sprint(i), soon); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), nil)
 		all := count()
 		if n, err := s.sweep(ctx); err != nil || n != 0 || count() != all {
 			t.Errorf("sweep of what is fresh = %d, %v", n, err)
@@ -629,4 +634,40 @@ func TestSweep(t *testing.T) {
 			t.Errorf("Users = %+v, %v; want all three", users, err)
 		}
 	})
+}
+
+// TestOlderSchemasT115 brings stores that older versions left behind up to date, and goes on with the sign-in that is in them. Each schema has its file, the
+// latest one too, so that it is there when it is no longer the latest.
+func TestOlderSchemasT115(t *testing.T) {
+	steps, err := migrations.ReadDir("migrations")
+	want(t, "ReadDir", err, nil)
+	for i := range steps {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("schema%d.sql", i+1)))
+			want(t, "ReadFile", err, nil)
+			d := database{SQLite, filepath.Join(t.TempDir(), "junction.db"), mustRing(t, "a")}
+			db, err := sql.Open("sqlite", d.dsn)
+			want(t, "Open", err, nil)
+			_, err = db.Exec(string(text))
+			want(t, "Exec", err, nil)
+			want(t, "Close", db.Close(), nil)
+
+			c := newClock()
+			c.pass(30 * time.Second)
+			s, ctx := mustOpen(t, d, c.now), t.Context()
+			if answer, err := exchange(ctx, s, "client", "rt0", "x"); err != nil || answer != "answer with rt1" {
+				t.Errorf("a token that was exchanged before: %q, %v; want the same answer", answer, err)
+			}
+			_, err = exchange(ctx, s, "client", "rt1", "rt2")
+			want(t, "its successor", err, nil)
+			a, err := s.Access(ctx, "sig-at-rt1")
+			want(t, "Access", err, nil)
+			if i, err := s.IDPSession(ctx, a.Grant.IDPSession); err != nil || i.RefreshToken != "refresh token of ann" {
+				t.Errorf("IDPSession = %q, %v", i.RefreshToken, err)
+			}
+			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); err != nil || r.Verifier != "verifier" {
+				t.Errorf("ConsumeAuthRequest = %+v, %v", r, err)
+			}
+		})
+	}
 }

@@ -18,7 +18,7 @@ var sweeps = []struct {
 	table, key, where string
 	age               time.Duration
 }{
-	{"auth_requests", "id_hash", "expires_at < $1", afterwards},
+	{"auth_requests", "id_hash", "expires_at < $1", time.Hour}, // whoever asks for the page makes one
 	{"web_sessions", "id_hash", "expires_at < $1", 0},
 	{"oauth_pkce", "signature", "expires_at < $1", afterwards},
 	{"oauth_codes", "signature", "expires_at < $1", afterwards},
