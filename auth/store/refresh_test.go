@@ -20,7 +20,7 @@ func issue(ctx context.Context, s *Store, g Grant, refresh string) (Successor, e
 	return Successor{"sig-" + refresh, []byte("answer with " + refresh)}, nil
 }
 
-func mustIssue(t *testing.T, s *Store, g Grant, refresh string) {
+func mustIssue(t testing.TB, s *Store, g Grant, refresh string) {
 	t.Helper()
 	if _, err := issue(t.Context(), s, g, refresh); err != nil {
 		t.Fatal(err)

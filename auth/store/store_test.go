@@ -71,7 +71,7 @@ func ringText(ids ...string) string {
 	return text
 }
 
-func mustRing(t *testing.T, ids ...string) *seal.Ring {
+func mustRing(t testing.TB, ids ...string) *seal.Ring {
 	t.Helper()
 	ring, err := seal.ParseRing(ringText(ids...))
 	if err != nil {
@@ -92,7 +92,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.Unix(c.at.Load(), 0).UTC() }
 func (c *clock) pass(d time.Duration) { c.at.Add(int64(d / time.Second)) }
 
-func mustOpen(t *testing.T, d database, now func() time.Time) *Store {
+func mustOpen(t testing.TB, d database, now func() time.Time) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now})
 	if err != nil {
@@ -107,7 +107,7 @@ func mustOpen(t *testing.T, d database, now func() time.Time) *Store {
 }
 
 // mustGrant stores a user, a session and a grant.
-func mustGrant(t *testing.T, s *Store, subject string) Grant {
+func mustGrant(t testing.TB, s *Store, subject string) Grant {
 	t.Helper()
 	u, err := s.PutUser(t.Context(), User{Issuer: "https://idp.example", Subject: subject, Email: subject + "@example.com"})
 	if err != nil {
@@ -156,7 +156,7 @@ func parallel(t *testing.T, n int, other error, f func(i int) error) (succeeded 
 	return succeeded
 }
 
-func want(t *testing.T, what string, err, want error) {
+func want(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("%s: %v, want %v", what, err, want)
