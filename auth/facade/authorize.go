@@ -115,15 +115,15 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 		return bad("invalid_target", "resource is no endpoint of this server")
 	}
 	return AuthRequest{
-		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: scopeOf(form.Get("scope")), Resource: resource,
+		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: f.scopeOf(form.Get("scope")), Resource: resource,
 		ExplicitRedirect: form.Get("redirect_uri") != "",
 	}, nil
 }
 
 // scopeOf returns what is granted of what is asked for: what we do not know is left out, and without anything left it is the one that all need.
-func scopeOf(asked string) string {
+func (f *Facade) scopeOf(asked string) string {
 	var granted []string
-	for _, s := range scopes {
+	for _, s := range f.scopes {
 		if slices.Contains(strings.Fields(asked), s) {
 			granted = append(granted, s)
 		}
@@ -204,6 +204,7 @@ func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding
 	_ = json.Unmarshal(row.Detail, &who)
 	d := pageData{Tx: id, CSRF: f.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Days: int(f.tokens.RefreshTTL / (24 * time.Hour))}
 	d.Target, d.Local = target(row.RedirectURI)
+	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope), func(s string) bool { return slices.Contains(scopes, s) }), ", ")
 	for _, p := range f.providers {
 		d.Providers = append(d.Providers, choice{p.ID, p.label()})
 	}

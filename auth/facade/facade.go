@@ -38,6 +38,7 @@ import (
 type Options struct {
 	Config Config       // validated
 	URL    string       // where clients reach us, without a path: the issuer
+	Scopes []string     // beyond those that everybody gets, which a client may ask for: what they give is for policies to say
 	Store  *store.Store // stays the caller's
 	Keys   *seal.Ring
 	// HTTP asks the identity providers. Default: a client with a timeout. The operator names them, so that they may be in a private network.
@@ -58,6 +59,7 @@ type Facade struct {
 	tokens    Tokens
 	url, name string
 	resources *auth.Resources
+	scopes    []string
 	store     *store.Store
 	registrar registrar
 	documents *documents // nil reads none
@@ -97,6 +99,12 @@ func New(o Options) (*Facade, error) {
 	}
 	if f.now == nil {
 		f.now = time.Now
+	}
+	f.scopes = slices.Clone(scopes)
+	for _, scope := range o.Scopes {
+		if !slices.Contains(f.scopes, scope) {
+			f.scopes = append(f.scopes, scope)
+		}
 	}
 	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
 	if f.registrar.keys, err = o.Keys.Secrets("dcr"); err != nil {

@@ -136,3 +136,23 @@ func TestCodes(t *testing.T) {
 		t.Errorf("after 61 s: %d %v", status, m)
 	}
 }
+
+func TestScopesThatAClientAsksFor(t *testing.T) {
+	s := mustStand(t, func(o *Options) { o.Scopes = []string{"mcp:write"} })
+	a, b := s.mustApp(t), newBrowser(t)
+	p := b.once(http.MethodGet, a.asks("scope", "mcp:write mcp:admin openid"), nil)
+	if p.status != 200 || !strings.Contains(p.body, "<b>mcp:write</b>") || strings.Contains(p.body, "mcp:admin") {
+		t.Fatalf("%d %s", p.status, p.body)
+	}
+	p = b.follow(b.press(p, "idp:sso"))
+	status, m := a.redeem(t, p.url.Query().Get("code"))
+	if status != 200 || m["scope"] != "mcp mcp:write" {
+		t.Fatal(status, m)
+	}
+	if p := s.mustVerify(t, m["access_token"]); !slices.Equal(p.Scopes, []string{"mcp", "mcp:write"}) {
+		t.Errorf("the principal has %v", p.Scopes)
+	}
+	if m := a.mustSignIn(t, b); m["scope"] != "mcp offline_access" {
+		t.Errorf("without asking it has %v", m["scope"])
+	}
+}

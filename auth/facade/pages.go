@@ -33,6 +33,7 @@ type pageData struct {
 	Local        bool   // that is this machine
 	Resource     string
 	User         string
+	Scopes       string // that not every client gets
 	Days         int
 	Providers    []choice
 	Next         string // where the page goes on to

@@ -93,7 +93,7 @@ func (s *server) view(g store.Grant) *view {
 	left := g.Expires.Sub(s.f.now())
 	return &view{
 		DefaultClient: fosite.DefaultClient{
-			ID: g.ClientID, Public: true, GrantTypes: grantTypes, ResponseTypes: responseTypes, Scopes: scopes, Audience: []string{g.Resource},
+			ID: g.ClientID, Public: true, GrantTypes: grantTypes, ResponseTypes: responseTypes, Scopes: s.f.scopes, Audience: []string{g.Resource},
 		},
 		access: min(s.f.tokens.AccessTTL, left), refresh: min(s.f.tokens.RefreshTTL, left),
 	}
@@ -268,7 +268,7 @@ func request(id string, text []byte) (fosite.Requester, error) {
 	r := fosite.NewRequest()
 	r.ID, r.RequestedAt, r.RequestedScope, r.GrantedScope = id, rec.At, rec.Requested, rec.Granted
 	r.RequestedAudience, r.GrantedAudience, r.Form, r.Session = rec.Audience, rec.Audience, rec.Form, &fosite.DefaultSession{ExpiresAt: rec.Expires}
-	r.Client = &fosite.DefaultClient{ID: rec.Client, Public: true, GrantTypes: grantTypes, ResponseTypes: responseTypes, Scopes: scopes}
+	r.Client = &fosite.DefaultClient{ID: rec.Client, Public: true, GrantTypes: grantTypes, ResponseTypes: responseTypes}
 	if r.Form == nil {
 		r.Form = url.Values{}
 	}

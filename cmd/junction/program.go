@@ -54,6 +54,7 @@ type program struct {
 	resources     atomic.Pointer[auth.Resources]
 	audit         atomic.Pointer[audit]      // nil while nobody wants one
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
+	reach         atomic.Pointer[reach]      // the same
 
 	refresh chan struct{} // 1-buffered: a catalog has changed
 }
@@ -170,6 +171,7 @@ func (p *program) apply(c *Config) {
 		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
 	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
 	p.keys.Store(&c.Auth.APIKeys)
+	p.reach.Store(&reach{world.Policy, c.Endpoints})
 	p.config = c
 }
 

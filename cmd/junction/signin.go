@@ -18,6 +18,8 @@ import (
 	"junction/auth/fetch"
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/policy"
+	"junction/proxy"
 )
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
@@ -108,11 +110,36 @@ func (p *program) openSignIn(c *Config) (err error) {
 	}
 	p.signIn = s // from here on close closes it
 	s.Facade, err = facade.New(facade.Options{
-		Config: *c.Auth.OAuth, URL: c.PublicURL, Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
+		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
 		HTTP:  &http.Client{Transport: transport, Timeout: 10 * time.Second},
-		Ended: func() { p.catalogChanged() },
+		Ended: p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
 	return err
+}
+
+// reach is what the file lets people use.
+type reach struct {
+	policy    *policy.Policy
+	endpoints map[string]proxy.Endpoint
+}
+
+// any reports whether somebody who signs in may use anything on some endpoint, as far as can be known before their client comes: where it will come from cannot.
+func (r *reach) any(p *auth.Principal) bool {
+	if r == nil || r.policy.MatchesAddress() {
+		return true
+	}
+	s := policy.Subject{
+		Kind: string(p.Kind), ID: p.ID, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes, OAuthClient: p.OAuthClient,
+	}
+	if !r.policy.For(s).None() {
+		return true
+	}
+	for name, e := range r.endpoints {
+		if s.Surface = cmp.Or(e.Surface, name); !r.policy.For(s).None() {
+			return true
+		}
+	}
+	return false
 }
 
 // ring reads the master keys.
