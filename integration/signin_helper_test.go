@@ -106,8 +106,9 @@ type company struct {
 	issuer string // of the provider
 }
 
-// mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth, with four spaces before each, and config further sections.
-func mustCompany(t testing.TB, upstream, oauth, config string) *company {
+// mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth, with four spaces before each, config further sections, and
+// auth further lines of that section, with two spaces.
+func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *company {
 	t.Helper()
 	address := freePort(t)
 	c := &company{program: newProgram(t), origin: "http://" + address}
@@ -120,9 +121,10 @@ auth:
   oauth:
     identity_providers:
       - { id: sso, name: Acme SSO, issuer: %q, client_id: junction, client_secret: s3cret }
-%slog: { level: debug }
-upstreams: { up: { url: %q } }
-%s`, c.origin, c.issuer, oauth, upstream, config))
+%s%s
+log: { level: debug }
+upstreams: { up: { url: "%s" } }
+%s`, c.origin, c.issuer, oauth, strings.Join(auth, "\n"), upstream, config))
 	c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", address))
 	c.mustReady(t, patience)
 	return c
@@ -290,6 +292,7 @@ func (p *person) mustAllow(where string) *url.URL {
 type oauthApp struct {
 	c            *company
 	id, redirect string
+	scope        string
 }
 
 const (
@@ -314,14 +317,18 @@ func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
 	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil || resp.StatusCode != http.StatusCreated {
 		t.Fatal(resp.Status, err)
 	}
-	return oauthApp{c, m.ID, redirects[0]}
+	return oauthApp{c, m.ID, redirects[0], ""}
 }
 
 // authorize is where the app has a browser go.
 func (a oauthApp) authorize() string {
 	sum := sha256.Sum256([]byte(appVerifier))
-	return a.c.origin + "/oauth/authorize?" + url.Values{
+	q := url.Values{
 		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + "/mcp"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
-	}.Encode()
+	}
+	if a.scope != "" {
+		q.Set("scope", a.scope)
+	}
+	return a.c.origin + "/oauth/authorize?" + q.Encode()
 }

@@ -265,3 +265,21 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 		t.Errorf("the store grows from %d to %d bytes", before, after)
 	}
 }
+
+// TestStepUpAtHome has a client that lacks a scope be told which one, and get it by asking.
+func TestStepUpAtHome(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up+`", capabilities: [danger], era: "modern`, "",
+		"policies: [{ name: all, capabilities: [danger], rules: [{ allow: { upstreams: [up] } }] }]\n", `  scope_capabilities: { mcp: [], "mcp:danger": [danger] }`)
+	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
+	p := a.mustSignIn(t, ann)
+	got := showing(t, c.program, upstream.EraModern, p.Access, "/mcp").tool(t, "up__echo", `{}`)
+	if got.status != 403 || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="mcp mcp:danger"`) {
+		t.Fatalf("without the scope: %s %v", got, got.header)
+	}
+	a.scope = "mcp mcp:danger"
+	p = a.mustSignIn(t, ann)
+	if got := showing(t, c.program, upstream.EraModern, p.Access, "/mcp").tool(t, "up__echo", `{}`); got.status != 200 {
+		t.Errorf("with it: %s", got)
+	}
+}
