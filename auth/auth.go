@@ -52,8 +52,9 @@ type Principal struct {
 	// Address is where the request comes from; the zero value means that it could not be found out, and is in no network.
 	Address netip.Addr
 
-	hash   Hash   // of the key, or of the token, that was verified
-	source string // print of the entry of the file that a token was verified by; "" of keys and of our own tokens
+	hash     Hash   // of the key, or of the token, that was verified
+	signedBy string // print of the key that has signed a token
+	source   string // print of the entry of the file that a token was verified by; "" of keys and of our own tokens
 }
 
 // LogValue shows the ID alone.

@@ -113,7 +113,11 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	if _, there := c["exp"]; !there {
 		return nil, errEndless
 	}
-	return i.principal(c, hash)
+	p, err := i.principal(c, hash)
+	if err == nil {
+		p.signedBy = signed.key
+	}
+	return p, err
 }
 
 // header checks what a token says of itself before its signature is looked at.
@@ -136,14 +140,15 @@ func (i *issuer) header(h jose.Header) error {
 	return errType
 }
 
-// signature is the keys for one token. It keeps the error, of which go-oidc keeps the words alone.
+// signature is the keys for one token. It keeps which of them has signed it, and the error, of which go-oidc keeps the words alone.
 type signature struct {
 	keys *keySet
+	key  string // its print
 	err  error
 }
 
 // VerifySignature is that of oidc.KeySet.
 func (s *signature) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	payload, s.err = s.keys.VerifySignature(ctx, token)
+	payload, s.key, s.err = s.keys.verify(ctx, token)
 	return payload, s.err
 }

@@ -342,12 +342,23 @@ func TestJWTClaims(t *testing.T) {
 func TestKeyRotation(t *testing.T) {
 	s, g := server(t)
 	before := s.Token(t, s.Claims(resource, nil))
-	wantIn(t, g, before)
+	who := wantIn(t, g, before)
+	more := authtest.NewKey(t, "more", jose.ES256)
+	s.SetKeys(append([]*authtest.Key{more}, s.Keys()...)...)
+	wantIn(t, g, more.Token(t, s.Claims(resource, nil)))
+	if !g.Still(who) {
+		t.Error("another key ends what was begun with one that is there")
+	}
+	g = signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}}) // which has never asked for an unknown key
+	who = wantIn(t, g, before)
 	next := authtest.NewKey(t, "next", jose.RS256)
 	s.SetKeys(next)
 	wantIn(t, g, before) // nobody has asked yet
 	wantIn(t, g, next.Token(t, s.Claims(resource, nil)))
 	wantOut(t, g, before, 401, "not of a key of its issuer")
+	if g.Still(who) {
+		t.Error("what has begun goes on without the key")
+	}
 }
 
 // TestKeyRevocation: keys that are taken back, and never replaced by one that is asked for, are noticed in time.
@@ -357,7 +368,7 @@ func TestKeyRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
 		token := s.Token(t, s.Claims(resource, nil))
-		wantIn(t, g, token)
+		who := wantIn(t, g, token)
 		s.SetKeys(other)
 		time.Sleep(10*time.Minute - time.Second)
 		wantIn(t, g, token)
@@ -365,6 +376,9 @@ func TestKeyRevocation(t *testing.T) {
 		wantIn(t, g, token) // it waits for nobody, and has the keys fetched
 		synctest.Wait()
 		wantOut(t, g, token, 401, "not of a key of its issuer")
+		if g.Still(who) {
+			t.Error("what has begun goes on without the key")
+		}
 	})
 }
 

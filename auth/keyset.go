@@ -1,8 +1,8 @@
 package auth
 
 import (
-	"bytes"
 	"context"
+	"crypto"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
@@ -19,7 +19,7 @@ import (
 )
 
 // keySet is the keys of one issuer. They are fetched when they are first needed, again when a token names one that is unknown, and now and then; what was fetched
-// once stays good while the issuer cannot be reached. It is an oidc.KeySet: go-oidc's own one would ask the issuer for each token with a wrong signature.
+// once stays good while the issuer cannot be reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature.
 type keySet struct {
 	issuer string
 	fixed  string // jwks_url of the file; "" is found out
@@ -41,10 +41,10 @@ type keySet struct {
 	cooled  time.Time     // before which no fetch begins for an unknown key
 }
 
-// keys are what one fetch has found. A pointer to them tells them from others.
+// keys are what one fetch has found. They are immutable.
 type keys struct {
-	text []byte
-	list []jose.JSONWebKey
+	list   []jose.JSONWebKey
+	prints map[string]bool
 }
 
 const (
@@ -66,43 +66,44 @@ type unavailableError struct {
 func (e *unavailableError) Error() string { return e.issuer + ": " + e.err.Error() }
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// VerifySignature returns the payload of a token that one of the keys has signed; its algorithm has been checked. An error that does not wrap ErrInvalidToken means
-// that the keys could not be fetched.
-func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+// verify returns the payload of a token that one of the keys has signed, and the print of that key; its algorithm has been checked. An error that does not wrap
+// ErrInvalidToken means that the keys could not be fetched.
+func (k *keySet) verify(ctx context.Context, token string) (payload []byte, print string, err error) {
 	jws, err := jose.ParseSignedCompact(token, asymmetric)
 	if err != nil || len(jws.Signatures) != 1 {
-		return nil, errMalformedJWT
+		return nil, "", errMalformedJWT
 	}
 	now := k.current.Load()
 	if now == nil {
 		if err := k.load(ctx, false); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		now = k.current.Load()
 	}
 	k.renew()
-	payload, known := now.verify(jws)
-	if payload != nil || known {
-		return payload, verdict(payload)
+	payload, print, known := now.verify(jws)
+	if payload == nil && !known {
+		if err := k.load(ctx, true); err != nil {
+			return nil, "", err
+		}
+		if next := k.current.Load(); next != now {
+			payload, print, _ = next.verify(jws)
+		}
 	}
-	if err := k.load(ctx, true); err != nil {
-		return nil, err
-	}
-	if next := k.current.Load(); next != now {
-		payload, _ = next.verify(jws)
-	}
-	return payload, verdict(payload)
-}
-
-func verdict(payload []byte) error {
 	if payload == nil {
-		return errSignature
+		return nil, "", errSignature
 	}
-	return nil
+	return payload, print, nil
 }
 
-// verify returns the payload if one of the keys has signed it, and whether there is a key by the name that the token gives.
-func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, known bool) {
+// has reports whether the issuer has a key of that print still, as far as is known.
+func (k *keySet) has(print string) bool {
+	now := k.current.Load()
+	return now != nil && now.prints[print]
+}
+
+// verify returns the payload if one of the keys has signed it, with the print of that, and whether there is a key by the name that the token gives.
+func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string, known bool) {
 	h := jws.Signatures[0].Header
 	for i := range k.list {
 		key := &k.list[i]
@@ -111,10 +112,19 @@ func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, known bool) {
 		}
 		known = known || h.KeyID != ""
 		if payload, err := jws.Verify(key.Key); err == nil && payload != nil {
-			return payload, true
+			return payload, printOfKey(key), true
 		}
 	}
-	return nil, known
+	return nil, "", known
+}
+
+// printOfKey tells a key from others: by its name, what it is for, and itself.
+func printOfKey(key *jose.JSONWebKey) string {
+	sum, err := key.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return "" // which no set has
+	}
+	return key.KeyID + "\x00" + key.Algorithm + "\x00" + string(sum)
 }
 
 // renew fetches keys that are not fresh any more, without waiting for them.
@@ -181,9 +191,7 @@ func (k *keySet) begin() {
 			return
 		}
 		k.err, k.failed, k.retry, k.url = nil, 0, time.Time{}, at
-		if old := k.current.Load(); old == nil || !bytes.Equal(old.text, found.text) {
-			k.current.Store(found)
-		}
+		k.current.Store(found)
 		k.fresh.Store(k.now().Add(keysFresh).UnixNano())
 	}()
 }
@@ -228,7 +236,7 @@ func parseKeys(text []byte) (*keys, error) {
 	if err := json.Unmarshal(text, &set); err != nil || set.Keys == nil {
 		return nil, errors.New("its keys are no JSON Web Key Set")
 	}
-	k := &keys{text: text}
+	k := &keys{prints: map[string]bool{}}
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) != nil || key.Use != "" && key.Use != "sig" || !key.Valid() {
@@ -239,6 +247,9 @@ func parseKeys(text []byte) (*keys, error) {
 			continue // RFC 7518, section 3.3
 		}
 		k.list = append(k.list, key)
+		if print := printOfKey(&key); print != "" {
+			k.prints[print] = true
+		}
 	}
 	return k, nil
 }

@@ -27,12 +27,16 @@ type tokens struct {
 	seen map[Hash]*seen
 }
 
-// seen is a token that was verified, and stays so for as long as its issuer has the same keys.
+// seen is a token that was verified, and stays so for as long as its issuer has the key that has signed it.
 type seen struct {
 	principal *Principal
 	issuer    *issuer
-	keys      *keys
 }
+
+func (s *seen) good() bool { return s.issuer.good(s.principal) }
+
+// good reports whether a principal that was verified would be so again.
+func (i *issuer) good(p *Principal) bool { return i.now().Before(p.Expires) && i.keys.has(p.signedBy) }
 
 // maxSeen bounds the tokens that are remembered; others are verified again.
 const maxSeen = 10_000
@@ -78,7 +82,7 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 		p, err := i.verify(ctx, token, hash)
 		if err == nil {
 			p.Address = from // most come from there again
-			t.remember(hash, &seen{p, i, i.keys.current.Load()})
+			t.remember(hash, &seen{p, i})
 		}
 		return p, err
 	case t.introspection != nil:
@@ -93,7 +97,7 @@ func (t *tokens) remembered(hash Hash) *Principal {
 	t.mu.RLock()
 	s := t.seen[hash]
 	t.mu.RUnlock()
-	if s == nil || s.issuer.keys.current.Load() != s.keys || !s.issuer.now().Before(s.principal.Expires) {
+	if s == nil || !s.good() {
 		return nil
 	}
 	s.issuer.keys.renew()
@@ -104,7 +108,7 @@ func (t *tokens) remember(hash Hash, s *seen) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for h, old := range t.seen { // a few at random are enough
-		if len(t.seen) < maxSeen && old.issuer.now().Before(old.principal.Expires) {
+		if len(t.seen) < maxSeen && old.good() {
 			break
 		}
 		delete(t.seen, h)
@@ -112,8 +116,8 @@ func (t *tokens) remember(hash Hash, s *seen) {
 	t.seen[hash] = s
 }
 
-// Still reports whether what a principal was verified by still stands in the file, and whether it is not over. Whether a token was taken back meanwhile is known of
-// those that are asked for.
+// Still reports whether what a principal was verified by still stands in the file, and whether it is not over: neither at its time, nor because the key that has
+// signed it was taken back. Of a token that must be asked about it has that done again in time.
 func (t *tokens) Still(p *Principal) bool {
 	if p.Kind == KindKey {
 		keeper, ok := t.keys.(interface{ Still(*Principal) bool })
@@ -124,7 +128,8 @@ func (t *tokens) Still(p *Principal) bool {
 		return ok && keeper.Still(p)
 	}
 	if i := t.issuers[p.Issuer]; i != nil && i.print == p.source {
-		return i.now().Before(p.Expires)
+		i.keys.renew()
+		return i.good(p)
 	}
 	return t.introspection != nil && t.introspection.print == p.source && t.introspection.still(p)
 }

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,13 @@ func (s *Server) SetKeys(keys ...*Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys = keys
+}
+
+// Keys returns the keys as SetKeys has set them.
+func (s *Server) Keys() []*Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.keys)
 }
 
 // SetDown has all requests fail, or not any more.
