@@ -3,6 +3,7 @@ package auth_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -724,6 +725,32 @@ func FuzzToken(f *testing.F) {
 		}
 		if who == nil && w.Code != 400 && w.Code != 401 {
 			t.Errorf("%q was answered with %d", token, w.Code)
+		}
+	})
+}
+
+// FuzzDocuments: whatever an issuer says of itself and of its keys, a token that none of these has signed is not let in.
+func FuzzDocuments(f *testing.F) {
+	s := authtest.New(f)
+	text, err := json.Marshal(s.KeySet())
+	if err != nil {
+		f.Fatal(err)
+	}
+	good := `{"issuer":"` + s.URL + `","jwks_uri":"` + s.URL + authtest.Keys + `"}`
+	for _, keys := range []string{string(text), `{"keys":[]}`, `{"keys":[{"kty":"oct","k":"AAAA","kid":"rsa"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"rsa"}]}`, `{"keys":null}`, `[]`, ``} {
+		f.Add(good, keys)
+	}
+	f.Add(`{"issuer":"`+s.URL+`","issuer":"https://evil.example"}`, string(text))
+	token := authtest.NewKey(f, "rsa", jose.RS256).Token(f, s.Claims(resource, nil)) // by a key that nobody has
+	f.Fuzz(func(t *testing.T, metadata, keys string) {
+		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
+		s.Answer(authtest.OAuth, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
+		s.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, keys) })
+		p := auth.NewProviders(s.Client(), nil)
+		defer p.Close()
+		g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
+		if who, resp := ask(g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 && resp.StatusCode != 503 {
+			t.Errorf("with %s and %s: %+v, %d", metadata, keys, who, resp.StatusCode)
 		}
 	})
 }
