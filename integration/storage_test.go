@@ -45,7 +45,8 @@ func (a oauthApp) exchange(origin string, form url.Values) (status int, got issu
 		return 0, got, err
 	}
 	defer resp.Body.Close()
-	return resp.StatusCode, got, json.NewDecoder(resp.Body).Decode(&got)
+	err = json.NewDecoder(resp.Body).Decode(&got)
+	return resp.StatusCode, got, err
 }
 
 func (a oauthApp) mustExchange(t testing.TB, origin string, form url.Values) (int, issued) {
