@@ -8,7 +8,7 @@ import (
 
 // Event is one line of the audit. No secret is in it.
 type Event struct {
-	ID                                      string // AddEvent's; ids sort by the time they were made
+	ID                                      string // Audit gives it; ids sort by the time they were made
 	At                                      time.Time
 	Event                                   string
 	Principal, ClientID, Address, RequestID string

@@ -119,7 +119,7 @@ func (t *Token) over(now time.Time) error {
 	return nil
 }
 
-// AddToken stores a token that is good from now on. Its grant must stand when the transaction of ctx began to look at it.
+// AddToken stores a token that is good from now on. That its grant stands is for the caller to know, who has it locked.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	_, err := s.exec(ctx, `INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
 		VALUES ($1, $2, $3, $4, $5, 'active', $6, 0, '', NULL, $7)`,
