@@ -160,16 +160,8 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 // text returns a document: the kept one while it is fresh, a new one after that, and the kept one for a day more if there is no new one.
 func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 	for {
-		kept, err := d.f.store.Document(ctx, id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		known := err == nil
-		if now := d.f.now(); known && now.Before(kept.FreshUntil) {
-			if kept.Failure != "" && len(kept.Body) == 0 {
-				return nil, &unreachable{host, kept.Failure}
-			}
-			return kept.Body, nil
+		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
+			return text, err
 		}
 		d.mu.Lock()
 		busy := d.loading[id]
@@ -177,12 +169,18 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 			busy = make(chan struct{})
 			d.loading[id] = busy
 			d.mu.Unlock()
-			text, err := d.load(ctx, id, host, kept)
-			d.mu.Lock()
-			delete(d.loading, id)
-			d.mu.Unlock()
-			close(busy)
-			return text, err
+			defer func() {
+				d.mu.Lock()
+				delete(d.loading, id)
+				d.mu.Unlock()
+				close(busy)
+			}()
+			// Whoever was here a moment ago may have fetched it.
+			kept, text, fresh, err := d.kept(ctx, id, host)
+			if fresh || err != nil {
+				return text, err
+			}
+			return d.load(ctx, id, host, kept)
 		}
 		d.mu.Unlock()
 		select {
@@ -191,6 +189,20 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// kept returns what the store has, and whether that is the answer: a document, or the reason why there is none.
+func (d *documents) kept(ctx context.Context, id, host string) (kept store.Document, text []byte, fresh bool, err error) {
+	kept, err = d.f.store.Document(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return kept, nil, false, nil
+	case err != nil, !d.f.now().Before(kept.FreshUntil):
+		return kept, nil, false, err
+	case kept.Failure != "" && len(kept.Body) == 0:
+		return kept, nil, true, &unreachable{host, kept.Failure}
+	}
+	return kept, kept.Body, true, nil
 }
 
 func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {
@@ -208,16 +220,13 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 	}
 	if err != nil {
 		next := store.Document{URL: id, Failure: err.Error(), Fetched: now, FreshUntil: now.Add(failedFor)}
-		if len(kept.Body) > 0 && now.Before(kept.FreshUntil.Add(staleMost)) {
+		if now.Before(kept.Fetched.Add(freshMost + staleMost)) {
 			next.Body, next.Fetched = kept.Body, kept.Fetched
-			if kept.Failure != "" && now.After(kept.Fetched.Add(freshMost+staleMost)) {
-				next.Body = nil
-			}
 		}
 		if err := d.f.store.PutDocument(ctx, next); err != nil {
 			return nil, err
 		}
-		if next.Body != nil {
+		if len(next.Body) > 0 {
 			return next.Body, nil
 		}
 		return nil, &unreachable{host, next.Failure}

@@ -156,3 +156,28 @@ func TestScopesThatAClientAsksFor(t *testing.T) {
 		t.Errorf("without asking it has %v", m["scope"])
 	}
 }
+
+// TestHalfATokenIsNone: the half that the store has is worth nothing, and does no harm either.
+func TestHalfATokenIsNone(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	m := a.mustSignIn(t, b)
+	forge := func(token any) string {
+		prefix, signature, _ := strings.Cut(fmt.Sprint(token), ".")
+		return prefix[:len("jct_at_")] + strings.Repeat("A", len(prefix)-len("jct_at_")) + "." + signature
+	}
+	a.refresh(t, m["refresh_token"])
+	s.clock.forward(2 * time.Minute) // now the real one would end everything
+	if status, n := a.refresh(t, forge(m["refresh_token"])); status != 400 || n["error"] != "invalid_grant" {
+		t.Errorf("%d %v", status, n)
+	}
+	s.mustNotVerify(t, forge(m["access_token"]), "nobody knows it here")
+	s.mustVerify(t, m["access_token"])
+	code := a.mustCode(t, b)
+	if status, n := a.redeem(t, forge(code)); status != 400 || n["error"] != "invalid_grant" {
+		t.Errorf("%d %v", status, n)
+	}
+	if status, n := a.redeem(t, code); status != 200 {
+		t.Errorf("%d %v", status, n)
+	}
+}

@@ -50,7 +50,7 @@ func (c *clock) forward(d time.Duration) {
 }
 
 // mustStand starts a facade with one provider, sso, whose section change may alter.
-func mustStand(t *testing.T, change func(*Options)) *stand {
+func mustStand(t testing.TB, change func(*Options)) *stand {
 	t.Helper()
 	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
 	if err != nil {
@@ -83,7 +83,7 @@ func mustStand(t *testing.T, change func(*Options)) *stand {
 // idp is an identity provider at which ann is always signed in.
 type idp struct {
 	*authtest.Server
-	t *testing.T
+	t testing.TB
 
 	mu      sync.Mutex
 	codes   map[string]url.Values // of the authorization requests
@@ -96,7 +96,7 @@ type idp struct {
 	n       int
 }
 
-func mustIDP(t *testing.T) *idp {
+func mustIDP(t testing.TB) *idp {
 	p := &idp{Server: authtest.Start(t), t: t, codes: map[string]url.Values{}, claims: map[string]any{}, refresh: "first"}
 	p.Answer("/authorize", p.authorize)
 	p.Answer("/token", p.token)

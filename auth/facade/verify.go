@@ -51,8 +51,10 @@ func (f *Facade) Verify(ctx context.Context, token string, from netip.Addr) (*au
 		if err != nil {
 			return nil, err
 		}
-		if err := f.store.TouchGrant(ctx, a.Grant.ID); err != nil {
-			f.log.Debug("when a grant was used could not be noted", "error", err)
+		if now.After(a.Grant.Used.Add(time.Minute)) {
+			if err := f.store.TouchGrant(ctx, a.Grant.ID); err != nil {
+				f.log.Debug("when a grant was used could not be noted", "error", err)
+			}
 		}
 		p := f.principal(a.User, a.User.Claims, a.Grant)
 		p.Scopes, p.Expires = a.Scopes, a.Token.Expires

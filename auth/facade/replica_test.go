@@ -1,0 +1,158 @@
+package facade
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// second starts another replica of the stand: of the same URL, over the same store, with a memory of its own.
+func (s *stand) second(t *testing.T, o Options) *Facade {
+	t.Helper()
+	f, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// onPostgres has a stand's store in a schema of its own, where JUNCTION_TEST_POSTGRES says where.
+func onPostgres(t *testing.T) *store.Store {
+	t.Helper()
+	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
+	if dsn == "" {
+		t.Skip("JUNCTION_TEST_POSTGRES is not set")
+	}
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := "f" + hex.EncodeToString(seal.NewSecret()[:8])
+	if _, err := db.Exec(`CREATE SCHEMA ` + schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := db.Exec(`DROP SCHEMA ` + schema + ` CASCADE`); err != nil {
+			t.Error(err)
+		}
+		db.Close()
+	})
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: u.String(), Keys: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestAuthT90TwoReplicas has requests of one sign-in come to one replica or the other.
+func TestAuthT90TwoReplicas(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			var options Options
+			s := mustStand(t, func(o *Options) {
+				if other := open(t); other != nil {
+					o.Store = other
+				}
+				options = *o
+			})
+			s.store = options.Store
+			one, other := s.Facade, s.second(t, options)
+			turn := 0
+			s.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if turn++; turn%2 == 0 {
+					one.ServeHTTP(w, r)
+					return
+				}
+				other.ServeHTTP(w, r)
+			})
+			a, b := s.mustApp(t), newBrowser(t)
+			for range 2 { // so that each request comes to each
+				m := a.mustSignIn(t, b)
+				_, next := a.refresh(t, m["refresh_token"])
+				if status, again := a.refresh(t, m["refresh_token"]); status != 200 || again["access_token"] != next["access_token"] {
+					t.Errorf("the same token at the other replica: %d %v, not %v", status, again, next)
+				}
+				token, _ := next["access_token"].(string)
+				for _, f := range []*Facade{one, other} {
+					if _, err := f.Verify(t.Context(), token, here); err != nil {
+						t.Error(err)
+					}
+				}
+				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded", url.Values{"token": {token}, "client_id": {a.id}}.Encode()); status != 200 {
+					t.Error(status, body)
+				}
+				end := time.Now().Add(10 * time.Second)
+				for _, f := range []*Facade{one, other} {
+					err := error(nil)
+					for {
+						if _, err = f.Verify(context.Background(), token, here); err != nil || time.Now().After(end) {
+							break
+						}
+						s.clock.forward(time.Second) // what is believed for five seconds is over soon
+					}
+					if !errors.Is(err, auth.ErrInvalidToken) || !strings.Contains(err.Error(), "revoked") {
+						t.Errorf("after the revocation: %v", err)
+					}
+				}
+				turn++
+			}
+		})
+	}
+}
+
+// BenchmarkVerify is what checking a token costs on the path of a call.
+func BenchmarkVerify(b *testing.B) {
+	s := mustStand(b, nil)
+	grant := store.Grant{ClientID: "app", Resource: s.url + "/mcp", Scope: "mcp", Expires: time.Now().Add(time.Hour)}
+	user, err := s.store.PutUser(b.Context(), store.User{Issuer: s.idp.URL, Subject: "ann"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	session, err := s.store.AddIDPSession(b.Context(), store.IDPSession{User: user.ID, IDP: "sso", OKUntil: grant.Expires})
+	if err != nil {
+		b.Fatal(err)
+	}
+	grant.User, grant.IDPSession = user.ID, session.ID
+	grant, err = s.store.AddGrant(b.Context(), grant)
+	if err != nil {
+		b.Fatal(err)
+	}
+	core := s.core.(*server)
+	token, signature, err := core.strategy.GenerateAccessToken(b.Context(), nil)
+	if err == nil {
+		err = s.store.AddToken(b.Context(), store.Token{Signature: signature, Kind: store.AccessToken, Grant: grant.ID, RequestID: grant.ID, Request: []byte("{}"), Expires: grant.Expires})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.Verify(b.Context(), token, here); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
