@@ -39,7 +39,6 @@ type AuthRequest struct {
 	State, Challenge string
 	Scope, Resource  string
 	ExplicitRedirect bool // the request named it, so the client must name it again for its token
-	row              store.AuthRequest
 }
 
 // flaw is a mistake of a client that it is told of by way of the browser.
