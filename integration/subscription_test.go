@@ -56,11 +56,18 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				server.Updated("file:///b")
 				server.Updated("file:///a/part")
 				server.Updated("file:///a")
-				for _, uri := range []string{"file:///a/part", "file:///a"} {
-					want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/` + uri + `"` + tag + `}}`
-					if got := stream.next(t); got != want {
-						t.Errorf("heard %s\nwant  %s", got, want)
-					}
+				update := func(uri string) string {
+					return `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/` + uri + `"` + tag + `}}`
+				}
+				got := stream.next(t)
+				if got == update("file:///a") {
+					got = stream.next(t) // what may have been missed before the upstream's stream was open is told once more
+				}
+				if got != update("file:///a/part") {
+					t.Errorf("heard %s\nwant  %s", got, update("file:///a/part"))
+				}
+				if got := stream.next(t); got != update("file:///a") {
+					t.Errorf("heard %s\nwant  %s", got, update("file:///a"))
 				}
 				if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); up == upstream.EraLegacy && n != 1 {
 					t.Errorf("the upstream was asked %d times to follow", n)
