@@ -159,15 +159,15 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		args   []string
 		want   []string
 	}{
-		"nothing":             {"listen: 0.0.0.0:0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
-		"IPv6":                {"listen: '[::]:0'\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
-		"without a host":      {"listen: :0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys and an https public_url"}},
+		"nothing":             {"listen: 0.0.0.0:0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"IPv6":                {"listen: '[::]:0'\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"without a host":      {"listen: :0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
 		"only keys":           {"listen: 0.0.0.0:0\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
-		"only https":          {"listen: 0.0.0.0:0\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys;"}},
-		"no keys in the list": {"listen: 0.0.0.0:0\nauth: { api_keys: [] }\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys;"}},
+		"only https":          {"listen: 0.0.0.0:0\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
+		"no keys in the list": {"listen: 0.0.0.0:0\nauth: { api_keys: [] }\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
 		"http on loopback":    {"listen: 0.0.0.0:0\npublic_url: http://localhost:8420\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
 		"http":                {"listen: 0.0.0.0:0\npublic_url: http://mcp.example.com\n" + keys, nil, []string{"junction.yaml:2: public_url: want https"}},
-		"on the command line": {"", []string{"--listen", "0.0.0.0:0"}, []string{"--listen 0.0.0.0:0: ", "auth.api_keys and an https public_url"}},
+		"on the command line": {"", []string{"--listen", "0.0.0.0:0"}, []string{"--listen 0.0.0.0:0: ", "auth.api_keys or auth.oauth and an https public_url"}},
 		"the admin address":   {"listen: 0.0.0.0:0\nadmin: 0.0.0.0:0\n" + keys + https, nil, []string{"admin: is for this machine alone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		}
 		// A reload cannot take away what makes the address safe.
 		p.mustConfigure(t, https+"upstreams: { demo: { command: [junction, demo] } }\n")
-		p.Stderr.mustMatch(t, regexp.MustCompile(`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys`), patience, p.done)
+		p.Stderr.mustMatch(t, regexp.MustCompile(`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys or`), patience, p.done)
 		c.key = ""
 		wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, noToken)
 	})

@@ -329,7 +329,7 @@ func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string 
 	}
 	var missing []string
 	if !c.Auth.Needed() && !givesKeys {
-		missing = append(missing, "auth.api_keys")
+		missing = append(missing, "auth.api_keys or auth.oauth")
 	}
 	if !strings.HasPrefix(c.PublicURL, "https://") && !givesURL {
 		missing = append(missing, "an https public_url")

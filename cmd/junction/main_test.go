@@ -47,7 +47,7 @@ func TestExitCodes(t *testing.T) {
 		{"--config bad.yaml", 1, "", "junction: bad.yaml has 1 mistake; nothing was started\n"},
 		{"--config none.yaml", 1, "", "junction: read the configuration none.yaml: "},
 		{"--listen " + taken.Addr().String(), 1, "", "; stop that, or set --listen to another port"},
-		{"--listen 192.0.2.1:1", 2, "", "needs auth.api_keys and an https public_url"},
+		{"--listen 192.0.2.1:1", 2, "", "needs auth.api_keys or auth.oauth and an https public_url"},
 		{"check", 2, "", "check needs --config FILE"},
 		{"help me", 2, "", `there is no command "me"`},
 		{"version 2", 2, "", `version takes no arguments, and got "2"`},
