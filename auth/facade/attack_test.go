@@ -515,6 +515,16 @@ func TestAuthT91TheProviderAsksNoMore(t *testing.T) {
 			t.Error("the browser is still signed in")
 		}
 	})
+	t.Run("somebody else", func(t *testing.T) {
+		s := mustStand(t, nil)
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(2 * time.Minute)
+		s.idp.set(func() { s.idp.claims = map[string]any{"sub": "ben"} })
+		if status, n := a.refresh(t, m["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
+			t.Errorf("%d %v", status, n)
+		}
+	})
 	t.Run("away", func(t *testing.T) {
 		s := mustStand(t, nil)
 		a, b := s.mustApp(t), newBrowser(t)
@@ -630,5 +640,30 @@ func TestNotGranted(t *testing.T) {
 	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
 	if p.status != 403 || !strings.Contains(p.body, "ann@acme.example") || !strings.Contains(p.body, "error=access_denied") || strings.Contains(p.body, "code=") {
 		t.Errorf("%d %s", p.status, p.body)
+	}
+}
+
+// TestWhoAgreedIsWhoGoesOn: what somebody has allowed is for nobody who signs in in that browser in between.
+func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
+	for name, between := range map[string]func(s *stand, a app, b *browser){
+		"nobody": func(*stand, app, *browser) {},
+		"signed out": func(s *stand, _ app, b *browser) {
+			delete(b.cookies[strings.TrimPrefix(s.url, "http://")], sessionCookie)
+		},
+		"somebody else": func(s *stand, a app, b *browser) {
+			s.idp.set(func() { s.idp.claims = map[string]any{"sub": "ben"} })
+			b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustStand(t, nil)
+			a, b := s.mustApp(t), newBrowser(t)
+			a.mustCode(t, b)
+			allowed := b.press(b.once(http.MethodGet, a.asks(), nil), "allow")
+			between(s, a, b)
+			if p := b.follow(allowed); (p.url.Host == "localhost:61802") != (name == "nobody") {
+				t.Errorf("it ends at %s with %d", p.url, p.status)
+			}
+		})
 	}
 }
