@@ -117,6 +117,9 @@ func TestAuthT65and66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 		}
 		a.mustCode(t, b)
 	}
+	if p := b.once(http.MethodGet, a.asks(), nil); !strings.Contains(p.body, "for 30 days after its last use") {
+		t.Errorf("it does not say for how long: %s", p.body)
+	}
 	if n := s.idp.Asked("/authorize"); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
 	}
@@ -665,5 +668,22 @@ func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
 				t.Errorf("it ends at %s with %d", p.url, p.status)
 			}
 		})
+	}
+}
+
+// TestFloods: who floods what needs no credential keeps nobody from their token.
+func TestFloods(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	m := a.mustSignIn(t, b)
+	status := 201
+	for i := 0; i < 2000 && status == 201; i++ {
+		status, _ = s.post(t, "/oauth/register", "application/json", `{"redirect_uris":["http://localhost/callback"]}`)
+	}
+	if status != 429 {
+		t.Errorf("a flood is answered %d", status)
+	}
+	if status, m := a.refresh(t, m["refresh_token"]); status != 200 {
+		t.Errorf("after it: %d %v", status, m)
 	}
 }

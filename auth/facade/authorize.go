@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -139,7 +140,8 @@ func printable(s string) bool {
 
 // authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the person.
 func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
-	if !f.ceiling.Allow() {
+	if !f.ceilings["/oauth/authorize"].Allow() {
+		w.Header().Set("Retry-After", "2")
 		f.page(w, r, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: "Wait a moment, and start again from your app."})
 		return
 	}
@@ -201,7 +203,7 @@ func (f *Facade) ask(w http.ResponseWriter, r *http.Request, row store.AuthReque
 func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
 	var who asking
 	_ = json.Unmarshal(row.Detail, &who)
-	d := pageData{Tx: id, CSRF: f.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Days: int(f.tokens.RefreshTTL / (24 * time.Hour))}
+	d := pageData{Tx: id, CSRF: f.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(f.tokens.RefreshTTL)}
 	d.Target, d.Local = target(row.RedirectURI)
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope), func(s string) bool { return slices.Contains(scopes, s) }), ", ")
 	for _, p := range f.providers {
@@ -220,6 +222,18 @@ func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding
 	}
 	d.Title = "Allow " + who.Name + "?"
 	f.page(w, r, http.StatusOK, "consent", d)
+}
+
+// lasts is a duration in words.
+func lasts(d time.Duration) string {
+	n, unit := int(d/time.Hour), "hour"
+	if n >= 48 {
+		n, unit = n/24, "day"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprint(n, " ", unit)
 }
 
 // consent is POST /oauth/consent: the person has decided.

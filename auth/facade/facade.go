@@ -73,7 +73,7 @@ type Facade struct {
 	now       func() time.Time
 	pages     *pages
 	routes    http.Handler
-	ceiling   *rate.Limiter
+	ceilings  map[string]*rate.Limiter // by path: who floods one, which needs no credential, keeps nobody from another
 	known     known
 
 	stop   context.CancelFunc
@@ -84,7 +84,10 @@ type Facade struct {
 func New(o Options) (*Facade, error) {
 	f := &Facade{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, name: o.Config.Name, store: o.Store, granted: o.Granted, ended: o.Ended, log: o.Log, now: o.Now,
-		static: map[string]*client{}, ceiling: rate.NewLimiter(100, 400),
+		static: map[string]*client{},
+		ceilings: map[string]*rate.Limiter{
+			"/oauth/authorize": rate.NewLimiter(100, 400), "/oauth/register": rate.NewLimiter(100, 400), "/oauth/token": rate.NewLimiter(500, 2000), "/oauth/revoke": rate.NewLimiter(100, 400),
+		},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
 	u, err := url.Parse(o.URL)
@@ -225,8 +228,8 @@ const maxBody = 64 << 10
 func requestID(w http.ResponseWriter) string { return w.Header().Get("X-Request-Id") }
 
 // limit refuses what is beyond the ceiling of this process.
-func (f *Facade) limit(w http.ResponseWriter, _ *http.Request) bool {
-	if f.ceiling.Allow() {
+func (f *Facade) limit(w http.ResponseWriter, r *http.Request) bool {
+	if f.ceilings[r.URL.Path].Allow() {
 		return true
 	}
 	w.Header().Set("Retry-After", "2")

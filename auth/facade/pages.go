@@ -34,7 +34,7 @@ type pageData struct {
 	Resource     string
 	User         string
 	Scopes       string // that not every client gets
-	Days         int
+	Lasts        string // without use
 	Providers    []choice
 	Next         string // where the page goes on to
 	Grants       []grantRow
