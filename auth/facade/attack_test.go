@@ -687,3 +687,68 @@ func TestFloods(t *testing.T) {
 		t.Errorf("after it: %d %v", status, m)
 	}
 }
+
+// TestAuthT132TwoProviders: people choose, and one subject at two providers is two people.
+func TestAuthT132TwoProviders(t *testing.T) {
+	partner := mustIDP(t)
+	s := mustStand(t, func(o *Options) {
+		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
+			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction", ClientSecret: "s3cret"})
+	})
+	partner.now = s.clock.now
+	a := s.mustApp(t)
+	ids := map[string]bool{}
+	for _, idp := range []string{"sso", "partner"} {
+		b := newBrowser(t)
+		p := b.once(http.MethodGet, a.asks(), nil)
+		if !strings.Contains(p.body, "Continue with Acme SSO") || !strings.Contains(p.body, "Continue with Partner login") {
+			t.Fatalf("there is no choice: %s", p.body)
+		}
+		p = b.follow(b.press(p, "idp:"+idp))
+		status, m := a.redeem(t, p.url.Query().Get("code"))
+		if status != 200 {
+			t.Fatal(status, m)
+		}
+		who := s.mustVerify(t, m["access_token"])
+		ids[who.ID] = true
+		if who.User != "ann" {
+			t.Errorf("%s: %+v", idp, *who)
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("they are %v", ids)
+	}
+	partner.SetDown(true)
+	b := newBrowser(t)
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso")); p.url.Query().Get("code") == "" {
+		t.Errorf("one is down, and the other does not work: %d %s", p.status, p.body)
+	}
+}
+
+// TestAuthT135CookiesBlocked: whoever blocks cookies is told so, and nothing goes round in circles.
+func TestAuthT135CookiesBlocked(t *testing.T) {
+	s := mustStand(t, nil)
+	a := s.mustApp(t)
+	b := newBrowser(t)
+	p := b.once(http.MethodGet, a.asks(), nil)
+	clear(b.cookies)
+	if p = b.press(p, "idp:sso"); p.status != 403 || p.next() != "" || !strings.Contains(p.body, "Allow cookies for this server") {
+		t.Errorf("%d to %q: %s", p.status, p.next(), p.body)
+	}
+}
+
+// TestProviderDownAtFirst: a provider that is away keeps nothing from starting, and is found when it is back.
+func TestProviderDownAtFirst(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	s.idp.SetDown(true)
+	first := b.once(http.MethodGet, a.asks(), nil)
+	if p := b.press(first, "idp:sso"); p.status != 503 || p.header.Get("Retry-After") == "" || !strings.Contains(p.body, "cannot be reached now") {
+		t.Errorf("%d %s", p.status, p.body)
+	}
+	s.idp.SetDown(false)
+	s.clock.forward(6 * time.Second)
+	if p := b.follow(b.press(first, "idp:sso")); p.url.Query().Get("code") == "" {
+		t.Errorf("the same page, later: %d %s", p.status, p.body)
+	}
+}
