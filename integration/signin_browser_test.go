@@ -46,7 +46,12 @@ func mustChromium(t *testing.T, name string) chromium {
 
 func (c chromium) visit(where string, keyboard bool, press ...string) visited {
 	c.t.Helper()
-	line, err := json.Marshal(map[string]any{"open": where, "press": press, "keyboard": keyboard})
+	return c.do(map[string]any{"open": where, "press": press, "keyboard": keyboard})
+}
+
+func (c chromium) do(order map[string]any) visited {
+	c.t.Helper()
+	line, err := json.Marshal(order)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -93,7 +98,7 @@ func (v visited) titles() string {
 	return strings.Join(all, " | ")
 }
 
-func TestAuthT127InABrowser(t *testing.T) {
+func TestAuthT127T128T129T130T131InABrowser(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	client, b := mustNode(t, "sign-in.mjs", "v2", c.origin+"/mcp"), mustChromium(t, "ann")
@@ -117,6 +122,9 @@ func TestAuthT127InABrowser(t *testing.T) {
 	app = mustRegister(t, c, "https://app.example.com/cb")
 	if v = b.visit(app.authorize(), false, "Allow"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
 		t.Errorf("with https it ends at %q after %s", v.Returned, v.titles())
+	}
+	if v = b.do(map[string]any{"open": app.authorize(), "press": []string{"Allow"}, "double": true}); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
+		t.Errorf("clicked twice it ends at %q after %s", v.Returned, v.titles())
 	}
 	if v = b.visit(app.authorize(), false, "Cancel"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?error=access_denied") {
 		t.Errorf("cancelled it ends at %q after %s", v.Returned, v.titles())

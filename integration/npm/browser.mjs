@@ -2,7 +2,7 @@
 //
 // Usage: node browser.mjs CHROMIUM NAME FOLDER
 // Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, by the keyboard alone where
-// the line has "keyboard": true, or that leads on, fills in forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. Then
+// the line has "keyboard": true, or twice at once where it has "double": true, or that leads on, fills in forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. Then
 // it prints {returned, pages}: where it was sent, and of each page {title, url, text, wide, unnamed}: whether it is wider than 320 pixels where it may not be, and how
 // many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After the last line it prints {console, origins}: what pages complained
 // about, and whom they talked to.
@@ -76,7 +76,7 @@ async function look() {
   return seen;
 }
 
-async function press(texts, keyboard) {
+async function press(texts, keyboard, double) {
   if ((await page.locator("input[name=login]").count()) > 0) {
     await page.fill("input[name=login]", name);
     await page.fill("input[name=password]", "anything");
@@ -97,7 +97,8 @@ async function press(texts, keyboard) {
     await Promise.all([page.waitForNavigation().catch(() => {}), page.keyboard.press("Enter")]);
     return true;
   }
-  await Promise.all([page.waitForNavigation().catch(() => {}), button.click()]); // where it leads may not exist
+  const click = () => (double ? button.evaluate((e) => [e.click(), e.click()]) : button.click());
+  await Promise.all([page.waitForNavigation().catch(() => {}), click().catch(() => {})]); // where it leads may not exist
   return true;
 }
 
@@ -112,7 +113,7 @@ async function settle() {
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
-  const { open, press: texts, keyboard } = JSON.parse(line);
+  const { open, press: texts, keyboard, double } = JSON.parse(line);
   const pages = [];
   returned = null;
   try {
@@ -125,7 +126,7 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
         break;
       }
       pages.push(await look());
-      if (!(await press(texts ?? [], keyboard))) {
+      if (!(await press(texts ?? [], keyboard, double))) {
         break;
       }
     }
