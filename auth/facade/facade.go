@@ -143,7 +143,7 @@ func New(o Options) (*Facade, error) {
 		return nil, err
 	}
 	f.core = newServer(f, secrets)
-	f.known.tokens = map[string]*verdict{}
+	f.known.tokens = map[auth.Hash]*verdict{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel

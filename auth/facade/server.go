@@ -39,8 +39,7 @@ type AuthorizationServer interface {
 // Access is what an access token gives access to.
 type Access struct {
 	store.Access
-	Scopes    []string
-	Signature string
+	Scopes []string
 }
 
 // The prefixes tell people, and those who search for leaked secrets, what they have before them.
@@ -170,7 +169,7 @@ func (s *server) Introspect(ctx context.Context, token string) (Access, error) {
 	if err := json.Unmarshal(a.Token.Request, &r); err != nil {
 		return Access{}, fmt.Errorf("read a token's row: %w", err)
 	}
-	return Access{a, r.Granted, signature}, nil
+	return Access{a, r.Granted}, nil
 }
 
 // signature returns the name of a token in the store, if we made the token: the name alone, which the store holds, is worth nothing.

@@ -2,9 +2,12 @@ package facade
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +25,7 @@ const (
 // known is what this process remembers of tokens and of grants.
 type known struct {
 	mu     sync.RWMutex
-	tokens map[string]*verdict  // by signature
+	tokens map[auth.Hash]*verdict
 	ended  map[string]time.Time // grants, and when we heard
 }
 
@@ -34,14 +37,9 @@ type verdict struct {
 
 // Verify is auth.Verifier's: it knows the access tokens that were given here.
 func (f *Facade) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
-	s, _ := f.core.(*server)
-	signature, err := s.signature(ctx, token, accessPrefix)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	now := f.now()
+	hash, now := auth.Hash(sha256.Sum256([]byte(token))), f.now()
 	f.known.mu.RLock()
-	v := f.known.tokens[signature]
+	v := f.known.tokens[hash]
 	f.known.mu.RUnlock()
 	if v == nil || !now.Before(v.until) {
 		a, err := f.core.Introspect(ctx, token)
@@ -59,7 +57,7 @@ func (f *Facade) Verify(ctx context.Context, token string, from netip.Addr) (*au
 		p := f.principal(a.User, a.User.Claims, a.Grant)
 		p.Scopes, p.Expires = a.Scopes, a.Token.Expires
 		v = &verdict{*p, now.Add(believed)}
-		f.remember(signature, v)
+		f.remember(hash, v)
 	}
 	if !now.Before(v.principal.Expires) {
 		return nil, invalid(fmt.Errorf("%w: it is expired", errBadToken))
@@ -77,7 +75,7 @@ func invalid(err error) error {
 	return fmt.Errorf("%w%s", auth.ErrInvalidToken, text)
 }
 
-func (f *Facade) remember(signature string, v *verdict) {
+func (f *Facade) remember(hash auth.Hash, v *verdict) {
 	f.known.mu.Lock()
 	defer f.known.mu.Unlock()
 	if _, over := f.known.ended[v.principal.Grant]; over {
@@ -89,7 +87,7 @@ func (f *Facade) remember(signature string, v *verdict) {
 		}
 		delete(f.known.tokens, s)
 	}
-	f.known.tokens[signature] = v
+	f.known.tokens[hash] = v
 }
 
 // Still reports whether a principal that Verify returned would be let in again, as far as is known without asking: its token is not over, and nobody has taken its
@@ -104,10 +102,17 @@ func (f *Facade) Still(p *auth.Principal) bool {
 	return !over
 }
 
-// forget has the store asked again for whose every token is, and ends what rests on the grants.
+// refreshed has the store asked again for what somebody's tokens are worth.
+func (f *Facade) refreshed(user string) {
+	f.known.mu.Lock()
+	defer f.known.mu.Unlock()
+	maps.DeleteFunc(f.known.tokens, func(_ auth.Hash, v *verdict) bool { return v.principal.ID == user })
+}
+
+// forget ends what rests on the grants.
 func (f *Facade) forget(grants ...string) {
 	f.known.mu.Lock()
-	clear(f.known.tokens)
+	maps.DeleteFunc(f.known.tokens, func(_ auth.Hash, v *verdict) bool { return slices.Contains(grants, v.principal.Grant) })
 	news := false
 	for _, id := range grants {
 		if _, heard := f.known.ended[id]; !heard {
