@@ -3,9 +3,11 @@ package facade
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +231,58 @@ func FuzzDocument(f *testing.F) {
 		}
 		if clean(c.Name) != c.Name {
 			t.Errorf("the name %q is let in", c.Name)
+		}
+	})
+}
+
+// FuzzAuthorize feeds the query of an authorization request: whatever it is, nobody is sent anywhere but to what the client has registered, and a request that is in order
+// is for an endpoint of ours.
+func FuzzAuthorize(f *testing.F) {
+	s := mustStand(f, nil)
+	redirects := []string{"http://localhost/callback", "https://a.example/cb?x=1", "cursor://a/b"}
+	id, err := s.registrar.seal(metadata{Redirects: redirects})
+	if err != nil {
+		f.Fatal(err)
+	}
+	challenge := strings.Repeat("c", 43)
+	f.Add("redirect_uri=http://localhost:1/callback&response_type=code&code_challenge=" + challenge + "&code_challenge_method=S256&state=x&resource=" + s.url + "/mcp")
+	f.Add("redirect_uri=https://a.example/cb?x%3D1&response_type=token&state=x")
+	f.Add("client_id=dcr_x&redirect_uri=cursor://a/b&redirect_uri=cursor://a/b")
+	f.Fuzz(func(t *testing.T, query string) {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		if !q.Has("client_id") {
+			q.Set("client_id", id)
+		}
+		request, err := s.begin(t.Context(), q)
+		where := request.RedirectURI
+		if wrong, ok := errors.AsType[*flaw](err); ok {
+			where = wrong.redirect
+		} else if _, shown := errors.AsType[*problem](err); err != nil && !shown {
+			t.Fatalf("%q: %v", query, err)
+		}
+		if where != "" && !matchRedirect(redirects, where) {
+			t.Errorf("%q leads to %q", query, where)
+		}
+		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") || !challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
+			t.Errorf("%q is let through as %+v", query, request)
+		}
+	})
+}
+
+// FuzzOpen feeds what stands where an id of a client should.
+func FuzzOpen(f *testing.F) {
+	r := registrar{keys: [][]byte{seal.NewSecret()}}
+	id, err := r.seal(metadata{Name: "x", Redirects: []string{"https://a.example/cb"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(id)
+	f.Fuzz(func(t *testing.T, other string) {
+		if c, err := r.open(other); err == nil && other != id {
+			t.Errorf("%q is of %+v", other, c)
 		}
 	})
 }
