@@ -58,7 +58,7 @@ func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {
 	}
 }
 
-func TestAuthT61to64RequestsThatTheClientIsToldAbout(t *testing.T) {
+func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for name, row := range map[string]struct {
@@ -101,7 +101,7 @@ func TestAuthT61to64RequestsThatTheClientIsToldAbout(t *testing.T) {
 	}
 }
 
-func TestAuthT65and66ConsentEveryTimeAndNothingBefore(t *testing.T) {
+func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for i := range 3 {
@@ -319,7 +319,7 @@ func TestAuthT72Cancel(t *testing.T) {
 	}
 }
 
-func TestAuthT73and74Pages(t *testing.T) {
+func TestAuthT73T74Pages(t *testing.T) {
 	s := mustStand(t, nil)
 	const evil = `</title></style><script>alert(1)</script><img src=x onerror=alert(1)>"'&`
 	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":`+fmt.Sprintf("%q", evil)+`,"redirect_uris":["http://localhost/callback"]}`)
@@ -577,7 +577,7 @@ func TestAuthT92GroupsAreReadAgain(t *testing.T) {
 	}
 }
 
-func TestAuthT93and94Revocation(t *testing.T) {
+func TestAuthT93T94Revocation(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for _, which := range []string{"access_token", "refresh_token"} {

@@ -82,7 +82,7 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	}
 }
 
-func TestAuthT51and54DocumentsThatAreNoGood(t *testing.T) {
+func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 	s, n := mustNet(t, nil)
 	b := newBrowser(t)
 	for _, id := range []string{

@@ -36,7 +36,7 @@ func (s *stand) mustNotVerify(t *testing.T, token any, why string) {
 	}
 }
 
-func TestSignIn(t *testing.T) {
+func TestAuthT80T81SignIn(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	began := s.clock.now()
@@ -66,7 +66,7 @@ func TestSignIn(t *testing.T) {
 	s.mustNotVerify(t, next["access_token"], "it is expired")
 }
 
-func TestRefreshAgain(t *testing.T) {
+func TestAuthT82T83T86RefreshAgain(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	first := a.mustSignIn(t, b)
@@ -102,7 +102,7 @@ func TestRefreshAgain(t *testing.T) {
 	}
 }
 
-func TestCodes(t *testing.T) {
+func TestAuthT76T77T78Codes(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	code := a.mustCode(t, b)

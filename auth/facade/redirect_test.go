@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestRedirectsThatMayBeRegistered(t *testing.T) {
+func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 	for uri, want := range map[string]string{ // "" is that it may
 		"http://localhost:61802/callback":                "",
 		"http://127.0.0.1/":                              "",
@@ -71,7 +71,7 @@ func TestRedirectsThatMayBeRegistered(t *testing.T) {
 	}
 }
 
-func TestRedirectsThatMatch(t *testing.T) {
+func TestAuthT60RedirectsThatMatch(t *testing.T) {
 	registered := []string{
 		"http://localhost/callback", "http://127.0.0.1:33418/", "http://[::1]/cb?x=1", "https://127.0.0.1/x", "https://a.example/cb", "cursor://a/cb",
 	}

@@ -54,7 +54,7 @@ func cmpString(a, b string) string {
 	return a
 }
 
-func TestAuthT43and44Registrations(t *testing.T) {
+func TestAuthT43T44Registrations(t *testing.T) {
 	s := mustStand(t, nil)
 	for name, row := range map[string]struct {
 		body string
