@@ -2,7 +2,8 @@
 //
 // main.go has the commands and exit codes, program.go the parts of a running proxy and their lifetimes, config.go the file, reload.go what happens when the file
 // changes, hooks.go the log and the admin address, audit.go who did what, doctor.go what is wrong, why.go who sees what. The commands that are clients of an endpoint
-// are in client.go, those that ask the admin address in admin.go, doctor_command.go and pins.go, the one that asks identity providers in auth_doctor.go, those that make API keys in keys.go, the demo server in demo.go.
+// are in client.go, those that ask the admin address in admin.go, doctor_command.go and pins.go, the one that asks identity providers in auth_doctor.go, those that
+// make API keys in keys.go, the demo server in demo.go.
 package main
 
 import (
