@@ -43,7 +43,7 @@ func newIssuer(c *Issuer, p *Providers) *issuer {
 			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: c.audienceClaim(), skew: c.skew(), requiredScopes: c.RequiredScopes,
 			requiredClaims: c.RequiredClaims, paths: c.Claims, print: printOf(c), now: p.now,
 		},
-		keys:   &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, now: p.now},
+		keys:   &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
 		onlyAT: c.RequireATJWT,
 	}
 	i.algorithms = c.algorithms()

@@ -27,6 +27,7 @@ type keySet struct {
 	// strangers gets keys from another host than that of the issuer.
 	strangers *http.Client
 	ctx       context.Context // ends with the program
+	fetching  *fetches        // of the program
 	now       func() time.Time
 
 	current atomic.Pointer[keys] // nil before the first fetch
@@ -172,12 +173,8 @@ func (k *keySet) load(ctx context.Context, unknown bool) error {
 
 // begin starts a fetch; k.mu is held.
 func (k *keySet) begin() {
-	if k.ctx.Err() != nil {
-		return
-	}
 	done, at := make(chan struct{}), k.url
-	k.loading = done
-	go func() {
+	started := k.fetching.start(func() {
 		found, at, err := k.fetch(at)
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -193,7 +190,10 @@ func (k *keySet) begin() {
 		k.err, k.failed, k.retry, k.url = nil, 0, time.Time{}, at
 		k.current.Store(found)
 		k.fresh.Store(k.now().Add(keysFresh).UnixNano())
-	}()
+	})
+	if started {
+		k.loading = done
+	}
 }
 
 // fetch finds out where the keys are, if the file does not say so, and gets them. at is where they were; it counts where the issuer does not say any more.

@@ -184,6 +184,8 @@ type Providers struct {
 	ctx    context.Context
 	end    context.CancelFunc
 
+	fetching fetches
+
 	mu             sync.Mutex
 	issuers        map[string]*issuer // by print; those in force
 	introspections map[string]*introspection
@@ -205,8 +207,35 @@ func NewProviders(client *http.Client, log *slog.Logger) *Providers {
 	return p
 }
 
-// Close ends what is in progress. Tokens of which nothing is known yet cannot be verified any more.
-func (p *Providers) Close() { p.end() }
+// Close ends what is in progress, and returns when it has ended. Tokens of which nothing is known yet cannot be verified any more.
+func (p *Providers) Close() {
+	p.end()
+	p.fetching.close()
+}
+
+// fetches are those in progress; no other begins once they are closed. The zero value has none.
+type fetches struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// start runs one, unless they are closed.
+func (f *fetches) start(fetch func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.running.Go(fetch)
+	}
+	return !f.closed
+}
+
+func (f *fetches) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.running.Wait()
+}
 
 // tokens returns the Verifier of a section. The keys of issuers that are new are fetched at once, and nobody waits for them.
 func (p *Providers) tokens(c *Config, own Verifier) *tokens {
