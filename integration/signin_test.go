@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -635,8 +636,14 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	t.Parallel()
 	s := authtest.Start(t)
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
-	p := mustProgram(t, trusting(s, "clock_skew: 1s")+"log: { level: debug }\nupstreams: { up: { url: "+url+" } }\n")
+	config := trusting(s, "clock_skew: 1s") + "upstreams: { up: { url: " + url + " } }\n"
+	p := mustProgram(t, config)
 	p.mustReady(t, patience)
+	look := func(n int) { // a reload looks whether everybody is still let in, as the program does every five seconds
+		config += "#\n"
+		p.mustConfigure(t, config)
+		p.Stderr.mustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat("configuration reloaded.*", n)), patience, p.done)
+	}
 	next := func(life time.Duration) string {
 		return s.Token(t, claimed(s, map[string]any{"exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint(life)}))
 	}
@@ -647,7 +654,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	}
 	await(t, &server.Journal, "GET", upstreamtest.Verb("GET"))
 	mustClose(t, stream)
-	time.Sleep(7 * time.Second) // somebody looks every five
+	look(1)
 	server.Updated("file:///a")
 	c.key = next(time.Hour)
 	stream = c.mustOpen(t)
@@ -655,7 +662,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	if got := stream.next(t); got != want {
 		t.Errorf("heard %s, want what happened meanwhile", got)
 	}
-	time.Sleep(6 * time.Second)
+	look(2)
 	server.Updated("file:///a")
 	if got := stream.next(t); got != want {
 		t.Errorf("heard %s", got)
