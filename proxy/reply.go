@@ -14,10 +14,9 @@ import (
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
-	stream bool       // the client accepts an event stream
-	broken func()     // called once when the client does not take what we write; nil does nothing
-	caller *session   // whose events have ids, so that it can come back for them; nil for none
-	conn   *gathering // nil when answers go out as they are written
+	stream bool     // the client accepts an event stream
+	broken func()   // called once when the client does not take what we write; nil does nothing
+	caller *session // whose events have ids, so that it can come back for them; nil for none
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
@@ -32,7 +31,7 @@ type reply struct {
 const quiet = 15 * time.Second
 
 func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
-	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream"), conn: gatheringOf(r)}
+	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream")}
 }
 
 // begin allows the reply to become a stream when the answer takes long. finish must follow.
@@ -182,7 +181,7 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	streaming := p.finish()
 	size := 40 + len(id) + r.size()
 	if !streaming && size > oneWrite {
-		p.whole(size, func() { p.large(id, r) })
+		p.large(id, r)
 		return
 	}
 	buffer := texts.take()
@@ -195,20 +194,11 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 		return
 	}
 	p.deadline()
-	p.whole(size, func() { writeJSON(p.w, http.StatusOK, text) })
+	writeJSON(p.w, http.StatusOK, text)
 }
 
 // texts are of answers that are copied together.
 var texts buffers
-
-// whole has write write an answer of about so many bytes, in as few system calls as there need be.
-func (p *reply) whole(size int, write func()) {
-	if p.conn == nil || size < gatherSize/2 { // which is one anyway
-		write()
-		return
-	}
-	p.conn.together(p.w, write)
-}
 
 // last writes the answer as the last event of the stream.
 func (p *reply) last(text []byte) {
@@ -251,12 +241,15 @@ func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
 	writeJSON(p.w, status, text)
 }
 
+// counted is how long an answer may be so that any server finds out its length by itself.
+const counted = 2 << 10
+
 var jsonType = []string{"application/json"}
 
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	if len(text) >= gatherSize/2 { // an http.Server counts what is less, and needs no memory for that
+	if len(text) >= counted { // a server counts what is less, and needs no memory for that
 		h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	}
 	w.WriteHeader(status)

@@ -97,7 +97,7 @@ func TestLogOfCallsWaits(t *testing.T) {
 func TestLogOfCallsIsWhole(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
-	r.stderr.mustSay(t, "state=ready", 1)
+	r.stdout.mustSay(t, "ready", 1)
 	const n = 20
 	for i := range n {
 		if got := runClient(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.err != nil {

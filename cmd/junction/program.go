@@ -28,6 +28,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/plain"
 	"junction/upstream"
 )
 
@@ -212,17 +213,17 @@ func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 // serve answers requests until ctx ends, and then shuts down: no new connections, streams ended, calls finished within the grace.
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
-	public := &http.Server{
+	public := &plain.Server{HTTP: &http.Server{
 		Handler: p.publicHandler(), ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
-	}
+	}}
 	admin := &http.Server{
 		Handler: p.adminHandler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: int(limits.Header), ErrorLog: public.ErrorLog,
+		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := p.config.ShutdownGrace // no reload changes it
 	group, ctx := errgroup.WithContext(ctx)
-	serve := func(s *http.Server, l net.Listener) {
+	serve := func(s interface{ Serve(net.Listener) error }, l net.Listener) {
 		group.Go(func() error {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -235,7 +236,7 @@ func (p *program) serve(ctx context.Context) error {
 	if p.config.PublicURL != "" {
 		url = p.config.PublicURL + "/mcp"
 	}
-	serve(public, proxy.Gather(public, p.public))
+	serve(public, p.public)
 	if p.admin != nil {
 		serve(admin, p.admin)
 		where = append(where, "admin", "http://"+p.admin.Addr().String())
@@ -280,7 +281,7 @@ func (p *program) publicHandler() http.Handler {
 const lastAnswers = time.Second
 
 // shutdown waits for the requests in progress, for a while; false means that some are left.
-func shutdown(s *http.Server, wait time.Duration) bool {
+func shutdown(s *plain.Server, wait time.Duration) bool {
 	limit, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	return s.Shutdown(limit) == nil
@@ -319,6 +320,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 		}
 	}
 	if ctx.Err() == nil {
+		p.server.Settle() // who reads that an upstream is ready finds its tools
 		banner(p.stdout, url, keys, rows(p.statuses()))
 		debug.FreeOSMemory() // what starting took: the collector, which has little to do at rest, would keep it for long
 	}

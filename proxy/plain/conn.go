@@ -1,0 +1,360 @@
+package plain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	watchAfter = 20 * time.Millisecond  // a request that takes longer ends when its client leaves
+	fewest     = 4                      // bytes of a request after another one
+	maxBlank   = 4                      // line breaks that old clients send after the body of a POST (RFC 9112, section 2.2)
+	maxUnread  = 256 << 10              // of a body that the handler did not want: more is not waited for
+	lastWords  = 500 * time.Millisecond // for an answer to reach a client that still sends
+	late       = 10 * time.Second       // an idle connection may be closed so much later than it should
+)
+
+// conn is one connection. Its goroutine is serve; while a request takes long there is a second one, watch.
+type conn struct {
+	net.Conn
+	server *Server
+	ctx    context.Context // of the connection: it has values, and never ends
+	remote string
+	doing  atomic.Int32
+
+	buffer     []byte
+	start, end int       // what was read into it and not used yet
+	last       *head     // of the request before
+	deadline   time.Time // of reading, as it was set last
+	timed      bool      // the time runs in which the request has to arrive
+
+	reply  response
+	cancel context.CancelFunc // of the request
+
+	watcher  *time.Timer
+	awaited  bool       // the watcher was started for this request
+	watching sync.Mutex // guards over, and the read deadline as long as watch may set it
+	over     bool       // the request is: who has not begun to watch need not
+	watched  chan struct{}
+	ahead    []byte // what watch has read: a byte or none
+	lost     bool   // the client has left
+}
+
+// What a connection is doing.
+const (
+	resting int32 = iota // it waits for a request
+	working              // it has begun to read one, or answers it
+	closed               // rest has closed it
+)
+
+func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
+	c := &conn{Conn: nc, server: s, remote: nc.RemoteAddr().String(), watched: make(chan struct{}, 1)}
+	c.ctx = context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr())
+	return c
+}
+
+// rest closes the connection if it waits for a request.
+func (c *conn) rest() {
+	if c.doing.CompareAndSwap(resting, closed) {
+		c.Conn.Close()
+	}
+}
+
+// serve answers requests until one is not plain, or there is no next.
+func (c *conn) serve() {
+	defer c.server.remove(c)
+	first := c.server.buffer()
+	c.buffer = *first
+	for {
+		h, is := c.next()
+		if is == foreign {
+			c.Conn.SetDeadline(time.Time{})
+			c.server.handOver(&begun{Conn: c.Conn, read: append([]byte(nil), c.buffer[c.start:c.end]...)})
+			break
+		}
+		if is == partial || !c.answer(h) {
+			c.Conn.Close()
+			break
+		}
+	}
+	c.server.buffers.Put(first)
+}
+
+// next reads the head of the next request; partial means that there will be none.
+func (c *conn) next() (*head, verdict) {
+	c.timed = false
+	if c.start == c.end && !c.idle() {
+		return nil, partial
+	}
+	blank := 0
+	if c.last != nil && c.last.method == http.MethodPost {
+		blank = maxBlank
+	}
+	for looked := 0; ; {
+		for ; blank > 0 && c.start < c.end && (c.buffer[c.start] == '\r' || c.buffer[c.start] == '\n'); blank-- {
+			c.start++
+		}
+		text := c.buffer[c.start:c.end]
+		if c.last != nil && len(text) < fewest { // as an http.Server does: what is less may be what was too much of the body before
+			text = nil
+		}
+		n, is := find(text, looked)
+		switch {
+		case is == plain:
+			if c.last == nil || string(text[:n]) != c.last.text {
+				h, ok := parse(string(text[:n]), true)
+				if !ok {
+					return nil, foreign
+				}
+				c.last = h
+			}
+			c.start += n
+			return c.last, plain
+		case is == foreign || len(text) >= maxHead:
+			return nil, foreign
+		}
+		if lines := bytes.LastIndexByte(text, '\n') + 1; lines > looked {
+			if _, ok := parse(string(text[:lines]), false); !ok { // whoever sent it may wait to hear what is wrong with it
+				return nil, foreign
+			}
+		}
+		looked = len(text)
+		c.room()
+		if _, err := c.read(nil); err != nil {
+			return nil, partial
+		}
+	}
+}
+
+// idle waits for the first bytes of the next request; false means that the connection is to be closed.
+func (c *conn) idle() bool {
+	c.start, c.end = 0, 0
+	c.doing.Store(resting)
+	if c.server.ending.Load() {
+		return false
+	}
+	wait, more := c.server.HTTP.IdleTimeout, late
+	if wait == 0 || c.last == nil {
+		wait, more = c.server.HTTP.ReadTimeout, 0
+	}
+	if left := time.Until(c.deadline); wait > 0 && (left < wait || left > wait+more) { // not every time, which would be a timer set for each request
+		c.setReadDeadline(time.Now().Add(wait + more))
+	}
+	n, err := atLeastOne(c.Conn, c.buffer)
+	c.end = n
+	return n > 0 && err == nil && c.doing.CompareAndSwap(resting, working)
+}
+
+// atLeastOne reads once, but does not return with nothing.
+func atLeastOne(r io.Reader, p []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		n, err = r.Read(p)
+	}
+	return n, err
+}
+
+// room makes room to read more of a head.
+func (c *conn) room() {
+	switch {
+	case c.end < len(c.buffer):
+	case c.start > 0:
+		c.end = copy(c.buffer, c.buffer[c.start:c.end])
+		c.start = 0
+	default:
+		larger := make([]byte, maxHead)
+		copy(larger, c.buffer)
+		c.buffer = larger
+	}
+}
+
+// read reads more of a request, into p or else into the buffer, within the time that it has to arrive.
+func (c *conn) read(p []byte) (int, error) {
+	if !c.timed {
+		c.timed = true
+		var limit time.Time
+		if timeout := c.server.HTTP.ReadTimeout; timeout > 0 {
+			limit = time.Now().Add(timeout)
+		}
+		c.setReadDeadline(limit)
+	}
+	if p != nil {
+		return c.Conn.Read(p)
+	}
+	n, err := c.Conn.Read(c.buffer[c.end:])
+	c.end += n
+	return n, err
+}
+
+func (c *conn) setReadDeadline(t time.Time) {
+	c.deadline = t
+	c.Conn.SetReadDeadline(t) // an error shows in the next read
+}
+
+// answer has the handler answer a request; false means that the connection is to be closed.
+func (c *conn) answer(h *head) (more bool) {
+	type parts struct {
+		url  url.URL
+		body body
+	}
+	x := &parts{url: url.URL{Path: h.path}, body: body{conn: c, left: h.length}}
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.cancel = cancel
+	r := (&http.Request{
+		Method: h.method, URL: &x.url, RequestURI: h.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h.header, Host: h.host, ContentLength: h.length, Body: &x.body, RemoteAddr: c.remote,
+	}).WithContext(ctx)
+	c.reply.begin(c, &x.body)
+	c.awaited = false
+	if h.length == 0 {
+		r.Body = http.NoBody
+		c.await()
+	}
+	defer func() {
+		cancel()
+		if problem := recover(); problem != nil {
+			if problem != http.ErrAbortHandler { //nolint // the value itself, as net/http has it
+				c.server.logf("plain: panic answering %s: %v\n%s", c.remote, problem, debug.Stack())
+			}
+			more = false
+		}
+		c.reply.end()
+	}()
+	c.server.HTTP.Handler.ServeHTTP(&c.reply, r)
+	x.body.closed = true
+	c.unwatch()
+	if !c.reply.finish() || c.lost {
+		c.linger(&x.body)
+		return false
+	}
+	return x.body.discard()
+}
+
+// linger lets an answer reach a client that is still sending: closed at once, the connection would be reset, and the answer with it.
+func (c *conn) linger(b *body) {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && b.left > 0 && !c.lost {
+		half.CloseWrite()
+		c.Conn.SetReadDeadline(time.Now().Add(lastWords))
+		io.Copy(io.Discard, c.Conn)
+	}
+}
+
+// await has the connection watched if the answer to the request, which has been read, takes long.
+func (c *conn) await() {
+	c.awaited, c.over = true, false
+	if c.watcher == nil {
+		c.watcher = time.AfterFunc(watchAfter, c.watch)
+		return
+	}
+	c.watcher.Reset(watchAfter)
+}
+
+// watch ends the request when its client leaves. It is a goroutine, which ends with the request at the latest.
+func (c *conn) watch() {
+	defer func() { c.watched <- struct{}{} }()
+	c.watching.Lock()
+	if c.over {
+		c.watching.Unlock()
+		return
+	}
+	c.Conn.SetReadDeadline(time.Time{})
+	c.watching.Unlock()
+	b := make([]byte, 1)
+	n, err := atLeastOne(c.Conn, b)
+	if c.ahead = b[:n]; n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		return // another request comes before this one was answered, or it was answered
+	}
+	c.lost = true
+	c.cancel()
+}
+
+// unwatch ends what await has begun.
+func (c *conn) unwatch() {
+	if !c.awaited || c.watcher.Stop() {
+		c.awaited = false
+		return
+	}
+	c.watching.Lock()
+	c.over = true
+	c.setReadDeadline(time.Unix(1, 0))
+	c.watching.Unlock()
+	<-c.watched
+	c.awaited = false
+	if len(c.ahead) > 0 {
+		if c.end == len(c.buffer) { // then something in front of it was used: the head of the request, at least
+			c.end = copy(c.buffer, c.buffer[c.start:c.end])
+			c.start = 0
+		}
+		c.end += copy(c.buffer[c.end:], c.ahead)
+		c.ahead = nil
+	}
+}
+
+// body is that of one request, and not used for another: who keeps it reads nothing of the next one.
+type body struct {
+	conn   *conn
+	left   int64
+	closed bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.read(p)
+}
+
+// read reports the end together with the last bytes.
+func (b *body) read(p []byte) (n int, err error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c := b.conn
+	p = p[:min(int64(len(p)), b.left)]
+	if c.start < c.end {
+		n = copy(p, c.buffer[c.start:c.end])
+		c.start += n
+	} else {
+		n, err = c.read(p)
+	}
+	if b.left -= int64(n); b.left == 0 {
+		c.await()
+		return n, io.EOF
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.closed = true
+	return nil
+}
+
+// discard reads what the handler left; false means that there is no other request after it.
+func (b *body) discard() bool {
+	if b.left == 0 {
+		return true
+	}
+	_, err := io.Copy(io.Discard, io.LimitReader(unread{b}, maxUnread))
+	b.conn.unwatch()
+	return err == nil && b.left == 0
+}
+
+// unread reads what is left of a body that was closed.
+type unread struct{ *body }
+
+func (u unread) Read(p []byte) (int, error) { return u.read(p) }

@@ -1,0 +1,181 @@
+package plain
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+)
+
+const (
+	firstBuffer = 4 << 10  // nearly all requests that are small fit whole
+	maxHead     = 16 << 10 // a larger one is not plain
+	maxFields   = 64
+)
+
+// head is what the request line and the header of a plain request say. Requests on a connection that say the same share it.
+type head struct {
+	text   string // as it was sent
+	method string
+	path   string
+	host   string
+	header http.Header
+	length int64 // of the body
+}
+
+// verdict is what is to be done about what was read.
+type verdict int
+
+const (
+	foreign verdict = iota // it is no plain request
+	partial                // it may become one
+	plain                  // its head is there
+)
+
+// find returns how long the head is that b begins with. from says how much of b was looked at before, when it was partial.
+func find(b []byte, from int) (int, verdict) {
+	if len(b) == 0 {
+		return 0, partial
+	}
+	for _, method := range methods {
+		n := min(len(method), len(b))
+		if string(b[:n]) != method[:n] {
+			continue
+		}
+		for i := from; ; {
+			at := bytes.IndexByte(b[i:], '\n')
+			if at < 0 {
+				return 0, partial
+			}
+			i += at + 1
+			switch {
+			case i < 2 || b[i-2] != '\r':
+				return 0, foreign // nobody who sends a bare LF waits for more
+			case i >= 4 && b[i-3] == '\n':
+				return i, plain
+			}
+		}
+	}
+	return 0, foreign
+}
+
+// methods with the space after them.
+var methods = []string{"POST ", "GET ", "DELETE "}
+
+// parse reads a head that find has found, or the lines of one that are there already; false means that it is not plain after all. It takes nothing that net/http
+// would refuse, and nothing that it would understand in another way (FuzzHead).
+func parse(text string, whole bool) (*head, bool) {
+	line, rest, _ := strings.Cut(text, "\r\n")
+	method, target, _ := strings.Cut(line, " ")
+	target, ok := strings.CutSuffix(target, " HTTP/1.1")
+	if !ok || !plainPath(target) {
+		return nil, false
+	}
+	h := &head{text: text, method: method, path: target}
+	n := strings.Count(rest, "\n")
+	if whole {
+		n-- // the last line is empty
+	}
+	if n > maxFields {
+		return nil, false
+	}
+	lengths := 0
+	values := make([]string, n)
+	h.header = make(http.Header, n)
+	for i := range n {
+		var field string
+		field, rest, _ = strings.Cut(rest, "\r\n")
+		name, value, ok := parseField(field)
+		if !ok {
+			return nil, false
+		}
+		switch name {
+		case "Host":
+			if h.host != "" || !plainHost(value) {
+				return nil, false
+			}
+			h.host = value
+			continue
+		case "Content-Length":
+			length, err := strconv.ParseUint(value, 10, 62)
+			if err != nil || lengths > 0 || strconv.FormatUint(length, 10) != value {
+				return nil, false
+			}
+			lengths++
+			h.length = int64(length)
+		case "Connection":
+			if !strings.EqualFold(value, "keep-alive") {
+				return nil, false
+			}
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Pragma":
+			return nil, false
+		}
+		if before := h.header[name]; before != nil {
+			h.header[name] = append(before, value)
+			continue
+		}
+		values[i] = value
+		h.header[name] = values[i : i+1 : i+1]
+	}
+	return h, !whole || h.host != "" && (lengths > 0) == (method == http.MethodPost)
+}
+
+// plainPath reports whether a target is a path that means what it says: nothing is escaped, and there is no query.
+func plainPath(target string) bool {
+	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
+		return false
+	}
+	for i := range len(target) {
+		switch c := target[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '/', c == '-', c == '_', c == '.', c == '~':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// plainHost reports whether a host is made of nothing but what names, addresses and ports are made of.
+func plainHost(host string) bool {
+	for i := range len(host) {
+		switch c := host[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == ':', c == '[', c == ']':
+		default:
+			return false
+		}
+	}
+	return host != ""
+}
+
+// parseField reads one line of a header. It takes ASCII only, and no line that goes on with the one before.
+func parseField(line string) (name, value string, ok bool) {
+	colon := 0
+	canonical, upper := true, true
+	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
+		c := line[colon]
+		canonical = canonical && !(upper && 'a' <= c && c <= 'z' || !upper && 'A' <= c && c <= 'Z')
+		upper = c == '-'
+	}
+	if colon == 0 || colon == len(line) || line[colon] != ':' {
+		return "", "", false
+	}
+	name, value = line[:colon], strings.Trim(line[colon+1:], " \t")
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c >= 0x7f {
+			return "", "", false
+		}
+	}
+	if !canonical {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	return name, value, true
+}
+
+// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
+var tokenBytes = func() (in [256]bool) {
+	for c := range in {
+		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
+	}
+	return in
+}()

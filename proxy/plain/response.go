@@ -1,0 +1,276 @@
+package plain
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// holdUp is how much of a body is kept back to be sent together with what comes after it, or with the head: an answer that is smaller is one write, and its length is
+// counted.
+const holdUp = 4 << 10
+
+// response is the http.ResponseWriter of a connection, of one request after the other. It belongs to the handler, and only until that returns.
+type response struct {
+	conn   *conn
+	body   *body // of the request
+	header http.Header
+	*memory
+	status   int   // 0 until it is known
+	length   int64 // of the body, as the handler said; -1 if it did not
+	written  int64 // of the body
+	sent     bool  // the head was
+	chunked  bool
+	close    bool // there is no answer after this one
+	err      error
+	limited  bool      // the handler has set a deadline for writing
+	deadline time.Time // of writing, as it was set last, perhaps for the answer before
+}
+
+// memory is what an answer needs while it is made.
+type memory struct {
+	held  []byte // of the body, not sent yet
+	out   []byte
+	names []string
+	parts [3][]byte
+	list  net.Buffers
+}
+
+func (w *response) begin(c *conn, b *body) {
+	if w.header == nil {
+		w.header = make(http.Header)
+	}
+	clear(w.header)
+	*w = response{conn: c, body: b, header: w.header, memory: c.server.memory(), length: -1, deadline: w.deadline}
+}
+
+// end gives the memory back.
+func (w *response) end() {
+	if cap(w.held) <= 2*holdUp && cap(w.out) <= 4*holdUp {
+		w.held, w.parts, w.list = w.held[:0], [3][]byte{}, nil // an answer that was given up has left something
+		w.conn.server.memories.Put(w.memory)
+	}
+	w.memory, w.body = nil, nil
+}
+
+// Header implements http.ResponseWriter.
+func (w *response) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter. Interim answers are not sent.
+func (w *response) WriteHeader(status int) {
+	switch {
+	case w.status != 0:
+		w.conn.server.logf("plain: superfluous WriteHeader(%d) after %d", status, w.status)
+		return
+	case status < 200 || status > 999:
+		return
+	}
+	w.status = status
+	h := w.header
+	if declared := h["Content-Length"]; len(declared) > 0 {
+		length, err := strconv.ParseUint(declared[0], 10, 62)
+		if err == nil {
+			w.length = int64(length)
+		} else {
+			w.conn.server.logf("plain: the Content-Length of an answer is %q", declared[0])
+		}
+		delete(h, "Content-Length")
+	}
+	delete(h, "Transfer-Encoding")
+	for _, v := range h["Connection"] {
+		w.close = w.close || strings.EqualFold(v, "close")
+	}
+	delete(h, "Connection")
+	w.close = w.close || w.conn.server.ending.Load() || w.body.left > maxUnread
+}
+
+// empty reports whether the status allows no body (RFC 9110, section 6.4.1).
+func (w *response) empty() bool {
+	return w.status == http.StatusNoContent || w.status == http.StatusNotModified
+}
+
+// Write implements http.ResponseWriter.
+func (w *response) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case len(p) == 0:
+		return 0, nil
+	case w.empty():
+		return 0, http.ErrBodyNotAllowed
+	case w.err != nil:
+		return 0, w.err
+	}
+	if w.written += int64(len(p)); w.length >= 0 && w.written > w.length {
+		return 0, http.ErrContentLength
+	}
+	if len(w.held)+len(p) <= holdUp {
+		w.held = append(w.held, p...)
+		return len(p), nil
+	}
+	if w.send(p, false); w.err != nil {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+// Flush implements http.Flusher.
+func (w *response) Flush() { w.FlushError() }
+
+// FlushError is for http.ResponseController.
+func (w *response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.err == nil && (!w.sent || len(w.held) > 0) {
+		w.send(nil, false)
+	}
+	return w.err
+}
+
+// finish sends what is not sent yet; false means that the connection cannot be used any more.
+func (w *response) finish() bool {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.err == nil && (!w.sent || w.chunked || len(w.held) > 0) {
+		w.send(nil, true)
+	}
+	other := w.length >= 0 && w.written != w.length && !w.empty() // than it said
+	return w.err == nil && !other && !w.close
+}
+
+// send sends the head, unless it was sent, what is held and p, in one system call. last means that nothing follows.
+func (w *response) send(p []byte, last bool) {
+	if !w.limited && !w.deadline.IsZero() {
+		w.SetWriteDeadline(time.Time{})
+	}
+	n := len(w.held) + len(p)
+	out := w.out[:0]
+	if !w.sent {
+		w.sent = true
+		switch {
+		case w.empty():
+		case w.length < 0 && last:
+			w.length = w.written
+		case w.length < 0:
+			w.chunked = true
+		}
+		out = w.appendHead(out, p)
+	}
+	end := ""
+	if w.chunked && n > 0 {
+		out = append(strconv.AppendInt(out, int64(n), 16), "\r\n"...)
+		end = "\r\n"
+	}
+	if w.chunked && last {
+		end += "0\r\n\r\n"
+	}
+	out = append(out, w.held...)
+	if len(p) <= holdUp {
+		out = append(append(out, p...), end...)
+		_, w.err = w.conn.Conn.Write(out)
+	} else {
+		w.parts = [3][]byte{out, p, []byte(end)}
+		w.list = w.parts[:]
+		if end == "" {
+			w.list = w.parts[:2]
+		}
+		_, w.err = w.list.WriteTo(w.conn.Conn)
+	}
+	w.out, w.held = out, w.held[:0]
+}
+
+// appendHead appends the status line and the header: what the handler has set in the order of the names, and then what we add. p is the beginning of the body
+// if nothing is held.
+func (w *response) appendHead(b []byte, p []byte) []byte {
+	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(w.status), 10), ' ')
+	b = append(append(b, http.StatusText(w.status)...), "\r\n"...)
+	names := w.names[:0]
+	for name := range w.header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	w.names = names
+	for _, name := range names {
+		for _, value := range w.header[name] {
+			b = appendField(b, name, value)
+		}
+	}
+	if _, set := w.header["Date"]; !set {
+		b = append(append(append(b, "Date: "...), w.conn.server.date()...), "\r\n"...)
+	}
+	first := w.held
+	if len(first) == 0 {
+		first = p
+	}
+	if _, set := w.header["Content-Type"]; !set && len(first) > 0 && w.header["Content-Encoding"] == nil {
+		b = appendField(b, "Content-Type", http.DetectContentType(first))
+	}
+	if w.length >= 0 && w.status != http.StatusNoContent {
+		b = append(strconv.AppendInt(append(b, "Content-Length: "...), w.length, 10), "\r\n"...)
+	}
+	if w.chunked {
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if w.close {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// appendField appends a line of a header. A name that is none is left out; line breaks in a value become spaces.
+func appendField(b []byte, name, value string) []byte {
+	if name == "" {
+		return b
+	}
+	for i := range len(name) {
+		if !tokenBytes[name[i]] {
+			return b
+		}
+	}
+	b = append(append(b, name...), ": "...)
+	at := len(b)
+	b = append(b, strings.Trim(value, " \t\r\n")...)
+	for i := at; i < len(b); i++ {
+		if b[i] == '\r' || b[i] == '\n' {
+			b[i] = ' '
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
+// SetReadDeadline is for http.ResponseController. It concerns the body; once that is read there is nothing more to read within the request.
+func (w *response) SetReadDeadline(t time.Time) error {
+	if w.body == nil {
+		return errOver
+	}
+	if w.body.left > 0 {
+		w.conn.timed = true
+		w.conn.setReadDeadline(t)
+	}
+	return nil
+}
+
+// SetWriteDeadline is for http.ResponseController. The deadline may come up to a second late, so that not every answer sets a timer.
+func (w *response) SetWriteDeadline(t time.Time) error {
+	if w.body == nil {
+		return errOver
+	}
+	w.limited = true
+	if early := w.deadline.Sub(t); !t.IsZero() && early >= 0 && early <= time.Second {
+		return nil
+	}
+	if !t.IsZero() && time.Until(t) > time.Second {
+		t = t.Add(time.Second)
+	}
+	w.deadline = t
+	return w.conn.Conn.SetWriteDeadline(t)
+}
+
+var errOver = errors.New("the request is over")

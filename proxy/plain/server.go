@@ -1,0 +1,247 @@
+// Package plain serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that make up nearly all of the traffic.
+//
+// A request is plain when nothing about it has to be interpreted: POST with a Content-Length, or GET or DELETE without a body, a target that is only a path, and a
+// header of well-formed fields none of which changes how the connection is read. Whatever else arrives, well-formed or not, is left to the http.Server, which gets
+// the connection with all that was read of it and not yet answered, and keeps it. So this package never decides what a doubtful request means, and refuses none.
+//
+// The files, from the outside in:
+//
+//	server.go    the connections: accepted, counted, handed over, shut down
+//	conn.go      one of them: its requests in turn, the wait for the next, and the watch over a client that may leave
+//	head.go      which requests are plain, and what they say
+//	response.go  the answers
+package plain
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server serves a Handler. Its fields may not be changed once Serve was called.
+//
+// The Handler gets what it would get from an http.Server but for three things: the ResponseWriter has neither Hijack nor ReadFrom; a client that goes away is
+// noticed no sooner than 20 ms after its request was read; and requests on one connection may share their Header, which must not be changed.
+type Server struct {
+	// HTTP is the server for everything that is not plain. Its Handler, ReadTimeout, WriteTimeout (which should be 0), IdleTimeout and ErrorLog are those of plain
+	// requests as well. Server shuts it down; nobody else serves with it.
+	HTTP *http.Server
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[*conn]struct{}
+	gone     chan struct{} // closed when conns has become empty after ending; nil before somebody waits
+	handed   handed
+	ending   atomic.Bool // Shutdown or Close was called
+
+	buffers, memories sync.Pool // of *[]byte and *memory
+	today             atomic.Pointer[dated]
+}
+
+// Serve accepts connections until Shutdown or Close, and then returns http.ErrServerClosed. It closes the listener.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.ending.Load() {
+		s.mu.Unlock()
+		l.Close()
+		return http.ErrServerClosed
+	}
+	s.listener, s.conns = l, map[*conn]struct{}{}
+	s.handed = handed{conns: make(chan net.Conn), closed: make(chan struct{}), address: l.Addr()}
+	s.mu.Unlock()
+	go s.HTTP.Serve(&s.handed) // until Shutdown or Close
+	defer l.Close()
+	ctx := context.WithValue(context.Background(), http.ServerContextKey, s.HTTP)
+	var pause time.Duration
+	for {
+		c, err := l.Accept()
+		if s.ending.Load() {
+			if err == nil {
+				c.Close()
+			}
+			return http.ErrServerClosed
+		}
+		var temporary interface{ Temporary() bool }
+		if errors.As(err, &temporary) && temporary.Temporary() { // out of descriptors, for one: it passes
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.logf("plain: accept: %v; again in %v", err, pause)
+			time.Sleep(pause)
+			continue
+		} else if err != nil {
+			s.handed.Close()
+			return err
+		}
+		pause = 0
+		if c := newConn(s, ctx, c); s.add(c) {
+			go c.serve()
+		}
+	}
+}
+
+// add counts a connection, unless the server ends: then it closes it.
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending.Load() {
+		c.Conn.Close()
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// remove forgets a connection, which was closed or handed over.
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.gone != nil && len(s.conns) == 0 {
+		close(s.gone)
+		s.gone = nil
+	}
+}
+
+// handOver gives a connection to the http.Server.
+func (s *Server) handOver(c net.Conn) {
+	select {
+	case s.handed.conns <- c:
+	case <-s.handed.closed:
+		c.Close()
+	}
+}
+
+// Shutdown closes the listener and the idle connections, and waits until the other ones have answered what they were asked. It returns ctx.Err() if ctx ends
+// first, and can then be called again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.end()
+	var gone chan struct{}
+	if len(s.conns) > 0 {
+		if s.gone == nil {
+			s.gone = make(chan struct{})
+		}
+		gone = s.gone
+		for c := range s.conns {
+			c.rest()
+		}
+	}
+	s.mu.Unlock()
+	if gone != nil {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.HTTP.Shutdown(ctx) // after all that could be handed over
+}
+
+// Close closes all connections at once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.end()
+	for c := range s.conns {
+		c.Conn.Close()
+	}
+	s.mu.Unlock()
+	return s.HTTP.Close()
+}
+
+// end stops accepting; s.mu is held.
+func (s *Server) end() {
+	s.ending.Store(true)
+	if s.listener != nil {
+		s.listener.Close()
+	}
+}
+
+func (s *Server) logf(format string, args ...any) {
+	if s.HTTP.ErrorLog != nil {
+		s.HTTP.ErrorLog.Printf(format, args...)
+	}
+}
+
+// buffer returns memory to read into.
+func (s *Server) buffer() *[]byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, firstBuffer)
+	return &b
+}
+
+func (s *Server) memory() *memory {
+	if m, ok := s.memories.Get().(*memory); ok {
+		return m
+	}
+	return new(memory)
+}
+
+// dated is the header field Date as it is during one second.
+type dated struct {
+	second int64
+	text   string
+}
+
+func (s *Server) date() string {
+	now := time.Now()
+	d := s.today.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &dated{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		s.today.Store(d)
+	}
+	return d.text
+}
+
+// handed is the listener of the http.Server: it accepts what is handed over.
+type handed struct {
+	conns   chan net.Conn
+	closed  chan struct{}
+	closing sync.Once
+	address net.Addr
+}
+
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handed) Close() error {
+	h.closing.Do(func() { close(h.closed) })
+	return nil
+}
+
+func (h *handed) Addr() net.Addr { return h.address }
+
+// begun is a connection of which some was read already.
+type begun struct {
+	net.Conn
+	read []byte
+}
+
+func (c *begun) Read(p []byte) (int, error) {
+	if len(c.read) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.read)
+	if c.read = c.read[n:]; len(c.read) == 0 {
+		c.read = nil
+	}
+	return n, nil
+}
+
+// CloseWrite lets the http.Server say that nothing more comes.
+func (c *begun) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,553 @@
+package plain
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// server is what the tests start: a Server, or the http.Server that it is measured by.
+type server interface {
+	Serve(net.Listener) error
+	Shutdown(context.Context) error
+	Close() error
+}
+
+// run runs f in a bubble with each server. counted is how many connections ours gave away, and 0 for an http.Server.
+func run(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, l *pipes, s server)) {
+	for _, kind := range []string{"net/http", "plain"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &http.Server{Handler: handler, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+				var s server = h
+				if kind == "plain" {
+					s = &Server{HTTP: h}
+				}
+				l := newPipes()
+				done := make(chan error, 1)
+				go func() { done <- s.Serve(l) }()
+				defer func() {
+					s.Close()
+					if err := <-done; err != http.ErrServerClosed {
+						t.Errorf("Serve = %v", err)
+					}
+				}()
+				f(t, l, s)
+			})
+		})
+	}
+}
+
+// pipes is a listener without a network, whose connections belong to the bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipes) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// client is the other end of a connection. What it sends it sends in the background, since a pipe holds nothing.
+type client struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (l *pipes) dial(t *testing.T) *client {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+	case <-l.closed:
+		theirs.Close()
+	}
+	t.Cleanup(func() { ours.Close() })
+	return &client{Conn: ours, t: t, r: bufio.NewReader(ours)}
+}
+
+func (c *client) send(parts ...string) {
+	go func() {
+		for _, p := range parts {
+			if _, err := io.WriteString(c.Conn, p); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// answer is a response as the client reads it. It is compared whole.
+type answer struct {
+	Status int
+	Header http.Header
+	Body   string
+	Close  bool
+	Err    string
+}
+
+// read reads one answer.
+func (c *client) read() answer {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return answer{Err: "no answer"}
+	}
+	b, err := io.ReadAll(resp.Body)
+	if d := resp.Header.Get("Date"); d == time.Now().UTC().Format(http.TimeFormat) {
+		resp.Header.Set("Date", "now")
+	}
+	if err == nil { // and by what it was framed is no matter
+		resp.Header.Del("Content-Length")
+	}
+	a := answer{Status: resp.StatusCode, Header: resp.Header, Body: string(b), Close: resp.Close}
+	if err != nil {
+		a.Err = err.Error()
+	}
+	return a
+}
+
+// ended reports whether the server has closed the connection, or does so by itself soon.
+func (c *client) ended() bool {
+	c.SetReadDeadline(time.Now().Add(3 * time.Second))
+	n, err := c.r.Read(make([]byte, 1))
+	return n == 0 && err == io.EOF
+}
+
+func post(path, body string, header ...string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", path, strings.Join(append(header, ""), "\r\n"), len(body), body)
+}
+
+// answers answers in the ways that handlers do, as the path says; the body comes back.
+func answers(w http.ResponseWriter, r *http.Request) {
+	rc, h := http.NewResponseController(w), w.Header()
+	switch r.URL.Path {
+	case "/unread":
+		io.WriteString(w, "not wanted")
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	switch r.URL.Path {
+	case "/panic":
+		panic("on purpose")
+	case "/abort":
+		io.WriteString(w, "never sent")
+		panic(http.ErrAbortHandler)
+	case "/echo":
+		w.Write(body)
+	case "/json":
+		h["Content-Type"] = []string{"application/json"}
+		w.Write(body)
+	case "/length":
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(http.StatusCreated)
+		w.Write(body[:len(body)/2])
+		w.Write(body[len(body)/2:])
+	case "/short":
+		h.Set("Content-Length", strconv.Itoa(len(body)+1))
+		w.Write(body)
+	case "/long":
+		h.Set("Content-Length", "1")
+		w.Write(body[:1])
+		if _, err := w.Write(body[1:]); err != http.ErrContentLength {
+			panic(err)
+		}
+	case "/stream":
+		h.Set("Content-Type", "text/event-stream")
+		rc.Flush()
+		for i := range body {
+			w.Write(body[i : i+1])
+			rc.Flush()
+		}
+		rc.Flush()
+	case "/parts":
+		for len(body) > 0 {
+			n := min(len(body), 3000)
+			w.Write(body[:n])
+			body = body[n:]
+		}
+	case "/nothing":
+	case "/accepted":
+		w.WriteHeader(http.StatusAccepted)
+		w.WriteHeader(http.StatusOK) // too late
+	case "/204":
+		w.WriteHeader(http.StatusNoContent)
+		if _, err := io.WriteString(w, "x"); err != http.ErrBodyNotAllowed {
+			panic(err)
+		}
+	case "/304":
+		w.WriteHeader(http.StatusNotModified)
+	case "/close":
+		h.Set("Connection", "close")
+		io.WriteString(w, "bye")
+	case "/header":
+		h["B"], h["A"], h["Bad name"] = []string{"2", " 3 "}, []string{"a\r\nSet-Cookie: b"}, []string{"x"}
+		h.Set("Date", "mine")
+		h.Set("Content-Length", "many")
+		io.WriteString(w, "<html>")
+	case "/request":
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		of, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+		fmt.Fprintln(w, r.Method, r.URL, r.RequestURI, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Header, r.Host, r.ContentLength, r.TransferEncoding, r.Close, r.Form, r.Trailer, r.RemoteAddr, r.TLS, r.Pattern, local, of != nil, r.Context().Err())
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// told sends the parts and returns all that comes back.
+func (c *client) told(parts []string) string {
+	defer c.Close()
+	c.send(parts...)
+	var all []answer
+	for len(all) < 5 {
+		c.SetReadDeadline(time.Now().Add(3 * time.Second))
+		a := c.read()
+		all = append(all, a)
+		if a.Err != "" {
+			break
+		}
+	}
+	return fmt.Sprintf("%+v, ended: %v", all, c.ended())
+}
+
+// FuzzConversation: whatever arrives, in whatever parts, it has the answers that an http.Server gives.
+func FuzzConversation(f *testing.F) {
+	for _, text := range heads {
+		wire, _ := head1(text)
+		f.Add([]byte(wire), 10)
+		f.Add([]byte(post("/echo", "one")+wire+post("/json", "two")), 100)
+	}
+	for _, path := range []string{"/length", "/short", "/long", "/stream", "/parts", "/nothing", "/204", "/close", "/header", "/request", "/abort"} {
+		f.Add([]byte(post(path, "xxxxxxxxxx")+"GET /request HTTP/1.1\r\nHost: a\r\n\r\n"), 60)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte, cut int) {
+		if bytes.Contains(wire, []byte("/unread")) {
+			return // net/http waits for the body that nobody wants before it answers
+		}
+		cut = max(0, min(cut, len(wire)))
+		want := ""
+		run(t, answers, func(t *testing.T, l *pipes, s server) {
+			got := l.dial(t).told([]string{string(wire[:cut]), string(wire[cut:])})
+			if want == "" {
+				want = got
+			} else if got != want {
+				t.Errorf("%q and %q:\ngot  %s\nwant %s", wire[:cut], wire[cut:], squeeze(got), squeeze(want))
+			}
+		})
+	})
+}
+
+// TestAnswersAreThoseOfNetHTTP: whatever a client sends, and however a handler answers, the client cannot tell the two servers apart.
+func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
+	stories := map[string][]string{} // what is sent, in parts that arrive one after the other
+	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/close", "/header", "/request", "/unread", "/absent"} {
+		for _, n := range []int{1, 100, 4095, 4096, 4097, 10_000, 300_000} {
+			if path == "/stream" && n > 5000 {
+				continue
+			}
+			stories[fmt.Sprint(path, " ", n)] = []string{post(path, strings.Repeat("x", n)), post("/echo", "next")}
+		}
+		stories[path+" without a body"] = []string{"GET /request HTTP/1.1\r\nHost: a\r\n\r\n", post("/nothing", ""), "DELETE /request HTTP/1.1\r\nHost: a\r\n\r\n"}
+	}
+	three := post("/echo", "one") + post("/json", strings.Repeat("two", 3000)) + post("/echo", "three")
+	stories["three at once"] = []string{three}
+	stories["byte by byte"] = strings.Split(post("/echo", "one", "X: y")+post("/json", "two")+"GET /request HTTP/1.1\r\nHost: a\r\n\r\n", "")
+	stories["a large header"] = []string{post("/request", "one", "X: "+strings.Repeat("y", 9000)), post("/echo", "two")}
+	stories["a larger header"] = []string{post("/request", "one", "X: "+strings.Repeat("y", 20_000)), post("/echo", "two")}
+	stories["too large a header"] = []string{post("/request", "one", "X: "+strings.Repeat("y", 2<<20)), post("/echo", "two")}
+	stories["the same head, another body"] = []string{post("/echo", "one"), post("/echo", "two"), post("/echo", "three"), post("/echo", "three")}
+	stories["a panic"] = []string{post("/panic", "x"), post("/echo", "two")}
+	stories["an abort"] = []string{post("/abort", "x"), post("/echo", "two")}
+	for i, text := range heads {
+		wire, _ := head1(text)
+		stories[fmt.Sprintf("head %02d", i)] = []string{wire}
+		stories[fmt.Sprintf("head %02d after others", i)] = []string{post("/echo", "one") + wire, post("/echo", "next")}
+		stories[fmt.Sprintf("head %02d in parts", i)] = append([]string{post("/echo", "one")}, strings.SplitAfter(wire, "\n")...)
+	}
+	var want map[string]string
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		got := map[string]string{}
+		for name, parts := range stories {
+			got[name] = l.dial(t).told(parts)
+		}
+		if want == nil {
+			want = got
+			return
+		}
+		for name := range stories {
+			if got[name] != want[name] {
+				t.Errorf("%s:\ngot  %s\nwant %s", name, squeeze(got[name]), squeeze(want[name]))
+			}
+		}
+	})
+}
+
+// squeeze shortens runs of a byte.
+func squeeze(s string) string {
+	for n := 8; n >= 1; n-- {
+		s = strings.ReplaceAll(s, strings.Repeat("x", 1<<n), "x…")
+	}
+	for strings.Contains(s, "x…x") {
+		s = strings.ReplaceAll(s, "x…x", "x")
+	}
+	return s
+}
+
+// TestClientLeaves: a request that takes long ends when its client leaves, and nobody else's.
+func TestClientLeaves(t *testing.T) {
+	var ended atomic.Int32
+	wait := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		ended.Add(1)
+	}
+	run(t, wait, func(t *testing.T, l *pipes, s server) {
+		ended.Store(0)
+		a, b := l.dial(t), l.dial(t)
+		a.send(post("/", "x"))
+		b.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := ended.Load(); n != 0 {
+			t.Fatalf("%d requests ended by themselves", n)
+		}
+		a.Close()
+		synctest.Wait()
+		if n := ended.Load(); n != 1 {
+			t.Errorf("%d requests ended when one client had left", n)
+		}
+		b.Close()
+		c := l.dial(t)
+		c.send(post("/", "x"))
+		synctest.Wait()
+		c.Close() // at once
+		time.Sleep(watchAfter)
+		synctest.Wait()
+		if n := ended.Load(); n != 3 {
+			t.Errorf("%d requests ended when all clients had left", n)
+		}
+	})
+}
+
+// TestNextRequestWhileOneIsAnswered: what arrives during a request that takes long is the beginning of the next one.
+func TestNextRequestWhileOneIsAnswered(t *testing.T) {
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			io.Copy(io.Discard, r.Body)
+			time.Sleep(time.Minute)
+			if r.Context().Err() != nil {
+				t.Error("the request has ended although its client is there")
+			}
+		}
+		answers(w, r)
+	}
+	run(t, slow, func(t *testing.T, l *pipes, s server) {
+		for _, next := range []string{post("/echo", "next"), "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nnext", post("/echo", "next") + post("/echo", "last")} {
+			for cut := range len(next) {
+				c := l.dial(t)
+				c.send(post("/slow", "x"))
+				time.Sleep(time.Second) // it is watched
+				c.send(next[:cut], next[cut:])
+				if a := c.read(); a.Status != http.StatusNotFound {
+					t.Fatalf("%+v", a)
+				}
+				if a := c.read(); a.Body != "next" {
+					t.Fatalf("the request %q in two parts, the first of %d, has the answer %+v", next, cut, a)
+				}
+				c.Close()
+			}
+		}
+	})
+}
+
+// TestTimeouts: who does not send what it has begun, or has nothing to say for long, is let go.
+func TestTimeouts(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		_, ours := s.(*Server)
+		for _, test := range []struct {
+			name, sent string
+			after      time.Duration
+			late       time.Duration // for ours
+			status     int
+		}{
+			{"nothing", "", 30 * time.Second, 0, 0},
+			{"half a head", "POST /echo HT", 30 * time.Second, 0, 0},
+			{"half a body", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusBadRequest},
+			{"half a body that nobody wants", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
+			{"one request", post("/echo", "x"), 2 * time.Minute, late, http.StatusOK},
+			{"one request and half a head", post("/echo", "x") + "GET /", 30 * time.Second, 0, http.StatusOK},
+			{"half a foreign request", post("/echo", "x") + "PUT /", 30 * time.Second, 0, http.StatusOK},
+		} {
+			c := l.dial(t)
+			began := time.Now()
+			c.send(test.sent)
+			if test.status != 0 {
+				if a := c.read(); a.Status != test.status {
+					t.Errorf("%s: %+v", test.name, a)
+				}
+			}
+			if _, err := io.Copy(io.Discard, c.r); err != nil { // net/http may say why
+				t.Errorf("%s: %v; want the end", test.name, err)
+			}
+			took, most := time.Since(began), test.after+time.Second
+			if ours {
+				most += test.late
+			}
+			if took < test.after || took > most {
+				t.Errorf("%s: the connection ended after %v, want %v", test.name, took, test.after)
+			}
+		}
+	})
+}
+
+// TestSlowReader: a handler's deadline for writing holds for its answer, and for no other one on the connection.
+func TestSlowReader(t *testing.T) {
+	var failed chan error
+	limited := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/limited" {
+			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(30 * time.Second))
+		}
+		_, err := w.Write(bytes.Repeat([]byte("x"), 10_000))
+		failed <- err
+	}
+	run(t, limited, func(t *testing.T, l *pipes, s server) {
+		failed = make(chan error, 1)
+		c := l.dial(t)
+		for range 3 {
+			c.send(post("/limited", "x"))
+			if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
+				t.Fatalf("%+v", a)
+			}
+			time.Sleep(45 * time.Second)
+		}
+		c.send(post("/", "x"))
+		if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
+			t.Fatalf("after the deadline of another answer: %+v", a)
+		}
+		c.send(post("/limited", "x"))
+		began := time.Now()
+		if err := <-failed; err == nil {
+			t.Error("an answer that nobody takes was written")
+		}
+		if took := time.Since(began); took < 30*time.Second || took > 32*time.Second {
+			t.Errorf("the write was given up after %v", took)
+		}
+	})
+}
+
+// TestShutdown: who is idle is let go at once, who waits for an answer gets it, and nobody new comes in.
+func TestShutdown(t *testing.T) {
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if d, err := time.ParseDuration(strings.TrimPrefix(r.URL.Path, "/")); err == nil {
+			time.Sleep(d)
+		}
+		io.WriteString(w, "done")
+	}
+	run(t, slow, func(t *testing.T, l *pipes, s server) {
+		idle, busy, foreign := l.dial(t), l.dial(t), l.dial(t)
+		idle.send(post("/", "x"))
+		if a := idle.read(); a.Close || a.Body != "done" {
+			t.Fatalf("%+v", a)
+		}
+		busy.send(post("/10s", "x"))
+		foreign.send("PUT /20s HTTP/1.1\r\nHost: a\r\n\r\n")
+		time.Sleep(time.Second)
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Shutdown(hasty); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown with two requests in progress = %v", err)
+		}
+		if !idle.ended() {
+			t.Error("an idle connection is open")
+		}
+		if c := l.dial(t); !c.ended() {
+			t.Error("a new connection is served")
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(context.Background()) }()
+		for _, c := range []*client{busy, foreign} {
+			if a := c.read(); !a.Close || a.Body != "done" {
+				t.Errorf("%+v", a)
+			}
+			if !c.ended() {
+				t.Error("a connection is open after the answer")
+			}
+		}
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+	})
+}
+
+// TestClose: Close ends what hangs, and the handler hears of it.
+func TestClose(t *testing.T) {
+	hang := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	run(t, hang, func(t *testing.T, l *pipes, s server) {
+		a, b := l.dial(t), l.dial(t)
+		a.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		b.send("PUT / HTTP/1.1\r\nHost: a\r\n\r\n")
+		time.Sleep(time.Second)
+		s.Close()
+		if !a.ended() || !b.ended() {
+			t.Error("a connection is open")
+		}
+	})
+}
+
+// TestBodyIsOfItsRequest: who keeps the body of a request reads nothing of the next one, and the header of one that is alike is the same.
+func TestBodyIsOfItsRequest(t *testing.T) {
+	var kept io.ReadCloser
+	var headers []http.Header
+	keep := func(w http.ResponseWriter, r *http.Request) {
+		if kept != nil {
+			if b, err := io.ReadAll(kept); len(b) > 0 || err == nil {
+				t.Errorf("the body of the request before gives %q, %v", b, err)
+			}
+		}
+		kept = r.Body
+		headers = append(headers, r.Header)
+	}
+	run(t, keep, func(t *testing.T, l *pipes, s server) {
+		kept, headers = nil, nil
+		c := l.dial(t)
+		c.send(post("/", "one", "X: 1"), post("/", "two", "X: 1"), post("/", "3", "X: 2"))
+		for range 3 {
+			if a := c.read(); a.Status != http.StatusOK {
+				t.Fatalf("%+v", a)
+			}
+		}
+		if !reflect.DeepEqual(headers[0], headers[1]) || headers[2].Get("X") != "2" || headers[2].Get("Content-Length") != "1" {
+			t.Errorf("the headers are %q", headers)
+		}
+	})
+}
