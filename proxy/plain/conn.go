@@ -17,8 +17,7 @@ import (
 
 const (
 	watchAfter = 20 * time.Millisecond  // a request that takes longer ends when its client leaves
-	fewest     = 4                      // bytes of a request after another one
-	maxBlank   = 4                      // line breaks that old clients send after the body of a POST (RFC 9112, section 2.2)
+	fewest     = 4                      // bytes that follow a request: what is less is no other one yet, but may be the line breaks of RFC 9112, section 2.2
 	maxUnread  = 256 << 10              // of a body that the handler did not want: more is not waited for
 	lastWords  = 500 * time.Millisecond // for an answer to reach a client that still sends
 	late       = 10 * time.Second       // an idle connection may be closed so much later than it should
@@ -28,7 +27,8 @@ const (
 type conn struct {
 	net.Conn
 	server *Server
-	ctx    context.Context // of the connection: it has values, and never ends
+	ctx    context.Context // of all its requests; ends with the connection, or when the client leaves
+	cancel context.CancelFunc
 	remote string
 	doing  atomic.Int32
 
@@ -38,8 +38,7 @@ type conn struct {
 	deadline   time.Time // of reading, as it was set last
 	timed      bool      // the time runs in which the request has to arrive
 
-	reply  response
-	cancel context.CancelFunc // of the request
+	reply response
 
 	watcher  *time.Timer
 	awaited  bool       // the watcher was started for this request
@@ -59,7 +58,7 @@ const (
 
 func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s, remote: nc.RemoteAddr().String(), watched: make(chan struct{}, 1)}
-	c.ctx = context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr())
+	c.ctx, c.cancel = context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
 	return c
 }
 
@@ -73,6 +72,7 @@ func (c *conn) rest() {
 // serve answers requests until one is not plain, or there is no next.
 func (c *conn) serve() {
 	defer c.server.remove(c)
+	defer c.cancel()
 	first := c.server.buffer()
 	c.buffer = *first
 	for {
@@ -96,17 +96,17 @@ func (c *conn) next() (*head, verdict) {
 	if c.start == c.end && !c.idle() {
 		return nil, partial
 	}
-	blank := 0
-	if c.last != nil && c.last.method == http.MethodPost {
-		blank = maxBlank
-	}
+	before := c.last
 	for looked := 0; ; {
-		for ; blank > 0 && c.start < c.end && (c.buffer[c.start] == '\r' || c.buffer[c.start] == '\n'); blank-- {
-			c.start++
+		if n := c.end - c.start; before != nil && n >= fewest {
+			if before.method == http.MethodPost {
+				c.start += fewest - len(bytes.TrimLeft(c.buffer[c.start:c.start+fewest], "\r\n"))
+			}
+			before = nil
 		}
-		text := c.buffer[c.start:c.end]
-		if c.last != nil && len(text) < fewest { // as an http.Server does: what is less may be what was too much of the body before
-			text = nil
+		var text []byte
+		if before == nil {
+			text = c.buffer[c.start:c.end]
 		}
 		n, is := find(text, looked)
 		switch {
@@ -207,12 +207,10 @@ func (c *conn) answer(h *head) (more bool) {
 		body body
 	}
 	x := &parts{url: url.URL{Path: h.path}, body: body{conn: c, left: h.length}}
-	ctx, cancel := context.WithCancel(c.ctx)
-	c.cancel = cancel
 	r := (&http.Request{
 		Method: h.method, URL: &x.url, RequestURI: h.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h.header, Host: h.host, ContentLength: h.length, Body: &x.body, RemoteAddr: c.remote,
-	}).WithContext(ctx)
+	}).WithContext(c.ctx)
 	c.reply.begin(c, &x.body)
 	c.awaited = false
 	if h.length == 0 {
@@ -220,7 +218,6 @@ func (c *conn) answer(h *head) (more bool) {
 		c.await()
 	}
 	defer func() {
-		cancel()
 		if problem := recover(); problem != nil {
 			if problem != http.ErrAbortHandler { //nolint // the value itself, as net/http has it
 				c.server.logf("plain: panic answering %s: %v\n%s", c.remote, problem, debug.Stack())

@@ -24,8 +24,9 @@ import (
 
 // Server serves a Handler. Its fields may not be changed once Serve was called.
 //
-// The Handler gets what it would get from an http.Server but for three things: the ResponseWriter has neither Hijack nor ReadFrom; a client that goes away is
-// noticed no sooner than 20 ms after its request was read; and requests on one connection may share their Header, which must not be changed.
+// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has neither Hijack nor ReadFrom, and sends no interim answers; a client
+// that goes away is noticed no sooner than 20 ms after its request was read; and requests on one connection share their context, which ends with the
+// connection and not with the request, and perhaps their Header, which must not be changed.
 type Server struct {
 	// HTTP is the server for everything that is not plain. Its Handler, ReadTimeout, WriteTimeout (which should be 0), IdleTimeout and ErrorLog are those of plain
 	// requests as well. Server shuts it down; nobody else serves with it.

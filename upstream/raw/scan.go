@@ -152,9 +152,10 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 type inside struct {
 	members  []member
 	elements [][]byte
-	keep     []string // the names of members of which the inside is kept, too
-	most     int      // members or elements; 0 means that there is no limit
-	over     bool     // there were more, and nothing is kept
+	keep     []string  // the names of members of which the inside is kept, too
+	most     int       // members or elements; 0 means that there is no limit
+	over     bool      // there were more, and nothing is kept
+	first    [4]member // the memory of members: most objects have no more
 }
 
 // mostInside bounds what is kept unasked, because a list can be many times as large as its text. No message that makes sense has as many.
@@ -179,7 +180,7 @@ func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err 
 	switch {
 	case in.over:
 	case in.members == nil:
-		in.members = append(make([]member, 0, 4), m) // most objects have no more
+		in.members = append(in.first[:0], m)
 	default:
 		in.members = append(in.members, m)
 	}
