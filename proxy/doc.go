@@ -1,6 +1,6 @@
 // Package proxy answers MCP clients with what the upstreams offer, in both eras of the protocol.
 //
-// A client's request goes through the files of this package in this order:
+// A client's request, which package plain or net/http has read from its connection, goes through the files of this package in this order:
 //
 //	server.go     Server takes the request and loads the world, once
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
