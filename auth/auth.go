@@ -3,7 +3,8 @@
 // auth.go has the Principal and the Guard, which every request passes before anything looks at its message; address.go finds the client's address behind proxies.
 // keys.go has the API keys. tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of our own, an authorization server whose
 // tokens can be read (jwt.go, with its keys in keyset.go), or one that must be asked (introspection.go). claims.go makes a Principal of what these servers say.
-// resource.go tells clients where to sign in. config.go is the section of the file. The package knows no MCP, and decides nothing about what a principal may do.
+// resource.go tells clients where to sign in. request.go gives requests their ids.
+// config.go is the section of the file. The package knows no MCP, and decides nothing about what a principal may do.
 package auth
 
 import (
@@ -263,11 +264,18 @@ func unavailable(w http.ResponseWriter, description string) {
 	write(w, http.StatusServiceUnavailable, problem{"temporarily_unavailable", description})
 }
 
+// Deny answers a request of somebody who is known and may do nothing with it, whatever they sign in with: it is no challenge, since a client that was told to sign in again
+// would do so for ever.
+func Deny(w http.ResponseWriter, description string) {
+	write(w, http.StatusForbidden, problem{"access_denied", description})
+}
+
 func write(w http.ResponseWriter, status int, p problem) {
 	writeJSON(w, status, "no-store", struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
-	}{p.code, p.description})
+		Request     string `json:"request_id,omitempty"`
+	}{p.code, p.description, RequestID(w)})
 }
 
 // writeJSON answers with a document of ours, which can always be written.

@@ -192,7 +192,7 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func CORS(w http.ResponseWriter, r *http.Request, methods string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", "WWW-Authenticate, X-Request-Id")
 	if r.Method != http.MethodOptions {
 		return false
 	}

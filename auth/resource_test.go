@@ -44,7 +44,7 @@ func TestMetadata(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got  %v\nwant %v", path, got, want)
 		}
-		if h := resp.Header; h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Expose-Headers") != "WWW-Authenticate" {
+		if h := resp.Header; h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Expose-Headers") != "WWW-Authenticate, X-Request-Id" {
 			t.Errorf("%s: the header is %v", path, h)
 		}
 	}

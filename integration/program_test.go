@@ -70,6 +70,27 @@ func (p *program) mustConfigure(t testing.TB, config string) {
 	}
 }
 
+// mustReload replaces a text of the file, and waits until the program has read it.
+func (p *program) mustReload(t testing.TB, before, after string) {
+	t.Helper()
+	text, err := os.ReadFile(p.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(before)) {
+		t.Fatalf("%q is not in the file:\n%s", before, text)
+	}
+	const reloaded = "configuration reloaded.*"
+	n := strings.Count(p.Stderr.String(), "configuration reloaded")
+	if err := os.WriteFile(p.file()+".new", bytes.ReplaceAll(text, []byte(before), []byte(after)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.file()+".new", p.file()); err != nil {
+		t.Fatal(err)
+	}
+	p.Stderr.mustMatch(t, regexp.MustCompile("(?s)"+strings.Repeat(reloaded, n+1)), patience, p.done)
+}
+
 // serves is the line of the log that says where.
 var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?$`)
 

@@ -3,12 +3,14 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -282,4 +284,75 @@ func TestStepUpAtHome(t *testing.T) {
 	if got := showing(t, c.program, upstream.EraModern, p.Access, "/mcp").tool(t, "up__echo", `{}`); got.status != 200 {
 		t.Errorf("with it: %s", got)
 	}
+}
+
+// TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed in: the client tells them so, and opens no browser for it.
+func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			const theirs = "policies: [{ name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n"
+			c := mustCompany(t, up, "", theirs)
+			client, ann := mustNode(t, "sign-in.mjs", version, c.origin+"/mcp"), newPerson(t, "ann")
+			var said signedIn
+			client.mustRead(&said)
+			client.mustWrite(ann.mustAllow(said.Authorize).String())
+			said = signedIn{}
+			if client.mustRead(&said); len(said.Tools) == 0 {
+				t.Fatalf("signed in it says %+v", said)
+			}
+			c.mustReload(t, "group: engineering", "group: nobody")
+			client.mustWrite("again")
+			said = signedIn{}
+			if client.mustRead(&said); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
+				t.Errorf("it says %+v, want what there is to know and no browser", said)
+			}
+		})
+	}
+}
+
+// TestEveryAnswerHasAnID: it is in the header of whatever is answered, on the page, in the log and in the audit.
+func TestEveryAnswerHasAnID(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "policies: [{ name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\naudit: { file: stderr }\n")
+	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
+	p := a.mustSignIn(t, ann)
+	seen := map[string]string{}
+	keep := func(what string, h http.Header) string {
+		t.Helper()
+		id := h.Get("X-Request-Id")
+		if id == "" || seen[id] != "" || len(h.Values("X-Request-Id")) != 1 {
+			t.Errorf("%s has the id %q, that of %q", what, id, seen[id])
+		}
+		seen[id] = what
+		return id
+	}
+	for _, path := range []string{
+		"/mcp", "/mcp/none", "/x", "/", "/account", "/account/x", "/oauth/authorize", "/oauth/token", "/oauth/x", "/.well-known/oauth-authorization-server",
+		"/.well-known/oauth-protected-resource", "/.well-known/x",
+	} {
+		for _, verb := range []string{"GET", "HEAD", "POST", "OPTIONS", "PUT"} {
+			status, header, body := mustGet(t, verb, c.origin+path)
+			id := keep(fmt.Sprint(verb, " ", path, " ", status), header)
+			if strings.HasPrefix(header.Get("Content-Type"), "text/html") && status >= 400 && !bytes.Contains(body, []byte(id)) && verb != "HEAD" {
+				t.Errorf("%s %s: the page does not show %s:\n%s", verb, path, id, body)
+			}
+		}
+	}
+	runClients(t, func(t *testing.T, era upstream.Era) {
+		mcp := showing(t, c.program, era, p.Access, "/mcp")
+		got := mcp.tool(t, "up__echo", `{}`)
+		wantEcho(t, got)
+		id := keep("a call", got.header)
+		c.Stderr.mustMatch(t, regexp.MustCompile(`msg=call .*name=up__echo .* request_id=`+id+` `), patience, c.done)
+		c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+id+`","principal":"user:.*"outcome":"ok"`), patience, c.done)
+		stream := mcp.mustOpen(t)
+		keep("a stream", stream.header)
+	})
+	c.mustReload(t, "group: engineering", "group: nobody")
+	mcp := showing(t, c.program, upstream.EraModern, "", "/mcp")
+	mcp.key = p.Access
+	got := refusedTo(t, mcp, "POST")
+	wantNoAccess(t, "POST", got, "signed in as ann@acme.example")
+	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no access", got.header)+`".*"verdict":"deny","outcome":"refused"`), patience, c.done)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -114,7 +115,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	x.buffer = s.results.take()
 	defer s.results.put(x.buffer)
 	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
-	info := CallInfo{Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
+	info := CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
 		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID), Sent: x.size}
 	if x.session != nil {
 		info.Session = x.session.key

@@ -16,6 +16,7 @@ type Hooks struct {
 
 // CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is "" where there is nothing to say.
 type CallInfo struct {
+	RequestID string     // of the HTTP request, which is in its answer too: X-Request-Id; "" where nobody has given it one
 	Principal string     // id of who called, such as "local" or "key:ci"
 	Kind      string     // of the principal: local, key, user or service
 	Address   netip.Addr // of the client; the zero Addr when it is not known

@@ -121,12 +121,12 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		}
 		switch {
 		case rights.None():
-			// No sign-in helps, and a client that was told to sign in again would do so for ever.
-			err := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "No policy lets %s use anything here (policies).", c.principal.ID)
-			fail(rw, r, s, err)
+			// The request itself is not looked at: this is HTTP's answer, as that to a token which is no good, and no answer of MCP.
+			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", known(c.principal))
+			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
-				s.report(CallInfo{Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
-					Verdict: policy.Deny.String(), Outcome: outcome(err), Code: err.code, Err: err})
+				s.report(CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Verdict: policy.Deny.String(), Outcome: outcome(err), Err: err})
 			}
 			return
 		case c.endpoint == nil, c.hidden():
@@ -145,6 +145,14 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
 		}
 	}
+}
+
+// known is how somebody who is refused is told who they are: by the address that they know themselves by, where their issuer has vouched for it.
+func known(p *auth.Principal) string {
+	if p.Kind == auth.KindUser {
+		return "signed in as " + cmp.Or(p.Email, p.ID)
+	}
+	return "connected as " + p.ID
 }
 
 // checkOrigin refuses what a web page of somebody else's may have sent: MCP wants the Origin of every request checked, and DNS rebinding makes a page's own host
@@ -202,7 +210,7 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	h := rw.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, X-Request-Id")
 	if r.Method != http.MethodOptions {
 		return false
 	}

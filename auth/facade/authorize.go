@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth"
 	"junction/auth/store"
 )
 
@@ -378,7 +379,7 @@ func (f *Facade) over(w http.ResponseWriter, r *http.Request, err error) {
 // unreachable tells a person that it is not their fault.
 func (f *Facade) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		f.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request", requestID(w), "error", err)
+		f.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	f.page(w, r, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
@@ -386,7 +387,7 @@ func (f *Facade) unreachable(w http.ResponseWriter, r *http.Request, err error) 
 
 func (f *Facade) providerAway(w http.ResponseWriter, r *http.Request, p *provider, err error) {
 	if r.Context().Err() == nil {
-		f.log.Error("an identity provider cannot be reached", "provider", p.ID, "request", requestID(w), "error", err)
+		f.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	f.page(w, r, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})

@@ -81,7 +81,7 @@ func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider
 		f.providerAway(w, r, p, err)
 		return
 	}
-	f.log.Warn("somebody could not sign in", "provider", p.ID, "request", requestID(w), "error", err)
+	f.log.Warn("somebody could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	f.event(r, w, "sign_in_refused", "", row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
@@ -224,5 +224,5 @@ func userID(issuer, subject string) string {
 func (f *Facade) event(r *http.Request, w http.ResponseWriter, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()
-	f.audit(ctx, requestID(w), what, user, client, detail)
+	f.audit(ctx, auth.RequestID(w), what, user, client, detail)
 }

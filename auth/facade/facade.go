@@ -15,7 +15,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,11 +208,8 @@ func (f *Facade) router() http.Handler {
 	return m
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has given it one, with auth.RequestIDs.
 func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := make([]byte, 8)
-	rand.Read(id) // never fails, see crypto/rand
-	w.Header().Set("X-Request-Id", hex.EncodeToString(id))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -223,9 +219,6 @@ func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.
 const maxBody = 64 << 10
-
-// requestID is what pages, logs and the audit call a request.
-func requestID(w http.ResponseWriter) string { return w.Header().Get("X-Request-Id") }
 
 // limit refuses what is beyond the ceiling of this process.
 func (f *Facade) limit(w http.ResponseWriter, r *http.Request) bool {
@@ -240,7 +233,7 @@ func (f *Facade) limit(w http.ResponseWriter, r *http.Request) bool {
 // away answers a program when something that we need cannot be reached. It is never the client's fault, and never the end of a sign-in.
 func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		f.log.Error("a sign-in request could not be answered", "path", r.URL.Path, "request", requestID(w), "error", err)
+		f.log.Error("a sign-in request could not be answered", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable", "the sign-in service cannot answer now; try again in a moment")

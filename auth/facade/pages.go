@@ -8,6 +8,8 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+
+	"junction/auth"
 )
 
 //go:embed pages
@@ -85,7 +87,7 @@ func pageHeaders(w http.ResponseWriter) {
 
 // page answers with a page.
 func (f *Facade) page(w http.ResponseWriter, _ *http.Request, status int, name string, d pageData) {
-	d.Server, d.Request = f.name, requestID(w)
+	d.Server, d.Request = f.name, auth.RequestID(w)
 	var b bytes.Buffer
 	if err := f.pages.all[name].Execute(&b, d); err != nil {
 		f.log.Error("a page could not be written", "page", name, "error", err)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -62,7 +63,11 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
-	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Facade.ServeHTTP(w, r) }))
+	ids := auth.NewRequestIDs()
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ids.Stamp(w)
+		s.Facade.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.http.Close)
 	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Config: Config{
 		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction", ClientSecret: "s3cret"}},

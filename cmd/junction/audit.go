@@ -288,6 +288,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	number := func(name string, value int64) {
 		b = strconv.AppendInt(append(append(append(b, `,"`...), name...), `":`...), value, 10)
 	}
+	text("request_id", c.RequestID)
 	text("principal", c.Principal)
 	text("kind", c.Kind)
 	text("claimed_client", c.Client[:min(len(c.Client), auditText)])

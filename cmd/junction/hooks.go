@@ -35,10 +35,13 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
-			attrs := []slog.Attr{
+			attrs := append(make([]slog.Attr, 0, 13),
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
 				slog.String("upstream", c.Upstream), slog.String("outcome", c.Outcome), slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
+			)
+			if c.RequestID != "" {
+				attrs = append(attrs, slog.String("request_id", c.RequestID))
 			}
 			if c.Kind != string(auth.KindLocal) {
 				attrs = append(attrs, slog.String("principal", c.Principal))

@@ -264,7 +264,9 @@ func (p *program) serve(ctx context.Context) error {
 
 // publicHandler answers clients: what they look up before they sign in, for anybody, and MCP.
 func (p *program) publicHandler() http.Handler {
+	ids := auth.NewRequestIDs()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ids.Stamp(w)
 		if p.signIn != nil && p.signIn.serves(r) {
 			p.signIn.ServeHTTP(w, r)
 			return

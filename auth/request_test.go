@@ -1,0 +1,56 @@
+package auth_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"junction/auth"
+)
+
+// TestRequestIDs: no two requests of a process have one id, and no two processes begin theirs in the same way.
+func TestRequestIDs(t *testing.T) {
+	ids := auth.NewRequestIDs()
+	if got := auth.RequestID(httptest.NewRecorder()); got != "" {
+		t.Errorf("a request that nobody has given an id has %q", got)
+	}
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 1000 {
+				w := httptest.NewRecorder()
+				ids.Stamp(w)
+				id := auth.RequestID(w)
+				w.Header().Add("X-Request-Id", "of somebody else") // is nobody's but this one's
+				mu.Lock()
+				if seen[id] || len(id) < 10 || len(id) > 24 || id != w.Header().Get("X-Request-Id") {
+					t.Errorf("a request has the id %q", id)
+				}
+				seen[id] = true
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	w := httptest.NewRecorder()
+	auth.NewRequestIDs().Stamp(w)
+	for id := range seen {
+		if prefix, _, _ := strings.Cut(id, "-"); strings.HasPrefix(auth.RequestID(w), prefix) {
+			t.Errorf("two processes give ids like %q", id)
+		}
+		break
+	}
+}
+
+// BenchmarkStamp is what an id costs on the path of a call: no memory to speak of.
+func BenchmarkStamp(b *testing.B) {
+	ids, w := auth.NewRequestIDs(), httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		ids.Stamp(http.ResponseWriter(w))
+	}
+}
