@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 )
 
 // mustHash returns the hash of a key.
@@ -38,6 +39,10 @@ func ask(g *auth.Guard, method, target string, header http.Header) (*auth.Princi
 	r.RemoteAddr = "127.0.0.1:1234"
 	for k, v := range header {
 		r.Header[k] = v
+	}
+	for _, v := range header["Authorization"] {
+		_, token, _ := strings.Cut(v, " ")
+		authtest.Secret("what a client shows", token)
 	}
 	w := httptest.NewRecorder()
 	return g.Authenticate(w, r), w.Result()

@@ -39,9 +39,12 @@ func signIn(t *testing.T, s *authtest.Server, c *auth.Config) *auth.Guard {
 	if problems := c.Validate(); problems != nil {
 		t.Fatalf("the configuration is wrong: %v", problems)
 	}
-	p := auth.NewProviders(s.Client(), nil)
+	log := authtest.Log(t)
+	p := auth.NewProviders(s.Client(), log)
 	t.Cleanup(p.Close)
-	return c.Guard(p, publicURL, nil)
+	g := c.Guard(p, publicURL, nil)
+	g.Log = log
+	return g
 }
 
 // server is a server in memory, with its guard.

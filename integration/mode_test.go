@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
@@ -344,6 +345,11 @@ func (c *client) send(ctx context.Context, verb, body string, changes ...change)
 	if host := r.Header.Get("Host"); host != "" {
 		r.Host = host
 		r.Header.Del("Host")
+	}
+	authtest.Secret("the id of a session", r.Header.Get("Mcp-Session-Id"))
+	for _, v := range r.Header["Authorization"] {
+		_, token, _ := strings.Cut(v, " ")
+		authtest.Secret("what a client shows", token)
 	}
 	return c.http.Do(r)
 }

@@ -25,6 +25,14 @@ type signedIn struct {
 	Error string
 }
 
+// mustSay returns what sign-in.mjs says next.
+func (n *nodeScript) mustSay() (said signedIn) {
+	n.t.Helper()
+	n.mustRead(&said)
+	tokenPair{Access: said.Tokens.AccessToken, Refresh: said.Tokens.RefreshToken}.keep()
+	return said
+}
+
 // TestAuthT125SDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find everything by themselves: they register, send a person through the provider's
 // pages, redeem the code, list, and refresh.
 func TestAuthT125SDKSignsIn(t *testing.T) {
@@ -33,8 +41,7 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			client, ann := mustNode(t, "sign-in.mjs", version, c.origin+"/mcp"), newPerson(t, "ann")
-			var said signedIn
-			client.mustRead(&said)
+			said := client.mustSay()
 			if said.Authorize == "" {
 				t.Fatalf("it does not ask for a browser: %+v", said)
 			}
@@ -47,15 +54,13 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 				t.Fatalf("it is answered with %s; the pages were %q", back, ann.seen)
 			}
 			client.mustWrite(back.String())
-			said = signedIn{}
-			client.mustRead(&said)
+			said = client.mustSay()
 			if !slices.Contains(said.Tools, "up__echo") || !strings.HasPrefix(said.Tokens.AccessToken, "jct_at_") || said.Tokens.ExpiresIn != 3600 {
 				t.Fatalf("signed in it says %+v", said)
 			}
 			first := said
 			client.mustWrite("again")
-			said = signedIn{}
-			client.mustRead(&said)
+			said = client.mustSay()
 			if !slices.Equal(said.Tools, first.Tools) || said.Tokens.AccessToken == first.Tokens.AccessToken || said.Tokens.RefreshToken == first.Tokens.RefreshToken {
 				t.Errorf("refreshed it says %+v, before it was %+v", said, first)
 			}

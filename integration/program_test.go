@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // This file starts the real program as a user would: a process with a configuration file.
@@ -44,6 +46,7 @@ func mustProgram(t testing.TB, config string) *program {
 	return p
 }
 
+// newProgram returns a program that is not started yet. What it writes, at the level debug in tests, may show none of the secrets that they have come by (TestAuthT116).
 func newProgram(t testing.TB) *program {
 	t.Helper()
 	p := &program{Stdout: newOutput(), Stderr: newOutput(), dir: t.TempDir()}
@@ -52,7 +55,16 @@ func newProgram(t testing.TB) *program {
 			t.Logf("the log of %s ends with:\n%s", p.URL, p.Stderr.tail(4000))
 		}
 	})
-	t.Cleanup(func() { p.mustStop(t) })
+	t.Cleanup(func() {
+		p.mustStop(t)
+		for _, file := range []string{"key", "junction/key", "junction/master.key"} {
+			text, _ := os.ReadFile(filepath.Join(p.dir, file)) // not each of them is there
+			for key := range strings.FieldsSeq(string(text)) {
+				authtest.Secret("the file "+file, key[strings.IndexByte(key, ':')+1:])
+			}
+		}
+		authtest.MustTellNothing(t, "what the program writes", p.Stdout.String()+p.Stderr.String())
+	})
 	return p
 }
 
@@ -61,6 +73,9 @@ func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
 // mustConfigure replaces the configuration file in the way of an editor: whole, by renaming.
 func (p *program) mustConfigure(t testing.TB, config string) {
 	t.Helper()
+	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
+		config += "\nlog: { level: debug }\n"
+	}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s", filepath.Join(p.dir, "key"), config)
 	if err := os.WriteFile(p.file()+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // This file signs people in: the real program, a provider that others wrote (npm/idp.mjs), and a browser of a few lines.
@@ -116,6 +118,7 @@ func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *
 	var said struct{ Issuer string }
 	c.idp.mustRead(&said)
 	c.issuer = said.Issuer
+	authtest.Secret("our secret at the provider", "s3cret")
 	c.mustConfigure(t, fmt.Sprintf(`public_url: %s
 auth:
   oauth:
@@ -173,6 +176,7 @@ func (p *person) do(method, where string, form url.Values) page {
 	for name, value := range p.cookies[r.URL.Host] {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
+	authtest.Secret("the token of a form", form.Get("csrf"))
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if err != nil {
@@ -183,15 +187,28 @@ func (p *person) do(method, where string, form url.Values) page {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	keep(resp.Header.Get("Location"))
 	for _, c := range resp.Cookies() { // also those for https alone, since this machine is as good
 		if p.cookies[r.URL.Host] == nil {
 			p.cookies[r.URL.Host] = map[string]string{}
 		}
+		authtest.Secret("a cookie", c.Value)
 		if p.cookies[r.URL.Host][c.Name] = c.Value; c.MaxAge < 0 || c.Value == "" {
 			delete(p.cookies[r.URL.Host], c.Name)
 		}
 	}
 	return page{resp.StatusCode, resp.Header, r.URL, string(body)}
+}
+
+// keep has no log show what is in a URL for the eyes of who is sent there.
+func keep(where string) {
+	if u, err := url.Parse(where); err == nil {
+		authtest.Secret("a code", u.Query().Get("code"))
+		if state := u.Query().Get("state"); len(state) > 20 { // others are of clients, which have no secret in it
+			authtest.Secret("the state of a sign-in", state)
+		}
+		authtest.Secret("a nonce", u.Query().Get("nonce"))
+	}
 }
 
 // next is where a page leads by itself, "" if it waits for somebody.
@@ -203,6 +220,7 @@ func (g page) next() string {
 	if where == "" {
 		return ""
 	}
+	keep(where)
 	to, err := g.url.Parse(where)
 	if err != nil {
 		return ""
@@ -295,9 +313,14 @@ type oauthApp struct {
 	scope        string
 }
 
-const (
-	appVerifier = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv"
-)
+const appVerifier = "verifier-of-an-app-0123456789abcdefghijklmn"
+
+// keep has no log show the tokens, and returns them.
+func (p tokenPair) keep() tokenPair {
+	authtest.Secret("an access token", p.Access)
+	authtest.Secret("a refresh token", p.Refresh)
+	return p
+}
 
 // mustRegister registers a client with redirect URIs, of which it uses the first.
 func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
@@ -322,6 +345,7 @@ func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
 
 // authorize is where the app has a browser go.
 func (a oauthApp) authorize() string {
+	authtest.Secret("a verifier", appVerifier)
 	sum := sha256.Sum256([]byte(appVerifier))
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + "/mcp"},

@@ -46,7 +46,7 @@ func (a oauthApp) token(t testing.TB, more ...string) (int, tokenPair) {
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil {
 		t.Fatal(resp.Status, err)
 	}
-	return resp.StatusCode, p
+	return resp.StatusCode, p.keep()
 }
 
 func (a oauthApp) refresh(t testing.TB, token string) (int, tokenPair) {
@@ -184,7 +184,7 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 				defer resp.Body.Close()
 				var p tokenPair
 				_ = json.NewDecoder(resp.Body).Decode(&p)
-				answered <- p
+				answered <- p.keep()
 			}
 			close(answered)
 		}()
@@ -294,17 +294,14 @@ func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 			const theirs = "policies: [{ name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n"
 			c := mustCompany(t, up, "", theirs)
 			client, ann := mustNode(t, "sign-in.mjs", version, c.origin+"/mcp"), newPerson(t, "ann")
-			var said signedIn
-			client.mustRead(&said)
+			said := client.mustSay()
 			client.mustWrite(ann.mustAllow(said.Authorize).String())
-			said = signedIn{}
-			if client.mustRead(&said); len(said.Tools) == 0 {
+			if said = client.mustSay(); len(said.Tools) == 0 {
 				t.Fatalf("signed in it says %+v", said)
 			}
 			c.mustReload(t, "group: engineering", "group: nobody")
 			client.mustWrite("again")
-			said = signedIn{}
-			if client.mustRead(&said); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
+			if said = client.mustSay(); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
 				t.Errorf("it says %+v, want what there is to know and no browser", said)
 			}
 		})

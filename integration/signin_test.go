@@ -88,9 +88,6 @@ func wantTokenOut(t *testing.T, p *program, journal *upstreamtest.Journal, token
 			t.Errorf("%s: 503 without Retry-After", verb)
 		}
 	}
-	if end := token[max(0, len(token)-30):]; len(end) > 10 && strings.Contains(p.Stdout.String()+p.Stderr.String(), end) {
-		t.Errorf("what the program writes shows the token %s", token)
-	}
 	if n := callsIn(journal); n != before {
 		t.Errorf("the upstream received %d calls", n-before)
 	}
@@ -565,8 +562,9 @@ func TestAuthT38T42Introspection(t *testing.T) {
 		}
 	})
 	t.Run("T42", func(t *testing.T) {
-		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, "canary") || strings.Contains(out, authtest.ClientSecret) {
-			t.Errorf("what the program writes shows a token or our secret:\n%s", out)
+		authtest.Secret("a client's secret", authtest.ClientSecret)
+		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, "canary") {
+			t.Errorf("what the program writes shows a token:\n%s", out)
 		}
 	})
 }
@@ -692,6 +690,7 @@ func TestAuthT97TokensStayHere(t *testing.T) {
 		signed := s.Token(t, claimed(s, nil))
 		for _, token := range []string{signed, opaque, key.key} {
 			c := showing(t, p, m.client, token, "/mcp")
+			authtest.Secret("a cookie", "cookie-of-a-client")
 			wantEcho(t, c.tool(t, "up__echo", `{}`, with("Cookie", "session=cookie-of-a-client"), with("Proxy-Authorization", "Bearer "+token)))
 			c.tool(t, "up__fail", `{}`)
 		}
@@ -712,9 +711,6 @@ func TestAuthT97TokensStayHere(t *testing.T) {
 		}
 		if seen == 0 {
 			t.Error("the upstream received nothing")
-		}
-		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, signed[len(signed)-40:]) || strings.Contains(out, opaque) || strings.Contains(out, key.key[20:]) {
-			t.Errorf("T116: the log shows a token")
 		}
 	})
 }
@@ -750,7 +746,7 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 func TestAuthT02BothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
 	section := strings.Replace(trusting(s), "auth: { ", "auth: { api_keys: ["+ci.entry+"], oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: y }] }, ", 1)
-	p, journal := guarded(t, section, ci)
+	p, journal := guarded(t, section)
 	_, _, text := mustGet(t, "GET", p.origin()+"/.well-known/oauth-protected-resource")
 	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL + `"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
 		t.Errorf("the metadata is %s\nwant %s", text, want)

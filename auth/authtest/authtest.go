@@ -155,6 +155,7 @@ func (s *Server) Asked(path string) int {
 
 // Opaque has the server say this of a token from now on; nil is that it is not active.
 func (s *Server) Opaque(token string, claims map[string]any) {
+	Secret("an opaque token", token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opaque[token] = claims
@@ -275,6 +276,7 @@ func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]a
 	if err != nil {
 		t.Fatalf("sign a token: %v", err)
 	}
+	Secret("a signed token", token)
 	return token
 }
 

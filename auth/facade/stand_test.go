@@ -59,7 +59,8 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 	}
 	s := &stand{idp: mustIDP(t), clock: &clock{}}
 	s.idp.now = s.clock.now
-	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: s.clock.now}); err != nil {
+	log := authtest.Log(t)
+	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: s.clock.now, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
@@ -69,7 +70,7 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 		s.Facade.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.http.Close)
-	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Config: Config{
+	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Log: log, Config: Config{
 		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction", ClientSecret: "s3cret"}},
 	}}
 	if change != nil {
@@ -102,7 +103,7 @@ type idp struct {
 }
 
 func mustIDP(t testing.TB) *idp {
-	p := &idp{Server: authtest.Start(t), t: t, codes: map[string]url.Values{}, claims: map[string]any{}, refresh: "first"}
+	p := &idp{Server: authtest.Start(t), t: t, codes: map[string]url.Values{}, claims: map[string]any{}, refresh: "refresh-token-of-the-provider"}
 	p.Answer("/authorize", p.authorize)
 	p.Answer("/token", p.token)
 	return p
@@ -119,7 +120,11 @@ func (p *idp) authorize(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	q := r.URL.Query()
 	p.n++
-	code := fmt.Sprint("code", p.n)
+	code := fmt.Sprint("code-of-the-provider-", p.n)
+	for _, name := range []string{"state", "nonce"} {
+		authtest.Secret("the "+name+" of a sign-in", q.Get(name))
+	}
+	authtest.Secret("a code of the provider", code)
 	p.codes[code] = q
 	out := url.Values{"code": {code}, "state": {q.Get("state")}}
 	for name, v := range p.answer {
@@ -175,13 +180,18 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		p.renewed++
-		p.refresh = fmt.Sprint("renewed", p.renewed)
+		p.refresh = fmt.Sprint("renewed-refresh-token-of-the-provider-", p.renewed)
 	}
 	for name, v := range p.claims {
 		claims[name] = v
 	}
 	idToken := p.Token(p.t, p.Claims("junction", claims), map[string]any{"typ": "JWT"})
-	out := map[string]any{"access_token": "theirs", "token_type": "Bearer", "expires_in": 300, "id_token": idToken}
+	const theirs = "access-token-of-the-provider"
+	for kind, token := range map[string]string{"the provider's access token": theirs, "the provider's refresh token": p.refresh, "an ID token": idToken, "our secret at the provider": "s3cret"} {
+		authtest.Secret(kind, token)
+	}
+	authtest.Secret("our verifier", r.PostForm.Get("code_verifier"))
+	out := map[string]any{"access_token": theirs, "token_type": "Bearer", "expires_in": 300, "id_token": idToken}
 	if p.refresh != "" {
 		out["refresh_token"] = p.refresh
 	}
@@ -231,7 +241,9 @@ func (b *browser) once(method, where string, form url.Values) page {
 	}
 	for name, value := range b.cookies[r.URL.Host] {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
+		authtest.Secret("a cookie", value)
 	}
+	authtest.Secret("the token of a form", form.Get("csrf"))
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 10 * time.Second}
 	resp, err := client.Do(r)
 	if err != nil {
@@ -365,6 +377,7 @@ func (a app) mustCode(t *testing.T, b *browser) string {
 	if p.url.Host != "localhost:61802" || p.url.Query().Get("code") == "" || p.url.Query().Get("state") != "the state" || p.url.Query().Get("iss") != a.s.url {
 		t.Fatalf("the client was answered at %s\n%s", p.url, p.body)
 	}
+	authtest.Secret("a code", p.url.Query().Get("code"))
 	return p.url.Query().Get("code")
 }
 
@@ -377,10 +390,17 @@ func (a app) exchange(t *testing.T, changes ...string) (int, map[string]any) {
 			q.Del(changes[i])
 		}
 	}
+	for _, name := range []string{"code", "code_verifier", "client_assertion", "refresh_token"} {
+		authtest.Secret("what an app sends: "+name, q.Get(name))
+	}
 	status, body := a.s.post(t, "/oauth/token", "application/x-www-form-urlencoded", q.Encode())
 	var m map[string]any
 	if err := json.Unmarshal([]byte(body), &m); err != nil {
 		t.Fatalf("%d %s", status, body)
+	}
+	for _, name := range []string{"access_token", "refresh_token"} {
+		token, _ := m[name].(string)
+		authtest.Secret("an app's "+name, token)
 	}
 	return status, m
 }
