@@ -1,11 +1,13 @@
 package facade
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
 
 func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
+	s := mustStand(t, nil)
 	for uri, want := range map[string]string{ // "" is that it may
 		"http://localhost:61802/callback":                "",
 		"http://127.0.0.1/":                              "",
@@ -62,6 +64,14 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 		err := checkRedirect(uri, defaultSchemes)
 		if want == "" && err != nil && !strings.Contains(uri, "9999") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.80q: %v, want %q", uri, err, want)
+		}
+		text, err := json.Marshal(map[string]any{"redirect_uris": []string{uri}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, body := s.post(t, "/oauth/register", "application/json", string(text))
+		if description := member(t, body, "error_description"); status == 201 != (want == "") || status != 201 && (status != 400 || member(t, body, "error") != "invalid_redirect_uri" || !strings.Contains(description, want)) {
+			t.Errorf("%.80q is registered with %d %s, want %q", uri, status, body, want)
 		}
 	}
 	for _, scheme := range never {

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,6 +43,9 @@ type metadata struct {
 const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
 	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
 
+// deflaters have read the dictionary: a new one takes a megabyte, and most of the time of a registration.
+var deflaters sync.Pool
+
 func keyID(key []byte) []byte {
 	sum := sha256.Sum256(append([]byte("id of "), key...))
 	return sum[:keyIDSize]
@@ -55,11 +59,14 @@ func (r registrar) seal(m metadata) (string, error) {
 	var b bytes.Buffer
 	b.WriteByte(registeredVersion)
 	b.Write(keyID(r.keys[0]))
-	w, err := flate.NewWriterDict(&b, flate.BestCompression, []byte(dictionary))
-	if err == nil {
-		_, err = w.Write(text)
+	w, ok := deflaters.Get().(*flate.Writer)
+	if ok {
+		w.Reset(&b)
+	} else if w, err = flate.NewWriterDict(&b, flate.BestCompression, []byte(dictionary)); err != nil {
+		return "", err
 	}
-	if err == nil {
+	defer deflaters.Put(w)
+	if _, err = w.Write(text); err == nil {
 		err = w.Close()
 	}
 	if err != nil {

@@ -5,18 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
+
+	"golang.org/x/time/rate"
 
 	"junction/auth/seal"
 )
 
 func TestAuthT03Metadata(t *testing.T) {
-	s := mustStand(t, nil)
+	s, _ := mustNet(t, nil)
 	var plain string
 	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/mcp"} {
 		r, err := http.NewRequest(http.MethodGet, s.http.URL+path, nil)
@@ -36,7 +44,7 @@ func TestAuthT03Metadata(t *testing.T) {
 		if err != nil || json.Unmarshal(body, &d) != nil || resp.StatusCode != 200 || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Fatalf("%s %s %v", resp.Status, body, err)
 		}
-		if d.Issuer != s.url || !slices.Equal(d.CodeChallengeMethodsSupported, []string{"S256"}) || !d.IssParameterSupported ||
+		if d.Issuer != s.url || !slices.Equal(d.CodeChallengeMethodsSupported, []string{"S256"}) || !d.IssParameterSupported || !d.ClientIDMetadataDocumentSupported ||
 			!slices.Equal(d.TokenEndpointAuthMethodsSupported, []string{"none", "private_key_jwt"}) || !slices.Equal(d.ScopesSupported, []string{"mcp", "offline_access"}) ||
 			d.RegistrationEndpoint != s.url+"/oauth/register" || d.TokenEndpoint != s.url+"/oauth/token" || strings.Contains(string(body), "evil") {
 			t.Errorf("%s: %s", path, body)
@@ -117,14 +125,19 @@ func TestAuthT46BoundsOfRegistrations(t *testing.T) {
 		"11 URIs":         {"application/json", long(11), 400},
 		"10 URIs":         {"application/json", long(10), 201},
 		"deep":            {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`, 201},
+		"10,000 deep":     {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`, 413},
 		"very deep":       {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 12000), 400},
 		"no JSON":         {"application/json", `redirect_uris=x`, 400},
 		"a form":          {"application/x-www-form-urlencoded", `redirect_uris=x`, 400},
 		"a number":        {"application/json", `{"redirect_uris":[1]}`, 400},
 		"too much to say": {"application/json", `{"redirect_uris":["https://a.example/` + base64.RawURLEncoding.EncodeToString(append(seal.NewSecret(), []byte(random(900))...))[:1000] + `"]}`, 400},
 	} {
+		began := time.Now()
 		if status, body := s.post(t, "/oauth/register", row.media, row.body); status != row.want {
 			t.Errorf("%s: %d %.300s, want %d", name, status, body, row.want)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: it took %v", name, took)
 		}
 	}
 }
@@ -135,6 +148,94 @@ func random(n int) string {
 		b.Write(seal.NewSecret())
 	}
 	return b.String()[:n]
+}
+
+// TestAuthT47RegistrationsKeepNothing has a hundred thousand clients register, and looks at the store.
+func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
+	s := mustStand(t, nil)
+	s.ceilings["/oauth/register"].SetLimit(rate.Inf)
+	size := func() (n int64) {
+		files, err := filepath.Glob(filepath.Join(s.dir, "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += info.Size()
+		}
+		return n
+	}
+	before, n := size(), 100_000
+	if testing.Short() {
+		n = 1000
+	}
+	for i := range n {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/oauth/register", strings.NewReader(fmt.Sprintf(`{"client_name":"app %d","redirect_uris":["http://localhost:%d/callback"]}`, i, i%60000+1)))
+		r.Header.Set("Content-Type", "application/json")
+		if s.ServeHTTP(w, r); w.Code != http.StatusCreated {
+			t.Fatalf("the %dth registration: %d %s", i, w.Code, w.Body)
+		}
+	}
+	if after := size(); after != before {
+		t.Errorf("the store grows from %d to %d bytes", before, after)
+	}
+}
+
+// TestAuthT48IDsAreForEver: an id that was altered is nobody's, and one that was not is good after a restart, at another replica, and with a new key in front.
+func TestAuthT48IDsAreForEver(t *testing.T) {
+	var options Options
+	s := mustStand(t, func(o *Options) { options = *o })
+	a, b := s.mustApp(t), newBrowser(t)
+	known := func() bool {
+		t.Helper()
+		p := b.once(http.MethodGet, a.asks(), nil)
+		if p.next() != "" || p.status != 200 && p.status != 400 {
+			t.Errorf("%d to %q: %s", p.status, p.next(), p.body)
+		}
+		return p.status == 200
+	}
+	if !known() {
+		t.Error("it is not good")
+	}
+	good := a.id
+	for i := len(registeredPrefix); i < len(good); i += 7 {
+		if a.id = good[:i] + string(good[i]^1) + good[i+1:]; known() {
+			t.Errorf("it is good with another letter %d", i)
+		}
+		if a.id = good[:i]; known() {
+			t.Errorf("it is good without its end from %d on", i)
+		}
+	}
+	a.id = good
+	first := s.Facade
+	for name, keys := range map[string]string{"another replica": s.keys, "another key in front": "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "," + s.keys} {
+		ring, err := seal.ParseRing(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Keys = ring
+		if s.Facade = s.second(t, options); !known() {
+			t.Errorf("%s does not know it", name)
+		}
+		later := s.mustApp(t)
+		if s.Facade = first; name == "another replica" {
+			if p := b.once(http.MethodGet, later.asks(), nil); p.status != 200 {
+				t.Errorf("%s gives out what the first does not know: %d", name, p.status)
+			}
+		}
+	}
+	ring, err := seal.ParseRing("k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Keys = ring
+	if s.Facade = s.second(t, options); known() {
+		t.Error("it is good without its key")
+	}
 }
 
 func TestAuthT48AlteredIDs(t *testing.T) {
@@ -166,6 +267,7 @@ func TestAuthT48AlteredIDs(t *testing.T) {
 }
 
 func TestAuthT49Names(t *testing.T) {
+	s := mustStand(t, nil)
 	for name, want := range map[string]string{
 		"Claude\u202e edoC":            "Claude edoC",
 		"Claude\u200b\u200d\ufeff":     "Claude",
@@ -180,6 +282,20 @@ func TestAuthT49Names(t *testing.T) {
 	} {
 		if got := clean(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)
+		}
+		text, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{"http://localhost/callback"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body := s.post(t, "/oauth/register", "application/json", string(text))
+		p := newBrowser(t).once(http.MethodGet, app{s, member(t, body, "client_id"), strings.Repeat("v", 43), clientAt}.asks(), nil)
+		_, shown, _ := strings.Cut(p.body, "The app calls itself <b>")
+		shown, _, _ = strings.Cut(shown, "</b>. Nobody has checked that name.")
+		if want == "" {
+			want = "An app without a name"
+		}
+		if got := html.UnescapeString(shown); name != "\xff\xfe" && got != want || strings.ContainsFunc(p.body, func(r rune) bool { return r != '\n' && unicode.Is(unicode.C, r) }) {
+			t.Errorf("the page calls %q %q, want %q, and nothing that cannot be seen", name, got, want)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type stand struct {
 	store *store.Store
 	clock *clock
 	http  *httptest.Server
+	dir   string // of the store
+	keys  string // as a ring is written
 }
 
 // clock is a time that a test moves.
@@ -53,14 +55,14 @@ func (c *clock) forward(d time.Duration) {
 // mustStand starts a facade with one provider, sso, whose section change may alter.
 func mustStand(t testing.TB, change func(*Options)) *stand {
 	t.Helper()
-	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
+	s := &stand{idp: mustIDP(t), clock: &clock{}, dir: t.TempDir(), keys: "k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret())}
+	ring, err := seal.ParseRing(s.keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{idp: mustIDP(t), clock: &clock{}}
 	s.idp.now = s.clock.now
 	log := authtest.Log(t)
-	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: s.clock.now, Log: log}); err != nil {
+	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: ring, Now: s.clock.now, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })

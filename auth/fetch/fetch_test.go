@@ -97,8 +97,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestAddressesT52 has every kind of address that is not public named in a URL, and as the answer to a look-up.
-func TestAddressesT52(t *testing.T) {
+// TestAuthT52Addresses has every kind of address that is not public named in a URL, and as the answer to a look-up.
+func TestAuthT52Addresses(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{
 		"127.0.0.1", "127.8.9.10", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.127.255.254", "169.254.169.254",
@@ -132,8 +132,8 @@ func errorOf(err error) *Error {
 	return e
 }
 
-// TestRebindingT52 answers the first look-up with a public address, as a check before would see it, and the next with loopback.
-func TestRebindingT52(t *testing.T) {
+// TestAuthT52Rebinding answers the first look-up with a public address, as a check before would see it, and the next with loopback.
+func TestAuthT52Rebinding(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32
 	f := &Fetcher{Ports: []uint16{s.port}, Resolver: resolverOf(func(string) []netip.Addr {
@@ -168,8 +168,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestRedirectsT53 sends the fetch elsewhere, inside.
-func TestRedirectsT53(t *testing.T) {
+// TestAuthT53Redirects sends the fetch elsewhere, inside.
+func TestAuthT53Redirects(t *testing.T) {
 	inside := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		s := mustServe(t, true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside.URL, code) })
@@ -192,8 +192,8 @@ func TestRedirectsT53(t *testing.T) {
 	}
 }
 
-// TestDocumentsT54 has documents that are made to hurt.
-func TestDocumentsT54(t *testing.T) {
+// TestAuthT54Documents has documents that are made to hurt.
+func TestAuthT54Documents(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	z.Write(make([]byte, 10<<20))

@@ -110,8 +110,8 @@ func (p *process) mustSay(t *testing.T, want string) {
 	}
 }
 
-// TestCrashT89 kills the process that exchanges tokens at any moment of 200 exchanges. Whatever was lost, the client tries again with the token that it has.
-func TestCrashT89(t *testing.T) {
+// TestAuthT89Crash kills the process that exchanges tokens at any moment of 200 exchanges. Whatever was lost, the client tries again with the token that it has.
+func TestAuthT89Crash(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)
 		mustIssue(t, s, mustGrant(t, s, "ann"), "rt0")
@@ -185,7 +185,7 @@ func mustOpenNow(t *testing.T, d database) *Store {
 	return s
 }
 
-func TestSecondProcessT115(t *testing.T) {
+func TestAuthT115SecondProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "junction.db")
 	d := database{SQLite, file, mustRing(t, "a")}
 	p := mustStart(t, d)

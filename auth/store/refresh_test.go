@@ -34,7 +34,7 @@ func exchange(ctx context.Context, s *Store, client, old, next string) (string, 
 	return string(response), err
 }
 
-func TestRefreshT82OnePair(t *testing.T) {
+func TestAuthT82OnePair(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s := replicas(t, d, c.now)
@@ -60,7 +60,7 @@ func TestRefreshT82OnePair(t *testing.T) {
 	})
 }
 
-func TestRefreshT83Reuse(t *testing.T) {
+func TestAuthT83Reuse(t *testing.T) {
 	for name, reuse := range map[string]func(t *testing.T, s *Store, c *clock){
 		"after the successor was used": func(t *testing.T, s *Store, c *clock) {
 			_, err := exchange(t.Context(), s, "client", "rt1", "rt2")
@@ -160,7 +160,7 @@ func TestRefreshRefused(t *testing.T) {
 	})
 }
 
-func TestCodesT75(t *testing.T) {
+func TestAuthT75Codes(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := replicas(t, d, c.now), t.Context()

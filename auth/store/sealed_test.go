@@ -91,7 +91,7 @@ func dump(t *testing.T, s *Store, d database) []byte {
 	return all.Bytes()
 }
 
-func TestSecretsT111(t *testing.T) {
+func TestAuthT111Secrets(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpen(t, d, nil)
 		secrets := live(t, s, "canary-3f9c1b")
@@ -109,7 +109,7 @@ func TestSecretsT111(t *testing.T) {
 	})
 }
 
-func TestSwappedRowsT112(t *testing.T) {
+func TestAuthT112SwappedRows(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
 		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
@@ -134,7 +134,7 @@ func TestSwappedRowsT112(t *testing.T) {
 	})
 }
 
-func TestKeyRotationT113(t *testing.T) {
+func TestAuthT113KeyRotation(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		open := func(ids ...string) (*Store, error) {
 			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: mustRing(t, ids...)})
@@ -172,7 +172,7 @@ func TestKeyRotationT113(t *testing.T) {
 	})
 }
 
-func TestWrongKeyT114(t *testing.T) {
+func TestAuthT114WrongKey(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)
 		g := mustGrant(t, s, "ann")

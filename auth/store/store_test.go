@@ -636,9 +636,9 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestOlderSchemasT115 brings stores that older versions left behind up to date, and goes on with the sign-in that is in them. Each schema has its file, the
+// TestAuthT115OlderSchemas brings stores that older versions left behind up to date, and goes on with the sign-in that is in them. Each schema has its file, the
 // latest one too, so that it is there when it is no longer the latest.
-func TestOlderSchemasT115(t *testing.T) {
+func TestAuthT115OlderSchemas(t *testing.T) {
 	steps, err := migrations.ReadDir("migrations")
 	want(t, "ReadDir", err, nil)
 	for i := range steps {
