@@ -5,10 +5,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +21,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"junction/auth/fetch"
 )
 
 // net is where strangers' URLs lead in a test: documents by their URL, and how often each was asked for.
@@ -26,10 +32,14 @@ type net struct {
 	fresh time.Duration
 	err   error
 	asked atomic.Int64
+	hold  chan struct{} // until it is closed no fetch ends; nil does not wait
 }
 
 func (n *net) fetch(_ context.Context, where string, max int64) (Fetched, error) {
 	n.asked.Add(1)
+	if n.hold != nil {
+		<-n.hold
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	text, ok := n.at[where]
@@ -66,8 +76,27 @@ func mustNet(t *testing.T, change func(*Options)) (*stand, *net) {
 	}), n
 }
 
+// TestAuthT50ClientsByDocument has the document fetched over TLS, from a server whose certificate is of an authority that outbound.ca_file could name. Only the port is
+// another than a client_id can have.
 func TestAuthT50ClientsByDocument(t *testing.T) {
-	s, _ := mustNet(t, nil)
+	asked := 0
+	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Path != "/oauth/client.json" || r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			t.Errorf("it is asked for %s with %v", r.URL, r.Header)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(describe("")))
+	}))
+	t.Cleanup(site.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(site.Certificate())
+	fetcher := FetchWith(&fetch.Fetcher{RootCAs: roots, AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s := mustStand(t, func(o *Options) {
+		o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {
+			return fetcher(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
+		}
+	})
 	a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
 	if p.status != 200 || !strings.Contains(p.body, "<b>The Client</b> is identified by <b class=\"wrap\">client.example</b>") {
@@ -79,6 +108,68 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	}
 	if status, m := a.refresh(t, m["refresh_token"]); status != 200 {
 		t.Error(status, m)
+	}
+	if asked != 1 {
+		t.Errorf("the document was fetched %d times", asked)
+	}
+}
+
+// TestAuthT52T53T54WhatThePageSays: a document that is not fetched, or no good, is told as what it is, and as nothing of the network that we are in.
+func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
+	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	t.Cleanup(inside.Close)
+	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, inside.URL+"/oauth/client.json", http.StatusFound)
+		case "/large":
+			_, _ = w.Write(append([]byte(describe("")), make([]byte, 5<<10)...))
+		case "/page":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte(describe("")))
+		case "/slow":
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte(" "))
+				_ = http.NewResponseController(w).Flush()
+			}
+		case "/twice":
+			_, _ = w.Write([]byte(describe(`,"client_name":"Another"`)))
+		}
+	}))
+	t.Cleanup(site.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(site.Certificate())
+	here := fetch.Fetcher{RootCAs: roots, Timeout: 5 * time.Second}
+	allowed := here
+	allowed.AllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for id, row := range map[string]struct {
+		fetcher *fetch.Fetcher
+		want    string
+	}{
+		"https://127.0.0.1/c.json":        {&here, string(fetch.Private)},
+		"https://169.254.169.254/latest":  {&here, string(fetch.Private)},
+		"https://[::ffff:10.0.0.1]/c":     {&here, string(fetch.Private)},
+		"https://localhost/c.json":        {&here, string(fetch.Private)},
+		"https://client.example/redirect": {&allowed, string(fetch.Status)},
+		"https://client.example/large":    {&allowed, string(fetch.TooLarge)},
+		"https://client.example/page":     {&allowed, string(fetch.Type)},
+		"https://client.example/slow":     {&allowed, string(fetch.TooLarge)},
+		"https://client.example/twice":    {&allowed, "a member is there twice"},
+	} {
+		s := mustStand(t, func(o *Options) {
+			o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {
+				return FetchWith(row.fetcher)(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
+			}
+		})
+		began := time.Now()
+		p := newBrowser(t).once(http.MethodGet, app{s, id, strings.Repeat("v", 43), clientAt}.asks(), nil)
+		if p.status != 400 || p.next() != "" || !strings.Contains(html.UnescapeString(p.body), row.want) || strings.Contains(p.body, site.Listener.Addr().String()) {
+			t.Errorf("%s: %d to %q\n%s\nwant %q", id, p.status, p.next(), p.body, row.want)
+		}
+		if took := time.Since(began); took > 5*time.Second+500*time.Millisecond {
+			t.Errorf("%s: it took %v", id, took)
+		}
 	}
 }
 
@@ -126,17 +217,31 @@ func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 func TestAuthT55DocumentsAreKept(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a := app{s, documentAt, strings.Repeat("v", 43), clientAt}
+	const all = 200
+	n.hold = make(chan struct{})
+	arrived, next := make(chan struct{}, all), s.http.Config.Handler
+	s.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case arrived <- struct{}{}:
+		default: // that come later
+		}
+		next.ServeHTTP(w, r)
+	})
 	var group sync.WaitGroup
-	for range 50 {
+	for range all {
 		group.Go(func() {
-			if _, err := s.clientOf(t.Context(), documentAt); err != nil {
-				t.Error(err)
+			if p := newBrowser(t).once(http.MethodGet, a.asks(), nil); p.status != 200 {
+				t.Errorf("%d %s", p.status, p.body)
 			}
 		})
 	}
+	for range all {
+		<-arrived
+	}
+	close(n.hold)
 	group.Wait()
 	if got := n.asked.Load(); got != 1 {
-		t.Errorf("50 at once fetch it %d times", got)
+		t.Errorf("200 at once fetch it %d times", got)
 	}
 	n.mu.Lock()
 	n.fresh = 10 * time.Second
@@ -165,8 +270,16 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 		t.Errorf("after two days: %d %s", p.status, p.body)
 	}
 	before := n.asked.Load()
+	for range 10 { // what could not be fetched is not tried again for a minute
+		b.once(http.MethodGet, a.asks(), nil)
+	}
 	if status, m := a.refresh(t, "jct_rt_x"); status != 503 || n.asked.Load() != before {
 		t.Errorf("at the token endpoint: %d %v after %d more fetches", status, m, n.asked.Load()-before)
+	}
+	n.put(documentAt, describe(""), nil)
+	s.clock.forward(61 * time.Second)
+	if p := b.once(http.MethodGet, a.asks(), nil); p.status != 200 || n.asked.Load() != before+1 {
+		t.Errorf("after a minute: %d after %d more fetches", p.status, n.asked.Load()-before)
 	}
 }
 
@@ -261,17 +374,19 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 				t.Errorf("without any: %d %v", status, m)
 			}
 			once := assertion(nil, jose.ES256, key)
-			var good atomic.Int64
-			var group sync.WaitGroup
-			for range 20 {
-				group.Go(func() {
-					if _, err := s.authenticate(t.Context(), mustRequest(t), map[string][]string{"client_assertion_type": {assertionType}, "client_assertion": {once}}); err == nil {
-						good.Add(1)
-					}
-				})
+			statuses := make(chan int, 20)
+			for range cap(statuses) {
+				go func() {
+					status, _ := a.exchange(t, "grant_type", "refresh_token", "refresh_token", "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once)
+					statuses <- status
+				}()
 			}
-			if group.Wait(); good.Load() != 1 {
-				t.Errorf("one assertion is good %d times", good.Load())
+			counts := map[int]int{}
+			for range cap(statuses) {
+				counts[<-statuses]++
+			}
+			if counts[400] != 1 || counts[401] != 19 { // the one that was let in had no good token
+				t.Errorf("one assertion 20 times at once: %v", counts)
 			}
 			status, m := use(assertion(func(c *jwt.Claims) { c.Audience = jwt.Audience{s.url + "/oauth/token"} }, jose.ES256, key), "client_id", "")
 			if status != 200 {
@@ -285,13 +400,4 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 			}
 		})
 	}
-}
-
-func mustRequest(t *testing.T) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/oauth/token", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
