@@ -1,15 +1,26 @@
 package facade
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"junction/auth"
 	"junction/auth/authtest"
+	"junction/auth/store"
 )
 
 // The tests of this file have a number: they are the assertions about what must not happen between a client, a person and a provider. They talk HTTP alone.
@@ -98,6 +109,18 @@ func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
 		if p.status != 200 || !strings.Contains(p.body, "<b class=\"wrap\">"+s.url+"/mcp</b>") {
 			t.Errorf("resource %q: %d %s", resource, p.status, p.body)
 		}
+		if b.cookies[p.url.Host][sessionCookie] != "" {
+			p = b.press(p, "allow")
+		} else {
+			p = b.press(p, "idp:sso")
+		}
+		status, m := a.redeem(t, b.follow(p).url.Query().Get("code"), "resource", resource)
+		if status != 200 {
+			t.Fatalf("resource %q: %d %v", resource, status, m)
+		}
+		if got := s.mustVerify(t, m["access_token"]).Resources; !slices.Equal(got, []string{s.url + "/mcp"}) {
+			t.Errorf("resource %q: the token is for %v", resource, got)
+		}
 	}
 }
 
@@ -122,6 +145,16 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	}
 	if n := s.idp.Asked("/authorize"); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
+	}
+	// A page of somebody else's sends the browser on: what it says of where it comes from is no reason to ask less.
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, a.asks(), http.StatusFound) }))
+	t.Cleanup(elsewhere.Close)
+	for _, site := range []string{"none", "cross-site", "same-origin"} {
+		b.header = http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-User": {"?1"}}
+		p := b.follow(b.once(http.MethodGet, elsewhere.URL, nil))
+		if p.status != 200 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, `value="allow"`) || !strings.Contains(p.body, `value="cancel"`) {
+			t.Errorf("sent by another page, with Sec-Fetch-Site %s: %d at %s\n%s", site, p.status, p.url, p.body)
+		}
 	}
 }
 
@@ -253,6 +286,37 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	try("another code", "invalid_grant")
 	s.idp.set(func() { s.idp.answer = nil })
 
+	// ID tokens that are signed in another way, or not at all.
+	for name, sign := range map[string]func(claims map[string]any) string{
+		"an algorithm that nobody has named": func(claims map[string]any) string {
+			key := authtest.NewKey(t, "es384", jose.ES384)
+			keys := s.idp.Keys()
+			s.idp.SetKeys(append(keys, key)...)
+			t.Cleanup(func() { s.idp.SetKeys(keys...) })
+			return key.Token(t, claims, map[string]any{"typ": "JWT"})
+		},
+		"our secret": func(claims map[string]any) string { return mustMAC(t, []byte("s3cret"), claims) },
+		"the public key as a secret": func(claims map[string]any) string {
+			public, err := x509.MarshalPKIXPublicKey(s.idp.Keys()[0].Private.Public())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mustMAC(t, public, claims)
+		},
+		"nothing": func(claims map[string]any) string {
+			text, err := json.Marshal(claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encode := base64.RawURLEncoding.EncodeToString
+			return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "."
+		},
+	} {
+		s.idp.set(func() { s.idp.sign = sign })
+		try("signed with "+name, "invalid_id_token")
+	}
+	s.idp.set(func() { s.idp.sign = nil })
+
 	// What one provider answers is worth nothing where another's answer is expected.
 	b := newBrowser(t)
 	going := b.press(b.once(http.MethodGet, a.asks(), nil), "idp:other")
@@ -268,21 +332,38 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	try("another key", "invalid_id_token")
 }
 
+// mustMAC signs claims with a secret.
+func mustMAC(t *testing.T, secret []byte, claims map[string]any) string {
+	t.Helper()
+	head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
+	text, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head += "." + base64.RawURLEncoding.EncodeToString(text)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(head))
+	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
 func TestAuthT71WhoMayNotSignIn(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims map[string]any
 		change func(p *IdentityProvider)
 		in     bool
 	}{
-		"right tenant":       {map[string]any{"tid": "acme"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
-		"wrong tenant":       {map[string]any{"tid": "evil"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"no tenant":          {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"right domain":       {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
-		"wrong domain":       {map[string]any{"email": "ann@acme.example.evil.example"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
-		"unverified":         {map[string]any{"email_verified": false}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
-		"verified, as text":  {map[string]any{"email_verified": "true"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
-		"no subject":         {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
-		"groups of a number": {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
+		"right tenant":        {map[string]any{"tid": "acme"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
+		"wrong tenant":        {map[string]any{"tid": "evil"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
+		"no tenant":           {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
+		"right hosted domain": {map[string]any{"hd": "acme.example"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
+		"wrong hosted domain": {map[string]any{"hd": "gmail.example"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"no hosted domain":    {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"right domain":        {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
+		"wrong domain":        {map[string]any{"email": "ann@acme.example.evil.example"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"unverified":          {map[string]any{"email_verified": false}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"verified, as text":   {map[string]any{"email_verified": "true"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
+		"no subject":          {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
+		"groups of a number":  {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustStand(t, func(o *Options) { row.change(&o.Config.IdentityProviders[0]) })
@@ -317,6 +398,13 @@ func TestAuthT72Cancel(t *testing.T) {
 	if p := b.press(first, "idp:sso"); p.status != 403 {
 		t.Errorf("after that it goes on: %d", p.status)
 	}
+	a.mustCode(t, b) // signed in by now
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "cancel")); p.url.Query().Get("error") != "access_denied" || p.url.Query().Has("code") {
+		t.Errorf("signed in, the client is told %s", p.url)
+	}
+	if grants, err := s.store.Grants(t.Context(), store.GrantFilter{}); err != nil || len(grants) != 1 {
+		t.Errorf("there are %d grants, %v; want the one that was allowed", len(grants), err)
+	}
 }
 
 func TestAuthT73T74Pages(t *testing.T) {
@@ -333,9 +421,16 @@ func TestAuthT73T74Pages(t *testing.T) {
 		"connect":  b.once(http.MethodGet, s.url+"/", nil),
 		"nowhere":  b.once(http.MethodGet, s.url+"/account/x", nil),
 		"canceled": b.press(b.once(http.MethodGet, a.asks("state", evil), nil), "cancel"),
+		"refused": func() page {
+			s.idp.set(func() {
+				s.idp.answer = url.Values{"code": nil, "error": {evil}, "error_description": {evil}, "error_uri": {"javascript:alert(1)"}}
+			})
+			defer s.idp.set(func() { s.idp.answer = nil })
+			return b.follow(b.press(b.once(http.MethodGet, a.asks("state", evil), nil), "idp:sso"))
+		}(),
 	} {
 		h := p.header
-		if strings.Contains(p.body, "<script") || strings.Contains(p.body, "<img") || strings.Contains(p.body, "onerror=alert(1)>") {
+		if strings.Contains(p.body, "<script") || strings.Contains(p.body, "<img") || strings.Contains(p.body, "onerror=alert(1)>") || strings.Contains(p.body, "javascript:") {
 			t.Errorf("%s: markup of a stranger:\n%s", name, p.body)
 		}
 		csp := h.Get("Content-Security-Policy")
@@ -486,7 +581,8 @@ func TestAuthT87NothingOutlivesTheGrant(t *testing.T) {
 }
 
 func TestAuthT88StoreAway(t *testing.T) {
-	s := mustStand(t, nil)
+	var options Options
+	s := mustStand(t, func(o *Options) { options = *o })
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
 	s.store.Close()
@@ -500,6 +596,16 @@ func TestAuthT88StoreAway(t *testing.T) {
 		if p := b.once(http.MethodGet, where, nil); p.status != 503 || p.header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d", where, p.status)
 		}
+	}
+	var err error
+	if options.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: options.Keys, Now: s.clock.now}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { options.Store.Close() })
+	s.Facade = s.second(t, options)
+	s.mustVerify(t, m["access_token"])
+	if status, n := a.refresh(t, m["refresh_token"]); status != 200 {
+		t.Errorf("it is back, and the same token is answered %d %v", status, n)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *stand) mustNotVerify(t *testing.T, token any, why string) {
 	}
 }
 
-func TestAuthT80T81SignIn(t *testing.T) {
+func TestAuthT80T81T84SignIn(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	began := s.clock.now()
@@ -58,11 +58,18 @@ func TestAuthT80T81SignIn(t *testing.T) {
 		t.Errorf("refreshed it is of %+v", *q)
 	}
 	s.mustVerify(t, m["access_token"])
+	if status, third := a.refresh(t, next["refresh_token"]); status != http.StatusOK {
+		t.Errorf("the new refresh token is answered %d %v", status, third)
+	} else {
+		s.mustVerify(t, third["access_token"])
+	}
+	s.mustVerify(t, m["access_token"])
+	s.mustVerify(t, next["access_token"])
 	s.mustNotVerify(t, next["refresh_token"], "nobody knows it here")
 	s.mustNotVerify(t, fmt.Sprint(m["access_token"])+"x", "nobody knows it here")
 	s.clock.forward(time.Hour - time.Second - s.clock.now().Sub(began))
 	s.mustVerify(t, next["access_token"])
-	s.clock.forward(4 * time.Second)
+	s.clock.forward(3 * time.Second)
 	s.mustNotVerify(t, next["access_token"], "it is expired")
 }
 

@@ -94,11 +94,12 @@ type idp struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	codes   map[string]url.Values // of the authorization requests
-	refresh string                // the token that is good; "" gives none
-	claims  map[string]any        // instead of its own
-	status  int                   // of the token endpoint, if it is not 0
-	answer  url.Values            // of the authorization endpoint, instead of its own
+	codes   map[string]url.Values              // of the authorization requests
+	refresh string                             // the token that is good; "" gives none
+	claims  map[string]any                     // instead of its own
+	status  int                                // of the token endpoint, if it is not 0
+	answer  url.Values                         // of the authorization endpoint, instead of its own
+	sign    func(claims map[string]any) string // an ID token, instead of its own way
 	renewed int
 	now     func() time.Time
 	n       int
@@ -187,7 +188,11 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	for name, v := range p.claims {
 		claims[name] = v
 	}
-	idToken := p.Token(p.t, p.Claims("junction", claims), map[string]any{"typ": "JWT"})
+	sign := p.sign
+	if sign == nil {
+		sign = func(claims map[string]any) string { return p.Token(p.t, claims, map[string]any{"typ": "JWT"}) }
+	}
+	idToken := sign(p.Claims("junction", claims))
 	const theirs = "access-token-of-the-provider"
 	for kind, token := range map[string]string{"the provider's access token": theirs, "the provider's refresh token": p.refresh, "an ID token": idToken, "our secret at the provider": "s3cret"} {
 		authtest.Secret(kind, token)
