@@ -306,7 +306,9 @@ func TestAuthT58OnlyTheHostsOfTheFile(t *testing.T) {
 	}
 }
 
-func TestAuthT56ClientsThatSign(t *testing.T) {
+// mustClientKey returns the key of a client that signs, and how it is published.
+func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -315,33 +317,44 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key, string(keys)
+}
+
+// mustAssert returns what the client of documentAt says who it is by, to an authorization server; change may be nil.
+func (s *stand) mustAssert(t *testing.T, id string, change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, key any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("JWT").WithHeader("kid", "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jwt.Claims{Issuer: documentAt, Subject: documentAt, Audience: jwt.Audience{s.url}, ID: id, Expiry: jwt.NewNumericDate(s.clock.now().Add(time.Minute))}
+	if change != nil {
+		change(&c)
+	}
+	text, err := jwt.Signed(signer).Claims(c).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestAuthT56ClientsThatSign(t *testing.T) {
+	key, keys := mustClientKey(t)
 	for name, document := range map[string]string{
-		"inline": describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks":` + string(keys)),
+		"inline": describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks":` + keys),
 		"by URL": describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/keys.json"`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, n := mustNet(t, nil)
 			n.put(documentAt, document, nil)
-			n.put("https://client.example/keys.json", string(keys), nil)
+			n.put("https://client.example/keys.json", keys, nil)
 			a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
 			code := a.mustCode(t, b)
 			i := 0
 			assertion := func(change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, with any) string {
 				t.Helper()
-				signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: with}, new(jose.SignerOptions).WithType("JWT").WithHeader("kid", "k"))
-				if err != nil {
-					t.Fatal(err)
-				}
 				i++
-				c := jwt.Claims{Issuer: documentAt, Subject: documentAt, Audience: jwt.Audience{s.url}, ID: fmt.Sprint(i), Expiry: jwt.NewNumericDate(s.clock.now().Add(time.Minute))}
-				if change != nil {
-					change(&c)
-				}
-				text, err := jwt.Signed(signer).Claims(c).Serialize()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return text
+				return s.mustAssert(t, fmt.Sprint(i), change, algorithm, with)
 			}
 			use := func(text string, more ...string) (int, map[string]any) {
 				return a.redeem(t, code, append([]string{"client_assertion_type", assertionType, "client_assertion", text}, more...)...)

@@ -6,12 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"junction/auth"
 	"junction/auth/seal"
@@ -69,12 +73,13 @@ func onPostgres(t *testing.T) *store.Store {
 	return s
 }
 
-// TestAuthT90TwoReplicas has requests of one sign-in come to one replica or the other.
-func TestAuthT90TwoReplicas(t *testing.T) {
+// TestAuthT75T82T83T90TwoReplicas has requests of one sign-in come to one replica or the other.
+func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
 			var options Options
-			s := mustStand(t, func(o *Options) {
+			key, keys := mustClientKey(t)
+			s, n := mustNet(t, func(o *Options) {
 				if other := open(t); other != nil {
 					o.Store = other
 				}
@@ -82,9 +87,10 @@ func TestAuthT90TwoReplicas(t *testing.T) {
 			})
 			s.store = options.Store
 			one, other := s.Facade, s.second(t, options)
-			turn := 0
+			n.put(documentAt, describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks":`+keys), nil)
+			var turn atomic.Int64
 			s.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if turn++; turn%2 == 0 {
+				if turn.Add(1)%2 == 0 {
 					one.ServeHTTP(w, r)
 					return
 				}
@@ -119,7 +125,67 @@ func TestAuthT90TwoReplicas(t *testing.T) {
 						t.Errorf("after the revocation: %v", err)
 					}
 				}
-				turn++
+				turn.Add(1)
+			}
+
+			// T75: of 20 that redeem one code at once, here and there, one gets tokens.
+			code, redeemed := a.mustCode(t, b), make(chan int, 20)
+			for range cap(redeemed) {
+				go func() {
+					status, _ := a.redeem(t, code)
+					redeemed <- status
+				}()
+			}
+			counts := map[int]int{}
+			for range cap(redeemed) {
+				counts[<-redeemed]++
+			}
+			if counts[200] != 1 || counts[400] != 19 {
+				t.Errorf("one code at both replicas: %v", counts)
+			}
+
+			// T82 and T83: 50 that refresh at once get one pair; once its successor was used, the first token ends everything at both.
+			m := a.mustSignIn(t, b)
+			pairs := make(chan string, 50)
+			for range cap(pairs) {
+				go func() {
+					status, m := a.refresh(t, m["refresh_token"])
+					pairs <- fmt.Sprint(status, m["access_token"], " ", m["refresh_token"])
+				}()
+			}
+			first := <-pairs
+			for range cap(pairs) - 1 {
+				if next := <-pairs; next != first || !strings.HasPrefix(next, "200") {
+					t.Errorf("one refresh token at both replicas gets %s and %s", first, next)
+				}
+			}
+			_, second, _ := strings.Cut(first, " ")
+			status, third := a.refresh(t, second)
+			if status != 200 {
+				t.Fatal(status, third)
+			}
+			turn.Add(1)
+			if status, again := a.refresh(t, m["refresh_token"]); status != 400 || again["error"] != "invalid_grant" {
+				t.Errorf("the first token at the other replica: %d %v", status, again)
+			}
+			turn.Add(1)
+			if status, again := a.refresh(t, third["refresh_token"]); status != 400 || again["error"] != "invalid_grant" {
+				t.Errorf("the last token after that: %d %v", status, again)
+			}
+			s.clock.forward(10 * time.Second)
+			for _, f := range []*Facade{one, other} {
+				if _, err := f.Verify(t.Context(), fmt.Sprint(third["access_token"]), here); !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("its access token: %v", err)
+				}
+			}
+
+			// An assertion that was used at one is used up at the other.
+			signs := app{s, documentAt, a.verifier, a.redirect}
+			once := s.mustAssert(t, "once", nil, jose.ES256, key)
+			for i, want := range []int{400, 401, 401} { // nobody's token, and after that nobody's assertion
+				if status, m := signs.refresh(t, "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once); status != want {
+					t.Errorf("an assertion for the %dth time: %d %v", i+1, status, m)
+				}
 			}
 		})
 	}
