@@ -345,6 +345,35 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	}
 }
 
+// TestAuthT14WrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it is right.
+func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
+	ci := newAPIKey(t, "ci")
+	p, _ := guarded(t, authSection([]apiKey{ci}))
+	c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
+	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + "A"} // the secret, the id, the last letter of it
+	took := make([][]time.Duration, len(wrong)+1)
+	for range 300 {
+		for i := range took { // in turn, so that whatever else goes on is the same for all
+			if c.key = ci.key[:60] + "AAAAAA"; i < len(wrong) {
+				c.key = withCheck(wrong[i])
+			}
+			began := time.Now()
+			if a := refusedTo(t, c, "GET"); a.status != 401 {
+				t.Fatalf("%s is answered %s", c.key, a)
+			}
+			took[i] = append(took[i], time.Since(began))
+		}
+	}
+	var medians []time.Duration
+	for _, all := range took {
+		slices.Sort(all)
+		medians = append(medians, all[len(all)/2])
+	}
+	if slices.Max(medians) > slices.Min(medians)*3/2 {
+		t.Errorf("a wrong secret, id, last letter, and a wrong check take %v", medians)
+	}
+}
+
 // withCheck completes what somebody made up to the form of a key: the check is no secret.
 func withCheck(s string) string {
 	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

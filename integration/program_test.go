@@ -226,6 +226,20 @@ func terminate(pid int) {
 	}
 }
 
+// peak returns the most memory that the process has had so far, in bytes; 0 where the system does not say.
+func (p *program) peak(t testing.TB) (n int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
+}
+
 // descendants returns the children of a process, and theirs; none where the system cannot tell.
 func descendants(pid int) []int {
 	var all []int

@@ -38,6 +38,11 @@ func trusting(s *authtest.Server, more ...string) string {
 	return "public_url: " + publicOrigin + "\nauth: { jwt: [{ " + strings.Join(members, ", ") + " }] }\n"
 }
 
+// alsoHere is the section of trusting, where people sign in here as well, with that server as their provider.
+func alsoHere(s *authtest.Server, section string) string {
+	return strings.Replace(section, "auth: { ", "auth: { oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: y }] }, ", 1)
+}
+
 // inquiring is the file's sections for a server that is asked about tokens.
 func inquiring(s *authtest.Server) string {
 	return fmt.Sprintf("public_url: %s\nauth: { introspection: { issuer: %s, endpoint: %s, client_id: %s, client_secret: %q, audiences: [%s] } }\n",
@@ -192,13 +197,17 @@ func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
 }
 
 func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
-	p, _ := guarded(t, trusting(authtest.Start(t)))
+	s := authtest.Start(t)
+	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	spoofs := [][]change{
 		{with("Host", "evil.example")}, {with("X-Forwarded-Host", "evil.example"), with("X-Forwarded-Proto", "http"), with("X-Forwarded-Port", "1")},
 		{with("Forwarded", "host=evil.example;proto=http")}, {with("X-Original-Url", "/evil"), with("X-Forwarded-Prefix", "/evil")},
 	}
 	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"} {
-		_, _, want := mustGet(t, "GET", p.origin()+path)
+		status, _, want := mustGet(t, "GET", p.origin()+path)
+		if status != 200 || !bytes.Contains(want, []byte(`"`+publicOrigin)) {
+			t.Errorf("%s: %d %s", path, status, want)
+		}
 		for _, changes := range spoofs {
 			if _, _, got := mustGet(t, "GET", p.origin()+path, changes...); !bytes.Equal(got, want) {
 				t.Errorf("%s: %s\nwithout what is spoofed: %s", path, got, want)
@@ -238,24 +247,49 @@ func wantNoDocument(t *testing.T, url string) {
 }
 
 func TestAuthT06OtherWellKnownDocuments(t *testing.T) {
-	p, _ := guarded(t, trusting(authtest.Start(t)))
-	for _, path := range []string{"openid-configuration", "oauth-authorization-server", "openid-configuration/mcp", "oauth-protected-resource/other", "oauth-protected-resource/mcp/a/b", "nothing"} {
-		wantNoDocument(t, p.origin()+"/.well-known/"+path)
+	s := authtest.Start(t)
+	for name, section := range map[string]string{"others": trusting(s), "others and ours": alsoHere(s, trusting(s))} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := guarded(t, section)
+			for _, path := range []string{"openid-configuration", "openid-configuration/mcp", "oauth-protected-resource/other", "oauth-protected-resource/mcp/a/b", "nothing"} {
+				wantNoDocument(t, p.origin()+"/.well-known/"+path)
+			}
+			if name == "others" {
+				wantNoDocument(t, p.origin()+"/.well-known/oauth-authorization-server")
+			}
+		})
 	}
 }
 
 func TestAuthT07PagesMayRead(t *testing.T) {
-	p, _ := guarded(t, trusting(authtest.Start(t)))
+	s := authtest.Start(t)
+	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	origin := with("Origin", "https://page.example")
-	at := p.origin() + "/.well-known/oauth-protected-resource/mcp"
-	status, header, _ := mustGet(t, "OPTIONS", at, origin, with("Access-Control-Request-Method", "GET"), with("Access-Control-Request-Headers", "mcp-protocol-version"))
-	if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || header.Get("Access-Control-Allow-Headers") != "mcp-protocol-version" {
-		t.Errorf("the preflight gets %d, %v", status, header)
+	for path, row := range map[string]struct {
+		method string
+		status int
+	}{
+		"/.well-known/oauth-protected-resource/mcp": {"GET", 200}, "/.well-known/oauth-protected-resource": {"GET", 200}, "/.well-known/oauth-authorization-server": {"GET", 200},
+		"/oauth/token": {"POST", 400}, "/oauth/register": {"POST", 400},
+	} {
+		status, header, _ := mustGet(t, "OPTIONS", p.origin()+path, origin, with("Access-Control-Request-Method", row.method), with("Access-Control-Request-Headers", "content-type,mcp-protocol-version"))
+		headers := strings.ToLower(header.Get("Access-Control-Allow-Headers"))
+		if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Allow-Methods"), row.method) ||
+			!strings.Contains(headers, "mcp-protocol-version") || !strings.Contains(headers, "content-type") {
+			t.Errorf("%s: the preflight gets %d, %v", path, status, header)
+		}
+		status, header, _ = mustGet(t, row.method, p.origin()+path, origin)
+		if status != row.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") ||
+			header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: a page gets %d, %v", path, status, header)
+		}
 	}
-	if status, header, _ := mustGet(t, "GET", at, origin); status != 200 || header.Get("Access-Control-Allow-Origin") != "*" {
-		t.Errorf("the document comes with %d, %v", status, header)
+	for _, path := range []string{"/oauth/authorize", "/account", "/"} {
+		if _, header, _ := mustGet(t, "GET", p.origin()+path, origin); header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: a page of anybody's may read what people see: %v", path, header)
+		}
 	}
-	_, header, _ = mustGet(t, "POST", p.URL, with("Origin", publicOrigin))
+	_, header, _ := mustGet(t, "POST", p.URL, with("Origin", publicOrigin))
 	if got := header.Get("Access-Control-Expose-Headers"); !strings.Contains(got, "WWW-Authenticate") {
 		t.Errorf("a page of an allowed origin may read %q of the challenge", got)
 	}
@@ -489,8 +523,11 @@ func TestAuthT34KeysThatNeverEnd(t *testing.T) {
 			s := authtest.Start(t)
 			s.Answer(authtest.Keys, answer)
 			p, journal := guarded(t, trusting(s))
-			began := time.Now()
+			began, before := time.Now(), p.peak(t)
 			wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
+			if grown := p.peak(t) - before; grown > 16<<20 {
+				t.Errorf("the program takes %d MB more", grown>>20)
+			}
 			if took := time.Since(began); took > 20*time.Second { // three requests, of which each may wait for one try
 				t.Errorf("three requests took %v", took)
 			}
@@ -745,8 +782,7 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 // TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good beside that; each token goes to who knows it.
 func TestAuthT02BothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
-	section := strings.Replace(trusting(s), "auth: { ", "auth: { api_keys: ["+ci.entry+"], oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: y }] }, ", 1)
-	p, journal := guarded(t, section)
+	p, journal := guarded(t, strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
 	_, _, text := mustGet(t, "GET", p.origin()+"/.well-known/oauth-protected-resource")
 	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL + `"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
 		t.Errorf("the metadata is %s\nwant %s", text, want)

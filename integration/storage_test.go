@@ -106,8 +106,8 @@ func mustSchema(t *testing.T) string {
 	return u.String()
 }
 
-// TestAuthT90TwoReplicas has two processes over one Postgres, behind a balancer that gives each request to the other one than the last.
-func TestAuthT90TwoReplicas(t *testing.T) {
+// TestAuthT75T82T83T90TwoReplicas has two processes over one Postgres, behind a balancer that gives each request to the other one than the last.
+func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	dsn := mustSchema(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	var targets [2]atomic.Pointer[url.URL]
