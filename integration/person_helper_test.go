@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -184,6 +185,7 @@ func retried(base string, m jsonrpc.Message, responses ...string) string {
 		params += `,"inputResponses":{` + strings.Join(responses, ",") + `}`
 	}
 	if state := member(m.Result, "requestState"); state != "" {
+		authtest.Secret("a requestState", strings.Trim(state, `"`))
 		params += `,"requestState":` + state
 	}
 	return params

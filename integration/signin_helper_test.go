@@ -285,15 +285,25 @@ func (p *person) press(g page, fields url.Values) page {
 // mustAllow opens what an app has a browser open, agrees to everything, signs in at the provider, and returns where the app was answered.
 func (p *person) mustAllow(where string) *url.URL {
 	p.t.Helper()
+	g := p.through(where)
+	if strings.Contains(g.url.Path, "/oauth/") && strings.HasPrefix(g.url.Host, "127.0.0.1:") {
+		p.t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
+	}
+	return g.url
+}
+
+// through is mustAllow as far as it goes: to the app, or to a page that there is no way on from.
+func (p *person) through(where string) page {
+	p.t.Helper()
 	g := p.open(where)
 	for range 10 {
 		switch {
 		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"), g.url.Query().Has("code") && !strings.Contains(g.url.Path, "/oauth/"):
-			return g.url
+			return g
 		case strings.Contains(g.url.Path, "/oauth/"):
 			m := htmlButton.FindStringSubmatch(g.body)
 			if m == nil {
-				p.t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
+				return g
 			}
 			g = p.press(g, url.Values{"action": {m[1]}})
 		case strings.Contains(g.body, `name="login"`):
@@ -303,7 +313,7 @@ func (p *person) mustAllow(where string) *url.URL {
 		}
 	}
 	p.t.Fatalf("it does not end: %q", p.seen)
-	return nil
+	return g
 }
 
 // oauthApp is a client that registered, and goes no further than the browser.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -80,7 +82,7 @@ func (a oauthApp) revoke(t testing.TB, token string) {
 
 const appRedirect = "http://localhost:7/cb"
 
-func TestAuthT93StreamsEndWithTheSignIn(t *testing.T) {
+func TestAuthT93T94StreamsEndWithTheSignIn(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
@@ -139,33 +141,132 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	}
 }
 
+// TestAuthT91T92PeopleWhoLeave takes a minute: for so long what a provider has said of somebody is believed.
 func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	t.Parallel()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
-	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
-	p := a.mustSignIn(t, ann)
-	mcp := showing(t, c.program, upstream.EraModern, p.Access, "/mcp")
-	if got := mcp.call(t, "tools/list", ""); got.status != 200 || !strings.Contains(string(got.body), "up__echo") {
-		t.Fatalf("an engineer sees %s", got)
+	a := mustRegister(t, c, appRedirect)
+	leaves, moves := a.mustSignIn(t, newPerson(t, "ann")), a.mustSignIn(t, newPerson(t, "cid"))
+	list := func(p tokenPair) answered {
+		mcp := showing(t, c.program, upstream.EraModern, "", "/mcp")
+		mcp.key = p.Access
+		return refusedTo(t, mcp, "POST")
 	}
-	c.command("groups ben sales")
-	ben := newPerson(t, "ben")
-	if back := ben.open(a.authorize()); back.status != 200 {
-		t.Fatal(back.status)
-	}
-	g := ben.open(a.authorize())
-	for range 4 { // up to the page that says that there is nothing for ben
-		switch {
-		case strings.Contains(g.body, `name="login"`):
-			g = ben.press(g, url.Values{"login": {"ben"}, "password": {"x"}})
-		case strings.Contains(g.body, `value="idp:sso"`):
-			g = ben.press(g, url.Values{"action": {"idp:sso"}})
-		case strings.Contains(g.url.Path, "/interaction/"):
-			g = ben.press(g, nil)
+	for _, p := range []tokenPair{leaves, moves} {
+		if got := list(p); got.status != 200 || !strings.Contains(string(got.body), "up__echo") {
+			t.Fatalf("an engineer sees %s", got)
 		}
 	}
-	if g.status != 403 || !strings.Contains(g.body, "ben@acme.example") || !strings.Contains(g.body, "error=access_denied") {
+	c.command("disable ann")
+	c.command("groups cid sales")
+	gone, moved := false, false
+	for began := time.Now(); !gone || !moved; time.Sleep(time.Second) {
+		if time.Since(began) > 100*time.Second {
+			t.Fatalf("a minute and more later it is known that one has left: %v, that the other has moved: %v", gone, moved)
+		}
+		if status, next := a.refresh(t, leaves.Refresh); status == 200 {
+			leaves = next
+		} else if gone = true; status != 400 || next.Error != "invalid_grant" {
+			t.Fatalf("who has left refreshes: %d %+v", status, next)
+		}
+		status, next := a.refresh(t, moves.Refresh)
+		if status != 200 {
+			t.Fatalf("who has moved refreshes: %d %+v", status, next)
+		}
+		moves = next
+		moved = list(moves).status != 200
+	}
+	wantRefused(t, "POST", list(leaves), 401, refusedToken+"it was revoked")
+	wantNoAccess(t, "POST", list(moves), "signed in as cid@acme.example")
+}
+
+// TestAuthT117SignedInAndNotGranted: who may use nothing is told so where they sign in, and the app too.
+func TestAuthT117SignedInAndNotGranted(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
+	a := mustRegister(t, c, appRedirect)
+	c.command("groups ben sales")
+	g := newPerson(t, "ben").through(a.authorize())
+	if g.status != 403 || !strings.Contains(g.body, "ben@acme.example") || !strings.Contains(g.body, "error=access_denied") || strings.Contains(g.body, "code=") {
 		t.Errorf("ben is told %d at %s: %s", g.status, g.url, g.body)
+	}
+}
+
+// TestAuthT120NamesOfAppsGrantNothing: an app may call itself what it likes; what policy goes by is its id.
+func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
+	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann") // which calls itself "An app"
+	if g := ann.through(a.authorize()); g.status != 403 || !strings.Contains(g.body, "error=access_denied") {
+		t.Errorf("by the name of an app ann gets %d at %s: %s", g.status, g.url, g.body)
+	}
+	c.mustReload(t, "oauth_client: An app", "oauth_client: "+a.id)
+	p := a.mustSignIn(t, ann)
+	wantEcho(t, showing(t, c.program, upstream.EraModern, p.Access, "/mcp").tool(t, "up__echo", `{}`))
+	other := mustRegister(t, c, "http://localhost:8/cb")
+	if g := ann.through(other.authorize()); g.status != 403 {
+		t.Errorf("another app of that name gets %d at %s", g.status, g.url)
+	}
+}
+
+// TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with one that is not what she was given, or too late.
+func TestAuthT96RequestStateOfAnother(t *testing.T) {
+	const lasts = 5 * time.Second
+	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraModern)})
+	parks, parking := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy)})
+	c := mustCompany(t, relaying+`" }, old: { url: "`+parking, "", "limits: { patience: "+lasts.String()+" }\n")
+	a := mustRegister(t, c, appRedirect)
+	as := func(name string) *talker {
+		p := a.mustSignIn(t, newPerson(t, name))
+		return (&talker{url: c.URL, era: upstream.EraModern, capabilities: allCapabilities, key: p.Access}).start(t)
+	}
+	ann, ben := as("ann"), as("ben")
+	late := map[string]query{}
+	servers := map[string]*upstreamtest.Server{"up__ask": relays, "old__ask": parks}
+	for tool, server := range servers {
+		t.Run(tool, func(t *testing.T) {
+			q := asking(askForm)
+			q.params = strings.Replace(q.params, "up__ask", tool, 1)
+			again := func(m jsonrpc.Message) (q2 query, state string) {
+				q2 = q
+				q2.params = retried(q.params, m, string(raw.Quote(requested(t, m)[0].key))+`:`+strings.TrimPrefix(accepted, `"result":`))
+				return q2, text(t, m.Result, "requestState")
+			}
+			good, state := again(ann.begin(t, q).answer(t))
+			calls := callsIn(&server.Journal)
+			wantCode(t, ben.begin(t, good).answer(t), -32602)
+			for i := range 20 {
+				at := i * (len(state) - 1) / 19
+				other := byte('A')
+				if state[at] == other {
+					other = 'B'
+				}
+				altered := good
+				if altered.params = strings.Replace(good.params, state, state[:at]+string(other)+state[at+1:], 1); i == 19 {
+					altered.params = strings.Replace(good.params, state, state[:len(state)-2], 1) // of the last letter not every bit counts
+				}
+				wantCode(t, ann.begin(t, altered).answer(t), -32602)
+			}
+			if n := callsIn(&server.Journal); n != calls {
+				t.Errorf("the upstream was called %d times more", n-calls)
+			}
+			if got, want := answersOf(t, ann.begin(t, good).answer(t)), `[{`+accepted+`}]`; got != want {
+				t.Errorf("answers = %s, want %s", got, want)
+			}
+			late[tool], _ = again(ann.begin(t, q).answer(t))
+		})
+	}
+	<-time.After(lasts + 2*time.Second) // it has whole seconds
+	for tool, q := range late {
+		calls := callsIn(&servers[tool].Journal)
+		wantCode(t, ann.begin(t, q).answer(t), -32602)
+		if n := callsIn(&servers[tool].Journal); n != calls {
+			t.Errorf("%s was called %d times more", tool, n-calls)
+		}
 	}
 }
 
