@@ -190,7 +190,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 		Scope: row.Scope, Expires: expires,
 	})
 	if err != nil {
-		f.unreachable(w, r, err)
+		f.over(w, r, err)
 		return
 	}
 	f.event(r, w, "code_issued", user.ID, row.ClientID, "")
@@ -209,13 +209,14 @@ func (f *Facade) principal(u store.User, claims []byte, g store.Grant) *auth.Pri
 	var c claimsOf
 	_ = json.Unmarshal(claims, &c)
 	return &auth.Principal{
-		Kind: auth.KindUser, ID: userID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
+		Kind: auth.KindUser, ID: UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
 		OAuthClient: g.ClientID, Grant: g.ID, Resources: []string{g.Resource},
 	}
 }
 
-// userID is that of a user whose token comes from the issuer itself: it is one person, whichever way they come.
-func userID(issuer, subject string) string {
+// UserID is the id of a principal whom an issuer calls subject, as logs and the audit have it. It is that of a user whose token comes from the issuer itself: it is one
+// person, whichever way they come.
+func UserID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer))
 	return string(auth.KindUser) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/store"
 )
 
 var here = netip.MustParseAddr("127.0.0.1")
@@ -145,6 +146,29 @@ func TestAuthT76T77T78Codes(t *testing.T) {
 	s.clock.forward(61 * time.Second)
 	if status, m := a.redeem(t, code); status != 400 || m["error"] != "invalid_grant" {
 		t.Errorf("after 61 s: %d %v", status, m)
+	}
+}
+
+// TestEndedSessionGrantsNothing ends what a person has signed in to between the look at it and the code that is made of it.
+func TestEndedSessionGrantsNothing(t *testing.T) {
+	s := mustStand(t, nil)
+	a, ctx := s.mustApp(t), t.Context()
+	a.mustSignIn(t, newBrowser(t))
+	all, err := s.store.Grants(ctx, store.GrantFilter{})
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	if _, err := s.store.SignOut(ctx, all[0].User, "test"); err != nil {
+		t.Fatal(err)
+	}
+	g := all[0]
+	g.ID = ""
+	to, err := s.core.IssueCode(ctx, AuthRequest{RedirectURI: a.redirect, State: "the state", Challenge: "x"}, g)
+	if !errors.Is(err, store.ErrRevoked) {
+		t.Errorf("the code goes to %q, %v; want %v", to, err, store.ErrRevoked)
+	}
+	if left, err := s.store.Grants(ctx, store.GrantFilter{Standing: true}); err != nil || len(left) != 0 {
+		t.Errorf("left are %+v, %v", left, err)
 	}
 }
 

@@ -148,7 +148,7 @@ func (f *Facade) confirm(ctx context.Context, g store.Grant) error {
 	if isOver(err) {
 		return nil
 	}
-	f.refreshed(userID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
+	f.refreshed(UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
 	return err
 }
 

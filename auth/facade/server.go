@@ -25,7 +25,7 @@ type AuthorizationServer interface {
 	// BeginAuthorize checks a client's request, of which nothing has been given yet. The error is a *problem to show, a *flaw to send, or one that kept us from
 	// finding out.
 	BeginAuthorize(ctx context.Context, r *http.Request) (AuthRequest, error)
-	// IssueCode stores the grant, and returns where the browser takes the code for it.
+	// IssueCode stores the grant, and returns where the browser takes the code for it. The error wraps store.ErrRevoked if the session that it rests on has ended.
 	IssueCode(ctx context.Context, request AuthRequest, g store.Grant) (redirect string, err error)
 	// Token and Revoke answer clients.
 	Token(w http.ResponseWriter, r *http.Request)
@@ -121,6 +121,10 @@ func (s *server) IssueCode(ctx context.Context, request AuthRequest, g store.Gra
 		return "", err
 	}
 	err = s.f.store.WithTx(ctx, func(ctx context.Context) error {
+		// Locked until the grant is there: whoever ends the session ends the grant too, or has ended the session already.
+		if _, err := s.f.store.IDPSession(ctx, g.IDPSession); err != nil {
+			return err
+		}
 		if g, err = s.f.store.AddGrant(ctx, g); err != nil {
 			return err
 		}

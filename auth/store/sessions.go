@@ -87,10 +87,57 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 		if _, err := s.exec(ctx, `DELETE FROM web_sessions WHERE idp_session_id = $1`, id); err != nil {
 			return err
 		}
-		_, err := s.exec(ctx, `UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id, seconds(s.now()))
+		if _, err := s.exec(ctx, `UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id, seconds(s.now())); err != nil {
+			return err
+		}
+		// Whoever had the session locked to make a grant of it has made it by now; nobody makes another.
+		late, err := s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why)
+		grants = append(grants, late...)
 		return err
 	})
 	return grants, err
+}
+
+// IDPSessions returns the sessions of a user, or of all if it is "", that go on, the newest first. Refresh tokens and claims are left out.
+func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var i IDPSession
+		err := row.Scan(&i.ID, &i.User, &i.IDP, moment{&i.Created}, moment{&i.Checked}, moment{&i.OKUntil})
+		all = append(all, i)
+		return err
+	}, `SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
+	return all, err
+}
+
+// Ended is what SignOut has ended.
+type Ended struct {
+	Sessions int      // at providers, and with them those in browsers
+	Grants   []string // their ids
+}
+
+// SignOut ends everything that a user has signed in to: their sessions at providers, those in browsers, and all grants. They may sign in again.
+func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		ended = Ended{}
+		// All grants first, as in EndIDPSession.
+		if ended.Grants, err = s.RevokeGrants(ctx, GrantFilter{User: user}, why); err != nil {
+			return err
+		}
+		sessions, err := s.IDPSessions(ctx, user)
+		if err != nil {
+			return err
+		}
+		for _, i := range sessions {
+			late, err := s.EndIDPSession(ctx, i.ID, why)
+			if err != nil {
+				return err
+			}
+			ended.Sessions++
+			ended.Grants = append(ended.Grants, late...)
+		}
+		return s.EndWebSessions(ctx, user)
+	})
+	return ended, err
 }
 
 // WebSession is a browser in which a user has signed in. Its secret is in the browser's cookie alone.
@@ -120,6 +167,18 @@ func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u 
 		err = ErrExpired
 	}
 	return w, u, err
+}
+
+// WebSessions returns the sessions of a user, or of all if it is "", that are not over, the newest first.
+func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var w WebSession
+		err := row.Scan(&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires})
+		all = append(all, w)
+		return err
+	}, `SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
+		user, seconds(s.now()))
+	return all, err
 }
 
 // EndWebSession ends the session with a secret, if there is one.

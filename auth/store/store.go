@@ -4,7 +4,8 @@
 //
 //	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback for libraries that want those; Keep, for an error that is no reason to undo
 //	users.go     User: PutUser, User, Users, DisableUser
-//	sessions.go  IDPSession: AddIDPSession, IDPSession, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, EndWebSession, EndWebSessions
+//	sessions.go  IDPSession: AddIDPSession, IDPSession, IDPSessions, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, WebSessions,
+//	             EndWebSession, EndWebSessions · SignOut, of all that a user has
 //	requests.go  AuthRequest: AddAuthRequest, AuthRequest, ApproveAuthRequest, ConsumeAuthRequest (by the provider's state), ConsumeApproved (by its own id)
 //	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince
 //	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, PKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
@@ -433,11 +434,16 @@ func hash(secret string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// NewID returns a random id of 128 bits in 22 characters. The rows that have one get it from here where theirs is "".
+// NewID returns a random id of 128 bits in 22 characters, the first of which is no -, so that it can be an argument of a command. The rows that have one get it from
+// here where theirs is "".
 func NewID() string {
-	var id [16]byte
-	rand.Read(id[:]) // never fails, see crypto/rand
-	return base64.RawURLEncoding.EncodeToString(id[:])
+	for {
+		var id [16]byte
+		rand.Read(id[:]) // never fails, see crypto/rand
+		if text := base64.RawURLEncoding.EncodeToString(id[:]); text[0] != '-' {
+			return text
+		}
+	}
 }
 
 // seconds is a time as it is stored: 0 for none.

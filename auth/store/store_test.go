@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -490,6 +491,89 @@ func TestSessions(t *testing.T) {
 		_, err = s.Grant(ctx, bob.ID)
 		want(t, "his grant", err, nil)
 	})
+}
+
+// TestSignOut ends what one of two people has, though a grant is made while it ends, and nothing of the other's.
+func TestSignOut(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c, ctx := newClock(), t.Context()
+		s := mustOpen(t, d, c.now)
+		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
+		second, err := s.AddGrant(ctx, Grant{User: ann.User, IDPSession: mustGrant(t, s, "ann").IDPSession, ClientID: "other", Expires: c.now().Add(time.Hour)})
+		want(t, "AddGrant", err, nil)
+		for secret, g := range map[string]Grant{"hers": ann, "hers too": second, "his": bob} {
+			want(t, "AddWebSession", s.AddWebSession(ctx, secret, WebSession{User: g.User, IDPSession: g.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
+		}
+		if sessions, err := s.IDPSessions(ctx, ann.User); err != nil || len(sessions) != 2 || sessions[0].RefreshToken != "" || sessions[0].IDP != "idp" || sessions[0].OKUntil.IsZero() {
+			t.Errorf("IDPSessions = %+v, %v; want two, without their tokens", sessions, err)
+		}
+		if browsers, err := s.WebSessions(ctx, ""); err != nil || len(browsers) != 3 {
+			t.Errorf("WebSessions = %+v, %v; want three", browsers, err)
+		}
+		ended, err := s.SignOut(ctx, ann.User, "test")
+		if err != nil || ended.Sessions != 2 || len(ended.Grants) != 3 || slices.Contains(ended.Grants, bob.ID) {
+			t.Errorf("SignOut = %+v, %v; want her two sessions and three grants", ended, err)
+		}
+		if again, err := s.SignOut(ctx, ann.User, "test"); err != nil || again.Sessions != 0 || len(again.Grants) != 0 {
+			t.Errorf("SignOut again = %+v, %v; want nothing", again, err)
+		}
+		_, err = s.Grant(ctx, second.ID)
+		want(t, "her grant", err, ErrRevoked)
+		_, err = s.Grant(ctx, bob.ID)
+		want(t, "his grant", err, nil)
+		left, err := s.IDPSessions(ctx, "")
+		if browsers, err2 := s.WebSessions(ctx, ""); err != nil || err2 != nil || len(left) != 1 || left[0].User != bob.User || len(browsers) != 1 || browsers[0].User != bob.User {
+			t.Errorf("left are %+v, %v, and %+v, %v; want his alone", left, err, browsers, err2)
+		}
+		c.pass(time.Hour)
+		if browsers, err := s.WebSessions(ctx, bob.User); err != nil || len(browsers) != 0 {
+			t.Errorf("WebSessions after their end = %+v, %v", browsers, err)
+		}
+	})
+}
+
+// TestLateGrant ends a session at the moment in which a grant of it is made.
+func TestLateGrant(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, ctx := mustOpen(t, d, nil), t.Context()
+		ann := mustGrant(t, s, "ann")
+		tx, err := s.BeginTX(ctx)
+		want(t, "BeginTX", err, nil)
+		_, err = s.IDPSession(tx, ann.IDPSession)
+		want(t, "IDPSession", err, nil)
+		ended := make(chan []string)
+		go func() {
+			grants, err := s.EndIDPSession(ctx, ann.IDPSession, "test")
+			want(t, "EndIDPSession", err, nil)
+			ended <- grants
+		}()
+		late, err := s.AddGrant(tx, Grant{User: ann.User, IDPSession: ann.IDPSession, ClientID: "late", Expires: time.Now().Add(time.Hour)})
+		want(t, "AddGrant", err, nil)
+		if d.driver == Postgres { // until the other transaction waits for this one; SQLite's waits before it begins
+			waits := func() (n int) {
+				want(t, "pg_locks", s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`), nil)
+				return n
+			}
+			for deadline := time.Now().Add(10 * time.Second); waits() == 0 && time.Now().Before(deadline); {
+				runtime.Gosched()
+			}
+		}
+		want(t, "Commit", s.Commit(tx), nil)
+		if grants := <-ended; len(grants) != 2 {
+			t.Errorf("%q have ended, want both", grants)
+		}
+		_, err = s.Grant(ctx, late.ID)
+		want(t, "the grant that was made meanwhile", err, ErrRevoked)
+	})
+}
+
+// TestIDs wants ids that no command takes for a flag.
+func TestIDs(t *testing.T) {
+	for range 1000 {
+		if id := NewID(); len(id) != 22 || id[0] == '-' {
+			t.Fatalf("an id is %q", id)
+		}
+	}
 }
 
 func TestClients(t *testing.T) {

@@ -88,18 +88,16 @@ func (p *program) openSignIn(c *Config) (err error) {
 	if c.Auth.OAuth == nil {
 		return nil
 	}
-	keys, err := p.ring(c.Storage.KeyFile)
+	keys, err := p.ring(c.Storage)
 	if err != nil {
 		return err
 	}
-	dsn := c.Storage.DSN
-	if dsn == "" {
-		dir, err := stateDir(p.getenv)
-		if err == nil {
-			dsn = filepath.Join(dir, "junction", "junction.db")
-			err = os.MkdirAll(filepath.Dir(dsn), 0o700)
-		}
-		if err != nil {
+	dsn, err := c.Storage.place(p.getenv)
+	if err != nil {
+		return err
+	}
+	if c.Storage.DSN == "" {
+		if err := os.MkdirAll(filepath.Dir(dsn), 0o700); err != nil {
 			return fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
 		}
 	}
@@ -144,21 +142,45 @@ func (r *reach) any(p *auth.Principal) bool {
 	return false
 }
 
-// ring reads the master keys.
-func (p *program) ring(file string) (*seal.Ring, error) {
-	if text, given := p.getenv(masterKeys); given && file == "" {
+// place is the DSN: the file's, or the default.
+func (c StorageConfig) place(getenv func(string) (string, bool)) (string, error) {
+	if c.DSN != "" {
+		return c.DSN, nil
+	}
+	dir, err := stateDir(getenv)
+	if err != nil {
+		return "", fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
+	}
+	return filepath.Join(dir, "junction", "junction.db"), nil
+}
+
+// keys is where the master keys are: in a file, or, where that is "", in text, which is a variable's.
+func (c StorageConfig) keys(getenv func(string) (string, bool)) (file, text string, err error) {
+	if c.KeyFile != "" {
+		return c.KeyFile, "", nil
+	}
+	if text, given := getenv(masterKeys); given {
+		return "", text, nil
+	}
+	dir, err := stateDir(getenv)
+	if err != nil {
+		return "", "", fmt.Errorf("there is no place for the master key (storage.key_file): %w", err)
+	}
+	return filepath.Join(dir, "junction", "master.key"), "", nil
+}
+
+// ring reads the master keys, or makes the first one.
+func (p *program) ring(c StorageConfig) (*seal.Ring, error) {
+	file, text, err := c.keys(p.getenv)
+	if err != nil {
+		return nil, err
+	}
+	if file == "" {
 		ring, err := seal.ParseRing(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", masterKeys, err)
 		}
 		return ring, nil
-	}
-	if file == "" {
-		dir, err := stateDir(p.getenv)
-		if err != nil {
-			return nil, fmt.Errorf("there is no place for the master key (storage.key_file): %w", err)
-		}
-		file = filepath.Join(dir, "junction", "master.key")
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("storage.key_file: %w", err)
