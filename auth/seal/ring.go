@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,7 +57,7 @@ func LoadRing(file string) (ring *Ring, made bool, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		made = true
-		text = []byte("k" + time.Now().UTC().Format("20060102") + ":" + base64.StdEncoding.EncodeToString(NewSecret()) + "\n")
+		text = []byte(NewEntry(time.Now(), nil) + "\n")
 		err = create(file, text)
 	}
 	if err != nil {
@@ -67,6 +68,21 @@ func LoadRing(file string) (ring *Ring, made bool, err error) {
 		return nil, false, fmt.Errorf("%s: %w", file, err)
 	}
 	return ring, made, nil
+}
+
+// NewEntry returns a new key as ParseRing reads it, with an id that is none of others. It is a secret.
+func NewEntry(now time.Time, others []string) string {
+	return KeyID(now, others) + ":" + base64.StdEncoding.EncodeToString(NewSecret())
+}
+
+// KeyID returns an id for a key that is made now: one that is none of others.
+func KeyID(now time.Time, others []string) string {
+	day := "k" + now.UTC().Format("20060102")
+	id := day
+	for n := 2; slices.Contains(others, id); n++ {
+		id = fmt.Sprintf("%s-%d", day, n)
+	}
+	return id
 }
 
 // create writes a file that is not there yet, and is on the disk when it returns.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,13 +17,13 @@ import (
 )
 
 // keysCommand is `junction keys`: API keys for the file. It changes no file, and asks no server.
-func keysCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
-		Short: "make API keys for the configuration file",
+		Short: "make API keys for the configuration file, and list those in it",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no command keys %s; there are keys create and keys hash", auth.Redact(args[0]))
+				return usagef("there is no command keys %s; there are keys create, keys hash, keys list and keys revoke", auth.Redact(args[0]))
 			}
 			return nil
 		},
@@ -87,8 +90,129 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 			return err
 		},
 	}
-	keys.AddCommand(create, hash)
+	keys.AddCommand(create, hash, keysListCommand(stdout, file), keysRevokeCommand(file))
 	return keys
+}
+
+// keysListCommand is `junction keys list`.
+func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
+	var output string
+	list := &cobra.Command{
+		Use: "list", Short: "list the keys of the file", Args: none,
+		Long: `List the keys of the file (auth.api_keys). When a key was last used is in the audit, as the principal key:NAME.`,
+		RunE: func(*cobra.Command, []string) error {
+			if output != "text" && output != "json" {
+				return usagef("--output is text or json, not %q", output)
+			}
+			list, err := keysOfFile("keys list", *file, time.Now())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				raw, err := json.Marshal(struct {
+					Keys []keyJSON `json:"keys"`
+				}{list})
+				if err != nil {
+					return err
+				}
+				return printJSON(stdout, raw)
+			}
+			if len(list) == 0 {
+				_, err := fmt.Fprintf(stdout, "%s has no keys\n", *file)
+				return err
+			}
+			w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tHASH\tLINE\tGOOD FROM\tEXPIRES")
+			for _, k := range list {
+				from, end := strings.Join(k.CIDRs, " "), k.Expires
+				if from == "" {
+					from = "anywhere"
+				}
+				if end == "" {
+					end = "never"
+				} else if k.Expired {
+					end += " (expired)"
+				}
+				fmt.Fprintf(w, "%s\t%.15s…\t%d\t%s\t%s\n", k.Name, k.Hash, k.Line, from, end)
+			}
+			return w.Flush()
+		},
+	}
+	list.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return list
+}
+
+// keysRevokeCommand is `junction keys revoke`, which says how: a file that people write is theirs to change.
+func keysRevokeCommand(file *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME", Short: "say which lines of the file to take out, so that a key is good no more",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && auth.HoldsKey(args[0]):
+				return usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
+			case len(args) != 1:
+				return usagef("keys revoke needs the name of one key; junction keys list shows them")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			list, err := keysOfFile("keys revoke", *file, time.Now())
+			if err != nil {
+				return err
+			}
+			var names, at []string
+			for i, k := range list {
+				if names = append(names, k.Name); k.Name == args[0] {
+					at = append(at, fmt.Sprintf("%s:%d (auth.api_keys[%d], %.15s…)", *file, k.Line, i, k.Hash))
+				}
+			}
+			if len(at) == 0 {
+				if near := closest(names, args[0]); len(near) > 0 {
+					return fmt.Errorf("%s has no key called %s; did you mean %s?", *file, show(args[0]), near[0])
+				}
+				return fmt.Errorf("%s has no key called %s", *file, show(args[0]))
+			}
+			return fmt.Errorf("keys are revoked in the file, which no command changes: take out what begins at %s. A running proxy notices within ten seconds, and ends what was begun with the key",
+				strings.Join(at, " and at "))
+		},
+	}
+}
+
+// keyJSON is a key of the file.
+type keyJSON struct {
+	Name    string   `json:"name"`
+	Hash    string   `json:"hash"`
+	Line    int      `json:"line"`
+	CIDRs   []string `json:"cidrs,omitempty"`
+	Expires string   `json:"expires,omitempty"`
+	Expired bool     `json:"expired"`
+}
+
+// keysOfFile returns the keys of a file, in their order. what is the command.
+func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
+	if file == "" {
+		return nil, usagef("%s needs --config FILE", what)
+	}
+	text, err := readBounded(file, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	c, d := parse(file, text, os.LookupEnv)
+	if len(d.problems) > 0 {
+		return nil, fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(d.problems), "mistake"), file)
+	}
+	list := []keyJSON{}
+	for i, k := range c.Auth.APIKeys {
+		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: d.line(fmt.Sprintf("auth.api_keys[%d]", i))}
+		for _, c := range k.CIDRs {
+			j.CIDRs = append(j.CIDRs, c.String())
+		}
+		if !k.Expires.IsZero() {
+			j.Expires, j.Expired = k.Expires.String(), !now.Before(k.Expires.Time)
+		}
+		list = append(list, j)
+	}
+	return list, nil
 }
 
 // newKey is what the command line says of a key to make.

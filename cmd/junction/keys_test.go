@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -177,5 +178,47 @@ func TestClientKey(t *testing.T) {
 				t.Errorf("the help shows the key of the environment: %s", help.stdout)
 			}
 		})
+	}
+}
+
+// TestKeysOfTheFile lists the keys of a file, and says how one is revoked.
+func TestKeysOfTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	key := func(n string) string { return `hash: "sha256:` + strings.Repeat(n, 64) + `"` }
+	mustWrite(t, file, "auth:\n  api_keys:\n    - { name: ci, "+key("a")+", cidrs: [10.0.0.0/8, 192.0.2.0/24], expires: 2999-06-30 }\n    - name: old\n      "+key("b")+
+		"\n      expires: 2020-01-01\n    - { name: ci, "+key("c")+" }\nupstreams: { a: { command: [prog] } }\n")
+	want := `NAME  HASH              LINE  GOOD FROM                EXPIRES
+ci    sha256:aaaaaaaa…  3     10.0.0.0/8 192.0.2.0/24  2999-07-01T00:00:00Z
+old   sha256:bbbbbbbb…  4     anywhere                 2020-01-02T00:00:00Z (expired)
+ci    sha256:cccccccc…  7     anywhere                 never
+`
+	if got := runProgram(t.Context(), "", "keys", "list", "--config", file); got.code != 0 || got.stdout != want {
+		t.Errorf("keys list says %+v, want\n%s", got, want)
+	}
+	got := runProgram(t.Context(), "", "keys", "list", "-o", "json", "--config", file)
+	var list struct{ Keys []keyJSON }
+	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || len(list.Keys) != 3 || !list.Keys[1].Expired || list.Keys[0].CIDRs[1] != "192.0.2.0/24" || list.Keys[2].Line != 7 {
+		t.Errorf("keys list says %+v, %v", got, err)
+	}
+	none := filepath.Join(t.TempDir(), "none.yaml")
+	mustWrite(t, none, "upstreams: { a: { command: [prog] } }\n")
+	for _, tt := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"keys revoke ci --config " + file, 1, "take out what begins at " + file + ":3 (auth.api_keys[0], sha256:aaaaaaaa…) and at " + file + ":7 (auth.api_keys[2], sha256:cccccccc…). A running proxy notices within ten seconds"},
+		{"keys revoke oldd --config " + file, 1, `has no key called "oldd"; did you mean old?`},
+		{"keys revoke ci --config " + none, 1, `has no key called "ci"`},
+		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "and not the key itself"},
+		{"keys revoke --config " + file, 2, "keys revoke needs the name of one key"},
+		{"keys revoke ci", 2, "keys revoke needs --config FILE"},
+		{"keys list --config " + none, 0, none + " has no keys"},
+		{"keys list --config " + none + "x", 1, "no such file"},
+		{"keys list -o xml --config " + none, 2, "--output is text or json"},
+	} {
+		if got := runProgram(t.Context(), "", strings.Fields(tt.args)...); got.code != tt.code || !strings.Contains(got.stdout+got.stderr, tt.says) {
+			t.Errorf("%s says %+v, want %d and %s", tt.args, got, tt.code, tt.says)
+		}
 	}
 }

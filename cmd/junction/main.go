@@ -3,7 +3,8 @@
 // main.go has the commands and exit codes, program.go the parts of a running proxy and their lifetimes, config.go the file, reload.go what happens when the file
 // changes, hooks.go the log and the admin address, audit.go who did what, doctor.go what is wrong, why.go who sees what. The commands that are clients of an endpoint
 // are in client.go, those that ask the admin address in admin.go, doctor_command.go and pins.go, the one that asks identity providers in auth_doctor.go, those that
-// make API keys in keys.go, the demo server in demo.go.
+// are about API keys in keys.go, those that look into the storage of sign-ins in sessions.go, grants.go and storage.go, the demo server
+// in demo.go.
 package main
 
 import (
@@ -92,11 +93,14 @@ Without a configuration file it serves a small demo server, to try things with.`
 		},
 		toolsCommand(stdout),
 		callCommand(stdout),
-		keysCommand(stdin, stdout, stderr),
+		keysCommand(stdin, stdout, stderr, &o.file),
 		doctorCommand(stdout, &o.file),
 		pinsCommand(stdout, &o.file),
 		whyCommand(stdout, &o.file),
 		authCommand(stdout, &o.file),
+		sessionsCommand(stdout, &o.file),
+		grantsCommand(stdout, &o.file),
+		storageCommand(stdout, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: none,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), stdin, stdout, stderr) },

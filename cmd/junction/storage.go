@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no proxy does, and one that does notices what they have ended when it
+// asks the next time.
+
+const storageLimit = time.Minute // for a command
+
+// storage is the store of a file, for a command.
+type storage struct {
+	*store.Store
+	people map[string]store.User // by id
+}
+
+// openStorage opens the store that a file names, which exists. what is the command. The caller closes it.
+func openStorage(ctx context.Context, what, file string) (*storage, error) {
+	c, err := storageConfig(what, file)
+	if err != nil {
+		return nil, err
+	}
+	ring, _, err := c.Storage.existingRing(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Storage.open(ctx, ring, true)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Users(ctx, "")
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	people := map[string]store.User{}
+	for _, u := range all {
+		people[u.ID] = u
+	}
+	return &storage{s, people}, nil
+}
+
+// storageConfig reads a file that has sign-ins stored.
+func storageConfig(what, file string) (*Config, error) {
+	if file == "" {
+		return nil, usagef("%s needs --config FILE, which says where sign-ins are stored", what)
+	}
+	c, _, err := Load(file, os.LookupEnv)
+	if problems, ok := errors.AsType[Problems](err); ok {
+		return nil, fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
+	} else if err != nil {
+		return nil, err
+	}
+	if c.Auth.OAuth == nil {
+		return nil, fmt.Errorf("nothing is stored: %s has no auth.oauth, so that nobody signs in here", file)
+	}
+	return c, nil
+}
+
+// existingRing reads the master keys, and makes none. file is where they are, "" if in the variable.
+func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
+	file, text, err := c.keys(getenv)
+	if err != nil {
+		return nil, "", err
+	}
+	if file == "" {
+		if ring, err = seal.ParseRing(text); err != nil {
+			err = fmt.Errorf("%s: %w", masterKeys, err)
+		}
+		return ring, "", err
+	}
+	if _, err = os.Stat(file); err == nil {
+		ring, _, err = seal.LoadRing(file)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.KeyFile == "":
+		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: be the user who runs the proxy, or name the file (storage.key_file)", masterKeys, file)
+	case err != nil:
+		err = fmt.Errorf("read the master keys (storage.key_file): %w", err)
+	}
+	return ring, file, err
+}
+
+// open opens a store that exists: attached, beside whoever runs it, or for us alone.
+func (c StorageConfig) open(ctx context.Context, ring *seal.Ring, attach bool) (*store.Store, error) {
+	place, err := c.place(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	if c.Driver != store.Postgres {
+		if info, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) && c.DSN == "" {
+			return nil, fmt.Errorf("nothing is stored: there is no %s; be the user who runs the proxy, or name the file (storage.dsn)", place)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn)", place)
+		} else if err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is no file (storage.dsn)", place)
+		}
+	}
+	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
+	if err != nil {
+		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
+	}
+	return s, nil
+}
+
+// storageCommand is `junction storage`.
+func storageCommand(stdout io.Writer, file *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "storage", Short: "replace the master key that sign-ins are sealed with", Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	all := false
+	rotate := &cobra.Command{
+		Use: "rotate", Short: "seal everything with a new master key", Args: none,
+		Long: `Seal everything that is stored of sign-ins with a new master key.
+
+With SQLite and a key file (storage.key_file) it makes the key, puts it in front of the file, and seals everything with it. Stop the proxy first: it would not know
+the key. Nobody is signed out. The old key stays in the file, behind, since clients and tokens from before are known by it. Take its line out when you want to be
+rid of it: whoever has not come by since signs in again, and apps register again.
+
+With Postgres, or with the keys in ` + masterKeys + `, you put the key there yourself, and this seals everything with the first one, while the proxies run:
+  1. behind the others, for every proxy, and restart all of them
+  2. in front, for every proxy, and restart all of them
+  3. junction storage rotate
+  4. later, take the old one away as above
+
+--revoke-all is for the day on which a key has become known: everybody is signed out, and with SQLite and a key file no key but the new one is left.`,
+		Example: `  junction storage rotate --config config.yaml
+  junction storage rotate --revoke-all --config config.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := storageConfig("storage rotate", *file)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*storageLimit)
+			defer cancel()
+			return c.Storage.rotate(ctx, stdout, all, time.Now())
+		},
+	}
+	rotate.Flags().BoolVar(&all, "revoke-all", false, "sign everybody out, too")
+	cmd.AddCommand(rotate)
+	return cmd
+}
+
+// The first key of the ring seals, all open, and what clients and tokens carry is checked with all of them too. So nobody may seal with a key that somebody else who
+// reads the same storage does not have yet: a proxy must not run meanwhile, or must have the key already.
+
+// rotate seals everything with the first key of the ring, after it has put a new one there, if that is ours to do.
+func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, now time.Time) error {
+	ring, file, err := c.existingRing(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	ours := file != "" && c.Driver != store.Postgres
+	if !ours && !revokeAll && len(ring.IDs()) == 1 {
+		where := masterKeys
+		if file != "" {
+			where = file + " of every proxy"
+		}
+		return fmt.Errorf("%s has one key, %s, which everything is sealed with: put a new one there yourself, such as %s:$(openssl rand -base64 %d), in the steps of junction storage rotate --help",
+			where, ring.IDs()[0], seal.KeyID(now, ring.IDs()), seal.SecretSize)
+	}
+	var text []byte
+	if ours {
+		old, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the master keys (storage.key_file): %w", err)
+		}
+		text = append([]byte(seal.NewEntry(now, ring.IDs())+"\n"), old...)
+		if ring, err = seal.ParseRing(string(text)); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	s, err := c.open(ctx, ring, !ours)
+	if errors.Is(err, store.ErrInUse) {
+		return fmt.Errorf("%w. Stop the proxy: it does not know the new key before it starts again. Nothing was changed", err)
+	}
+	if err != nil {
+		return err
+	}
+	err = c.reseal(ctx, w, s, ring, file, text, revokeAll)
+	return errors.Join(err, s.Close())
+}
+
+// reseal does the work, with the store open. text is what the key file is to hold, nil if it is not ours to change.
+func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
+	first := ring.IDs()[0]
+	if text != nil { // on the disk before anything is sealed with it
+		if err := replace(file, text); err != nil {
+			return fmt.Errorf("write the master keys: %w; nothing was changed", err)
+		}
+		fmt.Fprintf(w, "Master key %s is in front of %s: keep a copy of it.\n", first, file)
+	}
+	again := func(err error) error {
+		return fmt.Errorf("%w; all that is stored can be read, with the keys as they are now; run this again", err)
+	}
+	if revokeAll {
+		users, err := s.Users(ctx, "")
+		if err != nil {
+			return again(err)
+		}
+		ended, err := (&storage{Store: s}).signOut(ctx, users)
+		if err != nil {
+			return again(err)
+		}
+		fmt.Fprintf(w, "Ended: %s and %s.\n", count(ended.Sessions, "session"), count(len(ended.Grants), "grant"))
+	}
+	n, err := s.Reencrypt(ctx)
+	if err == nil {
+		err = s.Audit(ctx, store.Event{Event: "master_key_rotated", Detail: fmt.Appendf(nil, `{"key":%q}`, first)})
+	}
+	if err != nil {
+		return again(err)
+	}
+	fmt.Fprintf(w, "Sealed anew with %s: %s.\n", first, count(n, "value"))
+	left := strings.Join(ring.IDs()[1:], ", ")
+	switch {
+	case text != nil && revokeAll:
+		alone, _, _ := bytes.Cut(text, []byte("\n"))
+		if err := replace(file, append(alone, '\n')); err != nil {
+			return fmt.Errorf("take the old master keys out of %s: %w; remove all lines but the first", file, err)
+		}
+		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and added again.\n", file, left)
+	case left != "" && revokeAll:
+		fmt.Fprintf(w, "Now take these keys away and restart every proxy, since whoever knows one can still make what looks like ours: %s.\n", left)
+	case revokeAll:
+		fmt.Fprintf(w, "There is no other key than %s: if it has become known, put another one in its place everywhere.\n", first)
+	default:
+		fmt.Fprintf(w, "Kept, for clients and tokens from before: %s.\n", left)
+	}
+	return nil
+}
+
+// replace puts a text in the place of a file of secrets, whole or not at all, and is on the disk when it returns. The owner stays who it was, so that whoever runs the
+// proxy can still read it.
+func replace(file string, text []byte) (err error) {
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), keepOwner(f, info), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	return syncDir(filepath.Dir(file))
+}

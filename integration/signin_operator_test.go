@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// The tests of this file have an operator end sign-ins by the commands of the real program, beside the one that runs.
+
+// operate runs a command on the file of the company, and returns what it says.
+func (c *company) operate(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, junctionBinary(t), append(args, "--config", c.file())...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+c.dir)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (c *company) mustOperate(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := c.operate(t, args...)
+	if err != nil {
+		t.Fatalf("junction %q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// mustIDs returns what sessions or grants of a person the operator is shown.
+func (c *company) mustIDs(t testing.TB, thing, who string) (ids []string) {
+	t.Helper()
+	var list map[string][]struct{ ID string }
+	if err := json.Unmarshal([]byte(c.mustOperate(t, thing, "list", "--user", who, "--output", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range list[thing] {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}
+
+// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running program to see it within ten seconds.
+func TestAuthT93OperatorEndsSignIns(t *testing.T) {
+	for _, driver := range []string{"sqlite", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			storage := ""
+			if driver == "postgres" {
+				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", mustSchema(t))
+			}
+			_, up := upstreamtest.Start(t, upstreamtest.Script{})
+			c := mustCompany(t, up, "", storage)
+			a, other := mustRegister(t, c, appRedirect), mustRegister(t, c, appRedirect, "http://localhost:8/cb")
+			type signedIn struct {
+				tokenPair
+				app    oauthApp
+				mcp    *client
+				stream *eventStream
+			}
+			people, browsers := map[string]signedIn{}, map[string]*person{}
+			for _, name := range []string{"ann", "bob", "cid", "dan", "eve"} {
+				s := signedIn{app: a}
+				if name == "dan" {
+					s.app = other
+				}
+				browsers[name] = newPerson(t, name)
+				s.tokenPair = s.app.mustSignIn(t, browsers[name])
+				s.mcp = showing(t, c.program, upstream.EraLegacy, s.Access, "/mcp")
+				s.stream = s.mcp.mustOpen(t)
+				people[name] = s
+			}
+			wantEnd := func(began time.Time, names ...string) {
+				t.Helper()
+				for _, name := range names {
+					s := people[name]
+					mustClose(t, s.stream)
+					if took := time.Since(began); took > 10*time.Second {
+						t.Errorf("%s goes on for %v", name, took)
+					}
+					wantRefused(t, "POST", refusedTo(t, s.mcp, "POST"), 401, refusedToken+"it was revoked")
+					if status, again := s.app.refresh(t, s.Refresh); status != 400 || again.Error != "invalid_grant" {
+						t.Errorf("%s refreshes: %d %+v", name, status, again)
+					}
+				}
+			}
+			began := time.Now()
+			c.mustOperate(t, "grants", "revoke", c.mustIDs(t, "grants", "ann")[0][:6])
+			c.mustOperate(t, "sessions", "revoke", c.mustIDs(t, "sessions", "bob")[0][:6])
+			c.mustOperate(t, "sessions", "revoke", "--user", "cid")
+			c.mustOperate(t, "sessions", "revoke", "--client", other.id)
+			wantEnd(began, "ann", "bob", "cid", "dan")
+			if got := people["eve"].mcp.call(t, "tools/list", ""); got.status != 200 {
+				t.Errorf("eve, whom nobody meant: %s", got)
+			}
+			for name, out := range map[string]bool{"ann": false, "bob": true, "cid": true, "dan": false, "eve": false} {
+				if g := browsers[name].open(c.origin + "/account"); strings.Contains(g.body, "Your account") == out {
+					t.Errorf("%s is signed out in the browser: want %t; %s", name, out, g.body)
+				}
+			}
+			began = time.Now()
+			if out := c.mustOperate(t, "sessions", "revoke", "--all"); !strings.HasPrefix(out, "Ended: ") {
+				t.Errorf("everybody: %s", out)
+			}
+			wantEnd(began, "eve")
+			if out := c.mustOperate(t, "sessions", "list"); out != "nobody is signed in\n" {
+				t.Errorf("after that: %s", out)
+			}
+			a.mustSignIn(t, browsers["eve"])
+		})
+	}
+}
+
+// TestAuthT113RotateBesideTheProgram replaces the master key, which whoever runs would not know.
+func TestAuthT113RotateBesideTheProgram(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	a := mustRegister(t, c, appRedirect)
+	p := a.mustSignIn(t, newPerson(t, "ann"))
+	keys := filepath.Join(c.dir, "junction", "master.key")
+	before, err := os.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.operate(t, "storage", "rotate"); err == nil || !strings.Contains(out, fmt.Sprintf("process %d ", c.cmd.Process.Pid)) || !strings.Contains(out, "Stop the proxy") {
+		t.Errorf("beside a running program: %v\n%s", err, out)
+	}
+	if after, err := os.ReadFile(keys); err != nil || string(after) != string(before) {
+		t.Errorf("what was refused has changed the keys, %v", err)
+	}
+	restarted := func(args ...string) {
+		t.Helper()
+		c.mustStop(t)
+		t.Log(c.mustOperate(t, args...))
+		c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", strings.TrimPrefix(c.origin, "http://")))
+		c.mustReady(t, patience)
+	}
+	restarted("storage", "rotate")
+	wantEcho(t, showing(t, c.program, upstream.EraModern, p.Access, "/mcp").tool(t, "up__echo", `{}`))
+	status, next := a.refresh(t, p.Refresh)
+	if status != 200 {
+		t.Fatalf("a refresh after the rotation: %d %+v", status, next)
+	}
+	a.mustSignIn(t, newPerson(t, "bob"))
+	restarted("storage", "rotate", "--revoke-all")
+	if got := showing(t, c.program, upstream.EraModern, "", "/mcp").call(t, "tools/list", "", with("Authorization", "Bearer "+next.Access)); got.status != 401 {
+		t.Errorf("the token after everything was revoked: %s", got)
+	}
+	if g := newPerson(t, "ann").open(a.authorize()); g.status != 400 || !strings.Contains(g.body, "no longer knows the key") {
+		t.Errorf("an app that was registered with the old key: %d %s", g.status, g.body)
+	}
+	if _, again := a.token(t, "grant_type", "refresh_token", "refresh_token", next.Refresh); again.Access != "" {
+		t.Errorf("its refresh token: %+v", again)
+	}
+	mustRegister(t, c, appRedirect).mustSignIn(t, newPerson(t, "ann"))
+}
