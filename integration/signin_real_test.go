@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -99,6 +100,51 @@ func (r *real) run(who *person, name string, args ...string) string {
 	return out.String()
 }
 
+// quietly runs a command to its end, without a person. Several goroutines may.
+func (r *real) quietly(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, name), args...)
+	cmd.Env, cmd.Dir = r.env, r.home
+	cmd.SysProcAttr = childAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { killGroup(cmd.Process.Pid); return nil }
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// mustAge has Claude Code find its access token expired, and worth nothing: that takes an hour at least, which its own file is told has passed. It returns the
+// refresh token.
+func (r *real) mustAge() (refresh string) {
+	r.t.Helper()
+	file := filepath.Join(r.home, ".claude", ".credentials.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var all map[string]json.RawMessage
+	var servers map[string]map[string]any
+	if err := errors.Join(json.Unmarshal(text, &all), json.Unmarshal(all["mcpOAuth"], &servers)); err != nil || len(servers) != 1 {
+		r.t.Fatalf("%v: %s", err, text)
+	}
+	for _, s := range servers {
+		if s["accessToken"] == nil || s["expiresAt"] == nil || s["refreshToken"] == nil {
+			r.t.Fatalf("what Claude Code keeps has changed: %s", text)
+		}
+		refresh = fmt.Sprint(s["refreshToken"])
+		s["accessToken"], s["expiresAt"] = "jct_at_expired", time.Now().Add(-time.Minute).UnixMilli()
+	}
+	if all["mcpOAuth"], err = json.Marshal(servers); err == nil {
+		if text, err = json.Marshal(all); err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return refresh
+}
+
 // opened waits for what a browser is to open.
 func (r *real) opened(ended chan error, err *error) (string, bool) {
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -155,6 +201,49 @@ func TestAuthT121T126ClaudeCode(t *testing.T) {
 	})
 }
 
+// TestAuthT122ParallelRefreshes starts many processes of Claude Code just after the token that they share has expired: all of them refresh with the same refresh token,
+// which is good once. (This version of Claude Code has them wait for each other on Linux, where the test runs, so that it would pass without the replay of the answer too.)
+func TestAuthT122ParallelRefreshes(t *testing.T) {
+	r := mustReal(t)
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "    clients: { cimd: { trust: off } }\n", "")
+	r.run(nil, "claude", "mcp", "add", "--transport", "http", "--scope", "user", "junction", c.origin+"/mcp")
+	r.run(newPerson(t, "ann"), "claude", "mcp", "login", "junction")
+	last := ""
+	for round := range 2 {
+		refresh := r.mustAge()
+		if refresh == last {
+			t.Errorf("before round %d nobody has refreshed", round+1)
+		}
+		last = refresh
+		said := make(chan string)
+		for range 12 {
+			go func() {
+				out, err := r.quietly("claude", "mcp", "get", "junction")
+				if err != nil {
+					out += err.Error()
+				}
+				said <- out
+			}()
+		}
+		for range 12 {
+			if out := <-said; !strings.Contains(out, "Connected") {
+				t.Errorf("round %d: %s", round+1, out)
+			}
+		}
+	}
+	if r.mustAge() == last {
+		t.Error("in the last round nobody has refreshed")
+	}
+	if log := c.Stderr.String(); strings.Contains(log, "used twice") {
+		t.Error("a refresh token was taken for stolen")
+	}
+	c.mustOperate(t, "sessions", "revoke", "--all")
+	if out, _ := r.quietly("claude", "mcp", "get", "junction"); strings.Contains(out, "Connected") || !strings.Contains(out, "authentication") {
+		t.Errorf("after everybody was signed out: %s", out)
+	}
+}
+
 func TestAuthT123T126Codex(t *testing.T) {
 	const id = "https://chatgpt.com/oauth/codex/client.json"
 	eachIdentity(t, id, `{"client_id":"`+id+`","client_name":"Codex","redirect_uris":["http://127.0.0.1/callback","http://localhost/callback"],
@@ -164,5 +253,6 @@ func TestAuthT123T126Codex(t *testing.T) {
 		if t.Log(out); !strings.Contains(out, "OAuth") {
 			t.Errorf("after the sign-in: %s", out)
 		}
+		t.Log(r.run(newPerson(t, "ann"), "codex", "mcp", "login", "junction")) // adding has signed in already
 	})
 }
