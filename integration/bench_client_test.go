@@ -17,6 +17,7 @@ import (
 type rawClient struct {
 	addr    string
 	era     string
+	token   string // "" where none is wanted
 	session string // of the legacy era, from initialize on
 
 	conn net.Conn // nil before the first request, and after the server announced that it closes
@@ -28,8 +29,8 @@ type rawClient struct {
 	size int    // of the whole of it
 }
 
-func newRawClient(addr, era string) *rawClient {
-	return &rawClient{addr: addr, era: era, buf: make([]byte, 128<<10), keep: 4 << 10}
+func newRawClient(addr, era, token string) *rawClient {
+	return &rawClient{addr: addr, era: era, token: token, buf: make([]byte, 128<<10), keep: 4 << 10}
 }
 
 // Close closes the connection.
@@ -107,6 +108,9 @@ func (c *rawClient) post(method, name, members string) []byte {
 	var b bytes.Buffer
 	body := `{"jsonrpc":"2.0",` + members + `}`
 	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n", c.addr)
+	if c.token != "" {
+		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", c.token)
+	}
 	switch {
 	case c.era == modernEra:
 		fmt.Fprintf(&b, "MCP-Protocol-Version: %s\r\nMcp-Method: %s\r\n", modernVersion, method)

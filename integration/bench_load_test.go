@@ -40,6 +40,7 @@ func loadGenerator(args []string) error {
 	addr := fs.String("addr", "", "HOST:PORT of the MCP server")
 	era := fs.String("era", legacyEra, "legacy or modern")
 	sessions := fs.Int("sessions", 1, "how many sessions, each on a connection of its own")
+	token := fs.String("token", "", "what the server wants to let somebody in")
 	tool := fs.String("tool", "echo", "the tool to call; empty: list the tools")
 	size := fs.Int("size", 100, "how many bytes a call asks for; every answer has at least as many")
 	if err := fs.Parse(args); err != nil {
@@ -47,7 +48,7 @@ func loadGenerator(args []string) error {
 	}
 	l := &load{atLeast: *size}
 	for range *sessions {
-		c := newRawClient(*addr, *era)
+		c := newRawClient(*addr, *era, *token)
 		defer c.Close()
 		if err := c.start(); err != nil {
 			return err

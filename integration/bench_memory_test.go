@@ -43,7 +43,7 @@ func tenUpstreams(b *testing.B, program string) map[string]float64 {
 		entries = append(entries, overStdio(b, name, legacyEra, name, "-ready", filepath.Join(dir, name)))
 	}
 	ep := launchJunction(b, program, entries...)
-	listed := waitTools(b, ep.proc, ep.addr, legacyEra, upstreams)
+	listed := waitTools(b, ep, legacyEra, upstreams)
 	var slowest time.Time
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.name))
@@ -67,7 +67,7 @@ func tenUpstreams(b *testing.B, program string) map[string]float64 {
 // idleSessions opens legacy sessions, first a thousand and then more, and sends nothing in them.
 func idleSessions(b *testing.B, program string) map[string]float64 {
 	ep := startJunction(b, program, legacyEra, 1, overHTTP(startEcho(b, 1), legacyEra))
-	client := newRawClient(ep.addr, legacyEra)
+	client := newRawClient(ep.addr, legacyEra, "")
 	b.Cleanup(client.Close)
 	open := func(n int) int64 {
 		for range n {
@@ -95,7 +95,7 @@ func openStreams(b *testing.B, program string) map[string]float64 {
 	ep := startJunction(b, program, legacyEra, 1, overHTTP(startEcho(b, 1), legacyEra))
 	open := func(n int) int64 {
 		for range n {
-			client := newRawClient(ep.addr, legacyEra)
+			client := newRawClient(ep.addr, legacyEra, "")
 			b.Cleanup(client.Close)
 			if err := client.start(); err != nil {
 				ep.proc.fatal(b, "open a session: %v", err)

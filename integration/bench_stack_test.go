@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // benchChild is a process of a benchmark. It ends with the benchmark that started it, whatever becomes of that.
@@ -101,6 +103,8 @@ type benchEndpoint struct {
 	addr string
 	proc *benchChild
 	pids []int // the processes whose CPU time counts
+
+	token string // that it wants; "" where everybody is let in
 }
 
 func startServer(b *testing.B, role string, args ...string) benchEndpoint {
@@ -110,7 +114,7 @@ func startServer(b *testing.B, role string, args ...string) benchEndpoint {
 	if err != nil {
 		c.fatal(b, "no address: %v", err)
 	}
-	return benchEndpoint{strings.TrimSpace(addr), c, []int{c.cmd.Process.Pid}}
+	return benchEndpoint{addr: strings.TrimSpace(addr), proc: c, pids: []int{c.cmd.Process.Pid}}
 }
 
 func startEcho(b *testing.B, tools int) benchEndpoint {
@@ -183,8 +187,10 @@ func startNginx(b *testing.B, program string, to benchEndpoint) benchEndpoint {
 	}
 	// Its master ends its workers when it is told to, but not when it is killed.
 	c := startChild(b, "nginx", syscall.SIGTERM, exec.Command(program, "-p", dir, "-e", "stderr", "-c", conf))
-	waitTools(b, c, addr, legacyEra, 1)
-	return benchEndpoint{addr, c, append(childPIDs(c.cmd.Process.Pid), c.cmd.Process.Pid)}
+	ep := benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
+	waitTools(b, ep, legacyEra, 1)
+	ep.pids = append(ep.pids, childPIDs(c.cmd.Process.Pid)...)
+	return ep
 }
 
 // builder returns a function that builds the program under test once, in a folder that lives as long as b. BENCH_JUNCTION names a program to use in its
@@ -232,9 +238,15 @@ func overStdio(b *testing.B, name, era, prefix string, args ...string) upstreamE
 // launchJunction starts the program under test and does not wait for it.
 func launchJunction(b *testing.B, program string, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
+	return launchJunctionWith(b, program, "", upstreams...)
+}
+
+// launchJunctionWith is launchJunction with further sections of its file.
+func launchJunctionWith(b *testing.B, program, sections string, upstreams ...upstreamEntry) benchEndpoint {
+	b.Helper()
 	dir, addr := b.TempDir(), freeAddr(b)
 	var conf strings.Builder
-	fmt.Fprintf(&conf, "listen: %s\nadmin: \"\"\nupstreams:\n", addr)
+	fmt.Fprintf(&conf, "listen: %s\nadmin: \"\"\n%supstreams:\n", addr, sections)
 	for _, u := range upstreams {
 		fmt.Fprintf(&conf, "  %s: %s\n", u.name, u.text)
 	}
@@ -245,14 +257,25 @@ func launchJunction(b *testing.B, program string, upstreams ...upstreamEntry) be
 	cmd := exec.Command(program, append([]string{"--config", file}, strings.Fields(os.Getenv("BENCH_JUNCTION_ARGS"))...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir) // its key is not the user's
 	c := startChild(b, "junction", syscall.SIGTERM, cmd)
-	return benchEndpoint{addr, c, []int{c.cmd.Process.Pid}}
+	return benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
+}
+
+// startSignedIn starts the program under test for people who sign in at an authorization server, and is one of them.
+func startSignedIn(b *testing.B, program, era string, upstreams ...upstreamEntry) benchEndpoint {
+	b.Helper()
+	const us = "https://mcp.example.com"
+	issuer := authtest.Start(b)
+	ep := launchJunctionWith(b, program, "public_url: "+us+"\nauth: { jwt: [{ issuer: "+issuer.URL+", audiences: ["+us+"/mcp] }] }\n", upstreams...)
+	ep.token = issuer.Token(b, issuer.Claims(us+"/mcp", nil))
+	waitTools(b, ep, era, 1)
+	return ep
 }
 
 // startJunction starts the program under test and waits until it lists as many tools.
 func startJunction(b *testing.B, program, era string, tools int, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
 	ep := launchJunction(b, program, upstreams...)
-	waitTools(b, ep.proc, ep.addr, era, tools)
+	waitTools(b, ep, era, tools)
 	return ep
 }
 
@@ -267,10 +290,10 @@ func freeAddr(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// waitTools asks again and again until the endpoint that c serves lists at least so many tools, and returns when it did.
-func waitTools(b *testing.B, c *benchChild, addr, era string, tools int) time.Time {
+// waitTools asks again and again until an endpoint lists at least so many tools, and returns when it did.
+func waitTools(b *testing.B, ep benchEndpoint, era string, tools int) time.Time {
 	b.Helper()
-	client := newRawClient(addr, era)
+	client := newRawClient(ep.addr, era, ep.token)
 	defer client.Close()
 	started := false
 	try := func() error {
@@ -295,10 +318,10 @@ func waitTools(b *testing.B, c *benchChild, addr, era string, tools int) time.Ti
 		}
 		client.Close() // after an error nobody knows what is still to come on the connection
 		select {
-		case <-c.done:
-			c.fatal(b, "it has ended")
+		case <-ep.proc.done:
+			ep.proc.fatal(b, "it has ended")
 		case <-enough:
-			c.fatal(b, "not ready in time: %v", err)
+			ep.proc.fatal(b, "not ready in time: %v", err)
 		case <-again.C:
 		}
 	}
@@ -315,7 +338,7 @@ type loader struct {
 // startLoad opens sessions on an endpoint; loadFlags are further flags of loadGenerator.
 func startLoad(b *testing.B, on benchEndpoint, era string, sessions int, loadFlags ...string) *loader {
 	b.Helper()
-	c, in, out := startRole(b, "bench-load", append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions)}, loadFlags...)...)
+	c, in, out := startRole(b, "bench-load", append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions), "-token", on.token}, loadFlags...)...)
 	l := &loader{on, c, json.NewEncoder(in), json.NewDecoder(out)}
 	l.read(b)
 	return l

@@ -25,7 +25,7 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-stdio"}
+var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "junction-stdio"}
 
 var benchEras = []string{legacyEra, modernEra}
 
@@ -76,6 +76,8 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startNginx(b, nginx, upstream), ""
 	case "junction-http":
 		return startJunction(b, program(b), era, 1, overHTTP(upstream, era)), ""
+	case "junction-jwt": // as junction-http, for people who sign in
+		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
 	case "junction-stdio":
 		return startJunction(b, program(b), era, 1, overStdio(b, "echo", era, "")), ""
 	}
@@ -128,7 +130,7 @@ func BenchmarkList(b *testing.B) {
 			b.Run(p+"/"+era, func(b *testing.B) {
 				const tools = 1000
 				ep, _ := road(b, p, era, startEcho(b, tools), program)
-				waitTools(b, ep.proc, ep.addr, era, tools)
+				waitTools(b, ep, era, tools)
 				measure(b, startLoad(b, ep, era, 1, "-tool", "", "-size", strconv.Itoa(tools*100)), "list")
 			})
 		}
