@@ -57,7 +57,10 @@ const (
 )
 
 func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
-	c := &conn{Conn: nc, server: s, remote: nc.RemoteAddr().String(), watched: make(chan struct{}, 1)}
+	c := &conn{Conn: nc, server: s, watched: make(chan struct{}, 1)}
+	if a := nc.RemoteAddr(); a != nil { // on some systems a client that has left already has none
+		c.remote = a.String()
+	}
 	c.ctx, c.cancel = context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
 	return c
 }

@@ -551,3 +551,22 @@ func TestBodyIsOfItsRequest(t *testing.T) {
 		}
 	})
 }
+
+// TestClientWithoutAddress: a client that has left before it was accepted has no address on some systems; it harms nobody else.
+func TestClientWithoutAddress(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		_, theirs := net.Pipe()
+		theirs.Close()
+		l.conns <- nameless{theirs}
+		c := l.dial(t)
+		c.send(post("/echo", "x"))
+		if a := c.read(); a.Body != "x" {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// nameless is a connection that the system has forgotten.
+type nameless struct{ net.Conn }
+
+func (nameless) RemoteAddr() net.Addr { return nil }
