@@ -225,7 +225,7 @@ func (c *conn) answer(h *head) (more bool) {
 			if problem != http.ErrAbortHandler { //nolint // the value itself, as net/http has it
 				c.server.logf("plain: panic answering %s: %v\n%s", c.remote, problem, debug.Stack())
 			}
-			more = false
+			more, x.body.closed = false, true
 		}
 		c.reply.end()
 	}()

@@ -570,3 +570,22 @@ func TestClientWithoutAddress(t *testing.T) {
 type nameless struct{ net.Conn }
 
 func (nameless) RemoteAddr() net.Addr { return nil }
+
+// TestBodyOfAPanic: who keeps the body of a request whose handler has panicked reads nothing of it, nor of what its memory is used for next.
+func TestBodyOfAPanic(t *testing.T) {
+	var kept io.Reader
+	keep := func(w http.ResponseWriter, r *http.Request) {
+		kept = r.Body
+		panic(http.ErrAbortHandler)
+	}
+	run(t, keep, func(t *testing.T, l *pipes, s server) {
+		c := l.dial(t)
+		c.send(post("/", "secret"))
+		if !c.ended() {
+			t.Error("the connection is open")
+		}
+		if b, err := io.ReadAll(kept); len(b) > 0 || err == nil {
+			t.Errorf("the body gives %q, %v", b, err)
+		}
+	})
+}
