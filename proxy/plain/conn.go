@@ -113,7 +113,7 @@ func (c *conn) next() (*head, verdict) {
 		}
 		n, is := find(text, looked)
 		switch {
-		case is == plain:
+		case is == plain && n <= c.server.maxHead():
 			if c.last == nil || string(text[:n]) != c.last.text {
 				h, ok := parse(string(text[:n]), true)
 				if !ok {
@@ -123,7 +123,7 @@ func (c *conn) next() (*head, verdict) {
 			}
 			c.start += n
 			return c.last, plain
-		case is == foreign || len(text) >= maxHead:
+		case is != partial || len(text) >= c.server.maxHead():
 			return nil, foreign
 		}
 		if lines := bytes.LastIndexByte(text, '\n') + 1; lines > looked {

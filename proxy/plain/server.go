@@ -28,8 +28,8 @@ import (
 // that goes away is noticed no sooner than 20 ms after its request was read; and requests on one connection share their context, which ends with the
 // connection and not with the request, and perhaps their Header, which must not be changed.
 type Server struct {
-	// HTTP is the server for everything that is not plain. Its Handler, ReadTimeout, WriteTimeout (which should be 0), IdleTimeout and ErrorLog are those of plain
-	// requests as well. Server shuts it down; nobody else serves with it.
+	// HTTP is the server for everything that is not plain. Its Handler, ReadTimeout, WriteTimeout (which should be 0), IdleTimeout, MaxHeaderBytes and ErrorLog are
+	// those of plain requests as well. Server shuts it down; nobody else serves with it.
 	HTTP *http.Server
 
 	mu       sync.Mutex
@@ -158,6 +158,14 @@ func (s *Server) end() {
 	if s.listener != nil {
 		s.listener.Close()
 	}
+}
+
+// maxHead is how long the head of a plain request may be.
+func (s *Server) maxHead() int {
+	if most := s.HTTP.MaxHeaderBytes; most > 0 {
+		return min(most, maxHead)
+	}
+	return maxHead
 }
 
 func (s *Server) logf(format string, args ...any) {

@@ -589,3 +589,26 @@ func TestBodyOfAPanic(t *testing.T) {
 		}
 	})
 }
+
+// TestHeaderLimit: no request has a longer header than the server may take.
+func TestHeaderLimit(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		ofHTTP(s).MaxHeaderBytes = 512 // and what net/http adds of its own
+		for n, want := range map[int]int{300: http.StatusOK, 6000: http.StatusRequestHeaderFieldsTooLarge, 12_000: http.StatusRequestHeaderFieldsTooLarge} {
+			c := l.dial(t)
+			c.send(post("/echo", "x", "X: "+strings.Repeat("y", n)))
+			if a := c.read(); a.Status != want {
+				t.Errorf("a header of %d bytes: %+v", n, a)
+			}
+			c.Close()
+		}
+	})
+}
+
+// ofHTTP returns the http.Server, of which settings may be changed before the first client comes.
+func ofHTTP(s server) *http.Server {
+	if ours, ok := s.(*Server); ok {
+		return ours.HTTP
+	}
+	return s.(*http.Server)
+}
