@@ -152,6 +152,8 @@ func (c *conn) idle() bool {
 	}
 	if left := time.Until(c.deadline); wait > 0 && (left < wait || left > wait+more) { // not every time, which would be a timer set for each request
 		c.setReadDeadline(time.Now().Add(wait + more))
+	} else if wait <= 0 && !c.deadline.IsZero() {
+		c.setReadDeadline(time.Time{})
 	}
 	n, err := atLeastOne(c.Conn, c.buffer)
 	c.end = n

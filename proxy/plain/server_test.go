@@ -612,3 +612,26 @@ func ofHTTP(s server) *http.Server {
 	}
 	return s.(*http.Server)
 }
+
+// TestNoTimeouts: without them a connection lives for as long as its client wants.
+func TestNoTimeouts(t *testing.T) {
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		time.Sleep(time.Minute)
+		answers(w, r)
+	}
+	run(t, slow, func(t *testing.T, l *pipes, s server) {
+		for _, idle := range []time.Duration{0, -1} {
+			ofHTTP(s).ReadTimeout, ofHTTP(s).IdleTimeout = 0, idle
+			c := l.dial(t)
+			for range 3 {
+				c.send(post("/nothing", "x"))
+				if a := c.read(); a.Status != http.StatusOK {
+					t.Fatalf("IdleTimeout %d: %+v", idle, a)
+				}
+				time.Sleep(time.Hour)
+			}
+			c.Close()
+		}
+	})
+}
