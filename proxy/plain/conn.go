@@ -52,7 +52,7 @@ type conn struct {
 // What a connection is doing.
 const (
 	resting int32 = iota // it waits for a request
-	working              // it has begun to read one, or answers it
+	working              // it answers one
 	closed               // rest has closed it
 )
 
@@ -93,24 +93,36 @@ func (c *conn) serve() {
 	c.server.buffers.Put(first)
 }
 
-// next reads the head of the next request; partial means that there will be none.
+// next returns the head of the next request; partial means that there will be none. Until it is there, rest may close the connection.
 func (c *conn) next() (*head, verdict) {
-	c.timed = false
-	if c.start == c.end && !c.idle() {
+	c.doing.Store(resting)
+	if c.server.ending.Load() {
 		return nil, partial
 	}
-	before := c.last
+	h, is := c.head()
+	if is != partial && !c.doing.CompareAndSwap(resting, working) {
+		return nil, partial
+	}
+	return h, is
+}
+
+// head reads the head of the next request; partial means that it does not come.
+func (c *conn) head() (*head, verdict) {
+	c.timed = false
+	least := 1
+	if c.last != nil {
+		least = fewest
+	}
+	for c.end-c.start < least {
+		if !c.idle() {
+			return nil, partial
+		}
+	}
+	if c.last != nil && c.last.method == http.MethodPost {
+		c.start += fewest - len(bytes.TrimLeft(c.buffer[c.start:c.start+fewest], "\r\n"))
+	}
 	for looked := 0; ; {
-		if n := c.end - c.start; before != nil && n >= fewest {
-			if before.method == http.MethodPost {
-				c.start += fewest - len(bytes.TrimLeft(c.buffer[c.start:c.start+fewest], "\r\n"))
-			}
-			before = nil
-		}
-		var text []byte
-		if before == nil {
-			text = c.buffer[c.start:c.end]
-		}
+		text := c.buffer[c.start:c.end]
 		n, is := find(text, looked)
 		switch {
 		case is == plain && n <= c.server.maxHead():
@@ -141,11 +153,8 @@ func (c *conn) next() (*head, verdict) {
 
 // idle waits for the first bytes of the next request; false means that the connection is to be closed.
 func (c *conn) idle() bool {
-	c.start, c.end = 0, 0
-	c.doing.Store(resting)
-	if c.server.ending.Load() {
-		return false
-	}
+	c.end = copy(c.buffer, c.buffer[c.start:c.end])
+	c.start = 0
 	wait, more := c.server.HTTP.IdleTimeout, late
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0
@@ -155,9 +164,9 @@ func (c *conn) idle() bool {
 	} else if wait <= 0 && !c.deadline.IsZero() {
 		c.setReadDeadline(time.Time{})
 	}
-	n, err := atLeastOne(c.Conn, c.buffer)
-	c.end = n
-	return n > 0 && err == nil && c.doing.CompareAndSwap(resting, working)
+	n, err := atLeastOne(c.Conn, c.buffer[c.end:])
+	c.end += n
+	return err == nil
 }
 
 // atLeastOne reads once, but does not return with nothing.

@@ -635,3 +635,31 @@ func TestNoTimeouts(t *testing.T) {
 		}
 	})
 }
+
+// TestShutdownWaitsForNoQuestion: whoever has asked nothing yet, or has begun to and not finished, is idle.
+func TestShutdownWaitsForNoQuestion(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		var clients []*client
+		for _, sent := range []string{post("/echo", "x") + "\r\n", post("/echo", "x") + "P", post("/echo", "x") + "POST /", post("/echo", "x") + "\r\n\r\nPOST / HTTP/1.1\r\n"} {
+			c := l.dial(t)
+			c.send(sent)
+			if a := c.read(); a.Body != "x" {
+				t.Fatalf("%+v", a)
+			}
+			clients = append(clients, c)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Shutdown took %v", took)
+		}
+		for i, c := range clients {
+			if !c.ended() {
+				t.Errorf("connection %d is open", i)
+			}
+		}
+	})
+}
