@@ -32,9 +32,10 @@ type conn struct {
 	remote string
 	doing  atomic.Int32
 
-	buffer     []byte
+	first      *[]byte   // of the server's
+	buffer     []byte    // that, or larger for as long as it takes
 	start, end int       // what was read into it and not used yet
-	last       *head     // of the request before
+	last       *head     // of the request before; of a long one, no more than the method
 	deadline   time.Time // of reading, as it was set last
 	timed      bool      // the time runs in which the request has to arrive
 
@@ -76,8 +77,8 @@ func (c *conn) rest() {
 func (c *conn) serve() {
 	defer c.server.remove(c)
 	defer c.cancel()
-	first := c.server.buffer()
-	c.buffer = *first
+	c.first = c.server.buffer()
+	c.buffer = *c.first
 	for {
 		h, is := c.next()
 		if is == foreign {
@@ -90,7 +91,7 @@ func (c *conn) serve() {
 			break
 		}
 	}
-	c.server.buffers.Put(first)
+	c.server.buffers.Put(c.first)
 }
 
 // next returns the head of the next request; partial means that there will be none. Until it is there, rest may close the connection.
@@ -126,15 +127,18 @@ func (c *conn) head() (*head, verdict) {
 		n, is := find(text, looked)
 		switch {
 		case is == plain && n <= c.server.maxHead():
-			if c.last == nil || string(text[:n]) != c.last.text {
-				h, ok := parse(string(text[:n]), true)
-				if !ok {
+			h := c.last
+			if h == nil || string(text[:n]) != h.text {
+				var ok bool
+				if h, ok = parse(string(text[:n]), true); !ok {
 					return nil, foreign
 				}
-				c.last = h
+				if c.last = h; n > firstBuffer {
+					c.last = &head{method: h.method}
+				}
 			}
 			c.start += n
-			return c.last, plain
+			return h, plain
 		case is != partial || len(text) >= c.server.maxHead():
 			return nil, foreign
 		}
@@ -153,8 +157,9 @@ func (c *conn) head() (*head, verdict) {
 
 // idle waits for the first bytes of the next request; false means that the connection is to be closed.
 func (c *conn) idle() bool {
-	c.end = copy(c.buffer, c.buffer[c.start:c.end])
-	c.start = 0
+	some := c.buffer[c.start:c.end]
+	c.buffer = *c.first // many wait, and who has said much once may not do so again
+	c.start, c.end = 0, copy(c.buffer, some)
 	wait, more := c.server.HTTP.IdleTimeout, late
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0

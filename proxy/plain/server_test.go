@@ -663,3 +663,30 @@ func TestShutdownWaitsForNoQuestion(t *testing.T) {
 		}
 	})
 }
+
+// TestIdleConnectionIsSmall: a client that says much once does not take much for as long as it is idle.
+func TestIdleConnectionIsSmall(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		ours, ok := s.(*Server)
+		if !ok {
+			return
+		}
+		c := l.dial(t)
+		for range 2 {
+			c.send(post("/echo", "x", "X: "+strings.Repeat("y", maxHead-1000)))
+			if a := c.read(); a.Body != "x" {
+				t.Fatalf("%+v", a)
+			}
+		}
+		synctest.Wait()
+		for c := range ours.conns {
+			if len(c.buffer) > firstBuffer || len(c.last.text) > firstBuffer || len(c.last.header) > 0 {
+				t.Errorf("it has a buffer of %d bytes and a head of %d", len(c.buffer), len(c.last.text))
+			}
+		}
+		c.send(post("/echo", "y"))
+		if a := c.read(); a.Body != "y" {
+			t.Errorf("%+v", a)
+		}
+	})
+}
