@@ -24,6 +24,7 @@ type response struct {
 	length   int64 // of the body, as the handler said; -1 if it did not
 	written  int64 // of the body
 	sent     bool  // the head was
+	typed    bool  // the handler has said what the body is
 	chunked  bool
 	close    bool // there is no answer after this one
 	err      error
@@ -60,7 +61,7 @@ func (w *response) end() {
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Interim answers are not sent.
+// WriteHeader implements http.ResponseWriter. The header is sent as it is now, whatever the handler does to it later. Interim answers are not sent.
 func (w *response) WriteHeader(status int) {
 	switch {
 	case w.status != 0:
@@ -78,14 +79,12 @@ func (w *response) WriteHeader(status int) {
 		} else {
 			w.conn.server.logf("plain: the Content-Length of an answer is %q", declared[0])
 		}
-		delete(h, "Content-Length")
 	}
-	delete(h, "Transfer-Encoding")
 	for _, v := range h["Connection"] {
 		w.close = w.close || strings.EqualFold(v, "close")
 	}
-	delete(h, "Connection")
 	w.close = w.close || w.conn.server.ending.Load() || w.body.left > maxUnread
+	w.out = w.appendHeader(w.out[:0])
 }
 
 // empty reports whether the status allows no body (RFC 9110, section 6.4.1).
@@ -153,6 +152,7 @@ func (w *response) send(p []byte, last bool) {
 	n := len(w.held) + len(p)
 	out := w.out[:0]
 	if !w.sent {
+		out = w.out // WriteHeader has begun it
 		w.sent = true
 		switch {
 		case w.empty():
@@ -161,7 +161,7 @@ func (w *response) send(p []byte, last bool) {
 		case w.length < 0:
 			w.chunked = true
 		}
-		out = w.appendHead(out, p)
+		out = w.endHeader(out, p)
 	}
 	end := ""
 	if w.chunked && n > 0 {
@@ -186,9 +186,8 @@ func (w *response) send(p []byte, last bool) {
 	w.out, w.held = out, w.held[:0]
 }
 
-// appendHead appends the status line and the header: what the handler has set in the order of the names, and then what we add. p is the beginning of the body
-// if nothing is held.
-func (w *response) appendHead(b []byte, p []byte) []byte {
+// appendHeader appends the status line and what the handler has set, in the order of the names.
+func (w *response) appendHeader(b []byte) []byte {
 	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(w.status), 10), ' ')
 	b = append(append(b, http.StatusText(w.status)...), "\r\n"...)
 	names := w.names[:0]
@@ -198,6 +197,10 @@ func (w *response) appendHead(b []byte, p []byte) []byte {
 	slices.Sort(names)
 	w.names = names
 	for _, name := range names {
+		switch name {
+		case "Content-Length", "Transfer-Encoding", "Connection":
+			continue // endHeader says how the body is framed
+		}
 		for _, value := range w.header[name] {
 			b = appendField(b, name, value)
 		}
@@ -205,11 +208,18 @@ func (w *response) appendHead(b []byte, p []byte) []byte {
 	if _, set := w.header["Date"]; !set {
 		b = append(append(append(b, "Date: "...), w.conn.server.date()...), "\r\n"...)
 	}
+	_, w.typed = w.header["Content-Type"]
+	w.typed = w.typed || w.header["Content-Encoding"] != nil
+	return b
+}
+
+// endHeader appends the rest of the header, which appendHeader has begun. p is the beginning of the body if nothing is held.
+func (w *response) endHeader(b []byte, p []byte) []byte {
 	first := w.held
 	if len(first) == 0 {
 		first = p
 	}
-	if _, set := w.header["Content-Type"]; !set && len(first) > 0 && w.header["Content-Encoding"] == nil {
+	if !w.typed && len(first) > 0 {
 		b = appendField(b, "Content-Type", http.DetectContentType(first))
 	}
 	if w.length >= 0 && w.status != http.StatusNoContent {
