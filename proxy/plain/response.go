@@ -2,6 +2,7 @@ package plain
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -67,7 +68,9 @@ func (w *response) WriteHeader(status int) {
 	case w.status != 0:
 		w.conn.server.logf("plain: superfluous WriteHeader(%d) after %d", status, w.status)
 		return
-	case status < 200 || status > 999:
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("plain: invalid status %d", status)) // a refusal that was not filled in must not become 200
+	case status < 200:
 		return
 	}
 	w.status = status

@@ -205,6 +205,9 @@ func answers(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/304":
 		w.WriteHeader(http.StatusNotModified)
+	case "/0":
+		w.WriteHeader(0)
+		w.Write(body)
 	case "/late":
 		w.WriteHeader(http.StatusAccepted)
 		h.Set("Content-Type", "text/late")
@@ -259,7 +262,7 @@ func FuzzConversation(f *testing.F) {
 		f.Add([]byte(wire), 10)
 		f.Add([]byte(post("/echo", "one")+wire+post("/json", "two")), 100)
 	}
-	for _, path := range []string{"/length", "/short", "/long", "/stream", "/parts", "/nothing", "/204", "/later", "/close", "/header", "/request", "/abort"} {
+	for _, path := range []string{"/length", "/short", "/long", "/stream", "/parts", "/nothing", "/204", "/0", "/later", "/close", "/header", "/request", "/abort"} {
 		f.Add([]byte(post(path, "xxxxxxxxxx")+"GET /request HTTP/1.1\r\nHost: a\r\n\r\n"), 60)
 	}
 	f.Fuzz(func(t *testing.T, wire []byte, cut int) {
@@ -282,7 +285,7 @@ func FuzzConversation(f *testing.F) {
 // TestAnswersAreThoseOfNetHTTP: whatever a client sends, and however a handler answers, the client cannot tell the two servers apart.
 func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	stories := map[string][]string{} // what is sent, in parts that arrive one after the other
-	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/late", "/later", "/close", "/header", "/request", "/unread", "/absent"} {
+	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/0", "/late", "/later", "/close", "/header", "/request", "/unread", "/absent"} {
 		for _, n := range []int{1, 100, 4095, 4096, 4097, 10_000, 300_000} {
 			if path == "/stream" && n > 5000 {
 				continue
