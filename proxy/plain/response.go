@@ -203,6 +203,10 @@ func (w *response) appendHeader(b []byte) []byte {
 		switch name {
 		case "Content-Length", "Transfer-Encoding", "Connection":
 			continue // endHeader says how the body is framed
+		case "Content-Type":
+			if w.status == http.StatusNotModified {
+				continue // RFC 9110, section 15.4.5
+			}
 		}
 		for _, value := range w.header[name] {
 			b = appendField(b, name, value)
@@ -225,7 +229,7 @@ func (w *response) endHeader(b []byte, p []byte) []byte {
 	if !w.typed && len(first) > 0 {
 		b = appendField(b, "Content-Type", http.DetectContentType(first))
 	}
-	if w.length >= 0 && w.status != http.StatusNoContent {
+	if w.length >= 0 && !w.empty() {
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), w.length, 10), "\r\n"...)
 	}
 	if w.chunked {

@@ -121,7 +121,7 @@ func (c *client) read() answer {
 	if d := resp.Header.Get("Date"); d == time.Now().UTC().Format(http.TimeFormat) {
 		resp.Header.Set("Date", "now")
 	}
-	if err == nil { // and by what it was framed is no matter
+	if err == nil && len(b) > 0 { // and by what it was framed is no matter
 		resp.Header.Del("Content-Length")
 	}
 	a := answer{Status: resp.StatusCode, Header: resp.Header, Body: string(b), Close: resp.Close}
@@ -204,6 +204,9 @@ func answers(w http.ResponseWriter, r *http.Request) {
 			panic(err)
 		}
 	case "/304":
+		h.Set("Content-Type", "text/plain")
+		h.Set("Content-Length", "10")
+		h.Set("Etag", `"1"`)
 		w.WriteHeader(http.StatusNotModified)
 	case "/0":
 		w.WriteHeader(0)
