@@ -398,6 +398,7 @@ func TestAuthT15ExpiredKeySaysSo(t *testing.T) {
 
 // TestAuthT15StreamsEndWithTheirKey holds what was begun with a key to the key's time.
 func TestAuthT15StreamsEndWithTheirKey(t *testing.T) {
+	waits(t)
 	runClients(t, func(t *testing.T, era upstream.Era) {
 		stays := newAPIKey(t, "stays")
 		p, _ := guarded(t, authSection([]apiKey{stays}))

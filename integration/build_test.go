@@ -28,7 +28,7 @@ func junctionBinary(t testing.TB) string {
 }
 
 var built = sync.OnceValues(func() (string, error) {
-	if err := os.Mkdir(buildDir(), 0o700); err != nil {
+	if err := os.MkdirAll(buildDir(), 0o700); err != nil {
 		return "", err
 	}
 	name := "junction"

@@ -124,6 +124,7 @@ func clientScenarios() []clientScenario {
 
 // TestConformanceAsClient has the suite judge the program as a client, which foreign clients of both eras drive.
 func TestConformanceAsClient(t *testing.T) {
+	waits(t)
 	npm := mustNPM(t)
 	own, err := os.Executable()
 	if err != nil {
@@ -139,7 +140,7 @@ func TestConformanceAsClient(t *testing.T) {
 					continue
 				}
 				t.Run(path.Join(scenario.name, revision, c.name), func(t *testing.T) {
-					t.Parallel()
+					defer computes(t)()
 					told := make(chan driven)
 					s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						d := driven{done: make(chan struct{})}

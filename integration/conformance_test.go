@@ -250,6 +250,7 @@ func conformanceCells() (cells []string) {
 
 // TestConformance has the suite judge, at the endpoint of one upstream after the other, what clients of both eras see of the reference server.
 func TestConformance(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
 	serve := func(args ...string) string {
@@ -283,7 +284,7 @@ func TestConformance(t *testing.T) {
 	exceptions := mustExceptions(t)
 	for _, up := range conformanceUpstreams() {
 		t.Run(up, func(t *testing.T) {
-			t.Parallel()
+			defer computes(t)()
 			for _, revision := range conformanceRevisions() { // one after the other, for the tool that comes and goes
 				c := mustConform(t, "server", "--url", p.URL+"/"+up, "--requirements", revision)
 				for _, scenario := range slices.Sorted(maps.Keys(baseline[revision].found)) {

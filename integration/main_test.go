@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"junction/upstream/upstreamtest"
@@ -36,5 +38,9 @@ func testMain(m *testing.M) int {
 		return scriptServer(os.Args[1:])
 	}
 	defer os.RemoveAll(buildDir())
+	if err := flag.Set("test.parallel", strconv.Itoa(beside)); err != nil { // which what the command line says replaces
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
 }

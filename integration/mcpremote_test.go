@@ -17,6 +17,7 @@ import (
 
 // TestAuthT124MCPRemote has mcp-remote, by which clients that know only standard input and output reach a server behind a sign-in, go through all of it.
 func TestAuthT124MCPRemote(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	home := t.TempDir()

@@ -71,6 +71,7 @@ func (got asked) check(t *testing.T, upstream string, want asked) {
 
 // TestForeignQuestions has clients that others wrote, of both eras, answer what servers that others wrote ask, of both eras and over every wire.
 func TestForeignQuestions(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
 	serve := func(args ...string) string {
@@ -128,7 +129,7 @@ func TestForeignQuestions(t *testing.T) {
 		}
 		for _, up := range s.upstreams {
 			t.Run(up, func(t *testing.T) {
-				t.Parallel()
+				defer computes(t)()
 				for _, call := range s.calls {
 					for _, c := range []npmClient{legacy, newest} {
 						t.Run(call[0]+"/"+c.name, func(t *testing.T) { // one after the other: a question of two calls at once may be nobody's

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -43,6 +44,7 @@ func (s *npmSession) mustReadUntil(good func(heard) bool) {
 // TestForeignClientsHearOfChanges has connected clients of both eras hear that the configuration was reloaded with another upstream, and that an upstream has
 // another tool.
 func TestForeignClientsHearOfChanges(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	reference := command(t, mustBuildReference(t))
 	p := mustProgram(t, "upstreams:\n  ref: {"+reference+"}\n")
@@ -75,6 +77,7 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 // TestForeignClientsSurviveRestart restarts Junction under connected clients: their sessions go on without a new handshake, and those that listen on a stream
 // open it again by themselves and hear what comes then.
 func TestForeignClientsSurviveRestart(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	const before, after = "upstreams:\n  demo: {command: [junction, demo]}\n", "upstreams:\n  demo: {command: [junction, demo]}\n  again: {command: [junction, demo]}\n"
 	p := mustProgram(t, before)
@@ -120,18 +123,31 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 	}
 }
 
+// mustBuildReference returns the path of the official reference server, which is built once for all tests of this process.
 func mustBuildReference(t testing.TB) string {
 	t.Helper()
-	exe := filepath.Join(t.TempDir(), "reference")
-	cmd := exec.Command("go", "build", "-o", exe, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	exe, err := reference()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return exe
 }
 
+var reference = sync.OnceValues(func() (string, error) {
+	if err := os.MkdirAll(buildDir(), 0o700); err != nil {
+		return "", err
+	}
+	exe := filepath.Join(buildDir(), "reference")
+	cmd := exec.Command("go", "build", "-o", exe, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return exe, nil
+})
+
 // TestReferenceServer puts the official reference server behind Junction, over both wires, and without and with sessions, for clients of both eras.
 func TestReferenceServer(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
 	serve := func(args ...string) string {
@@ -161,7 +177,7 @@ func TestReferenceServer(t *testing.T) {
 	}
 	for _, c := range npmClients() {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+			defer computes(t)()
 			var want []string
 			bare := c.mustList(t, p.URL+"/stdio").Tools
 			for _, u := range upstreams {
@@ -180,7 +196,7 @@ func TestReferenceServer(t *testing.T) {
 			}
 			for _, u := range upstreams {
 				t.Run(u.name, func(t *testing.T) {
-					t.Parallel()
+					defer computes(t)()
 					for _, call := range calls {
 						if call.failed && !c.sdk {
 							continue // the inspector ends with status 5 for it
@@ -212,6 +228,7 @@ func TestReferenceServer(t *testing.T) {
 
 // TestNewcomer does what the README tells a newcomer to do: with the go command and, for the example, with npx.
 func TestNewcomer(t *testing.T) {
+	defer computes(t)()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +289,7 @@ func TestSlowInstall(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no sh")
 	}
-	t.Parallel()
+	waits(t)
 	starts := filepath.Join(t.TempDir(), "starts")
 	p := mustProgram(t, "upstreams:\n  slow: {"+command(t, "sh", "-c", `echo start >>"$0"; sleep 25; exec "$1" demo`, starts, junctionBinary(t))+"}\n")
 	if u := p.mustReady(t, 2*patience).Upstreams[0]; u.Era != "modern" || u.Tools != 3 {

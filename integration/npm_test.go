@@ -116,6 +116,7 @@ func configOf(upstreams []npmUpstream) string {
 
 // TestForeignClientsAndServers has clients that others wrote use servers that others wrote, in every era and over every wire, through one Junction.
 func TestForeignClientsAndServers(t *testing.T) {
+	defer computes(t)()
 	mustNPM(t)
 	upstreams := npmUpstreams(t)
 	p := mustProgram(t, configOf(upstreams))
@@ -149,7 +150,7 @@ func TestForeignClientsAndServers(t *testing.T) {
 	}
 	for _, c := range npmClients() {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+			defer computes(t)()
 			if testing.Short() && c.name != "sdk1" && c.name != "sdk2-modern" {
 				t.Skip("-short: the SDK's clients 1.x and 2.x modern are enough")
 			}
@@ -169,7 +170,7 @@ func TestForeignClientsAndServers(t *testing.T) {
 
 // try has the client use the upstream through the merged endpoint, whose tools are all, and through the upstream's own.
 func (u npmUpstream) try(t *testing.T, c npmClient, url string, all []string) {
-	t.Parallel()
+	defer computes(t)()
 	exposed := u.name + "__" + u.call
 	if u.steps > 0 && c.sdk {
 		var p npmProgress

@@ -54,6 +54,7 @@ import (
 //	                                   to be skipped: [!node] skip
 //	gone FILE                          waits until no mcp-server -life FILE lives (! gone: fails unless one lives now)
 func TestScript(t *testing.T) {
+	waits(t)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -73,6 +74,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Values[junctionKey{}] = &junctionProcess{}
+			e.Defer(place())
 			return os.Mkdir(e.Getenv("HOME"), 0o700)
 		},
 		Condition: func(c string) (bool, error) {

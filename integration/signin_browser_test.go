@@ -99,6 +99,7 @@ func (v visited) titles() string {
 }
 
 func TestAuthT127T128T129T130T131InABrowser(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	client, b := mustNode(t, "sign-in.mjs", "v2", c.origin+"/mcp"), mustChromium(t, "ann")

@@ -52,8 +52,10 @@ func (c *company) mustIDs(t testing.TB, thing, who string) (ids []string) {
 
 // TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running program to see it within ten seconds.
 func TestAuthT93OperatorEndsSignIns(t *testing.T) {
+	waits(t)
 	for _, driver := range []string{"sqlite", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
+			waits(t)
 			storage := ""
 			if driver == "postgres" {
 				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", mustSchema(t))
@@ -122,6 +124,7 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 
 // TestAuthT113RotateBesideTheProgram replaces the master key, which whoever runs would not know.
 func TestAuthT113RotateBesideTheProgram(t *testing.T) {
+	waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a := mustRegister(t, c, appRedirect)

@@ -146,7 +146,7 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	t.Parallel()
+	waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
 	a := mustRegister(t, c, appRedirect)

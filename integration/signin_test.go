@@ -517,9 +517,10 @@ func TestAuthT33KeysElsewhere(t *testing.T) {
 }
 
 func TestAuthT34KeysThatNeverEnd(t *testing.T) {
+	waits(t)
 	for name, answer := range map[string]http.HandlerFunc{"50 MB": authtest.Large(50 << 20), "a byte a second": authtest.Dripping(time.Second)} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			waits(t)
 			s := authtest.Start(t)
 			s.Answer(authtest.Keys, answer)
 			p, journal := guarded(t, trusting(s))
@@ -611,7 +612,7 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	t.Parallel()
+	waits(t)
 	s := authtest.Start(t)
 	p, _ := guarded(t, inquiring(s))
 	s.Opaque("taken-back", s.Claims(publicMCP, nil))
@@ -646,6 +647,7 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 
 // TestAuthT80TokenEnds: what a token has opened ends with it. (The clock may be a minute off by default, which is a second here.)
 func TestAuthT80TokenEnds(t *testing.T) {
+	waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s, "clock_skew: 1s"))
 	runClients(t, func(t *testing.T, era upstream.Era) {
@@ -668,7 +670,7 @@ func TestAuthT80TokenEnds(t *testing.T) {
 
 // TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person, and hears of what it has subscribed to with the last one.
 func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	s := authtest.Start(t)
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
 	config := trusting(s, "clock_skew: 1s") + "upstreams: { up: { url: " + url + " } }\n"

@@ -369,7 +369,7 @@ func TestWire(t *testing.T) {
 		for _, up := range clientEras() {
 			name := string(client) + "-client-" + string(up) + "-upstream"
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
+				waits(t)
 				script := &transcript{waiting: true, names: map[string]string{}}
 				s := httptest.NewServer(&restaurant{script: script, era: up, answer: make(chan []byte, 1)})
 				t.Cleanup(s.Close)

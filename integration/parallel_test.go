@@ -1,0 +1,42 @@
+package integration
+
+import (
+	"runtime"
+	"testing"
+)
+
+// Which tests run at the same time, and why.
+//
+// Most run alone. Those that have the proxy in this process look, at their end, whether a goroutine or a child process is left, and would take what is another test's for
+// it; those about limits of time want the machine for themselves. Package testing lets them go first.
+//
+// Tests that consist of processes of their own, with ports and folders of their own, run beside each other after that. They say so in their first line:
+//
+//	waits(t)              passes its time waiting: until a token expires, or somebody is asked again
+//	defer computes(t)()   keeps a processor busy, mostly with Node: few of those run at once, because more would only wait for each other, and what is to happen within
+//	                      seconds would not. A test whose subtests compute gives its place back before they begin, since package testing begins them when it returns.
+//
+// Neither may use testing.T.Setenv, testing.T.Chdir or start of forward_open_test.go, or listen on a port that another of them does.
+
+// beside is how many run at once, unless -parallel says otherwise: so many that who waits for a place among those that compute keeps nobody from beginning to wait.
+const beside = 64
+
+// places are for those that compute: one for each processor, and one for what a program waits for itself.
+var places = make(chan struct{}, runtime.NumCPU()+1)
+
+func waits(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+}
+
+// computes waits for a place, and returns what gives it back.
+func computes(t *testing.T) (done func()) {
+	t.Helper()
+	t.Parallel()
+	return place()
+}
+
+func place() (done func()) {
+	places <- struct{}{}
+	return func() { <-places }
+}
