@@ -3,11 +3,17 @@ package integration
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/upstream/upstreamtest"
 )
@@ -20,9 +26,12 @@ type visited struct {
 	Returned string
 	Pages    []struct {
 		Title, URL, Text string
+		Links            []string
 		Wide             bool
 		Unnamed          int
 	}
+	Went             []struct{ Returned, Title string }
+	Framed           string
 	Error            string
 	Console, Origins []string
 }
@@ -98,7 +107,10 @@ func (v visited) titles() string {
 	return strings.Join(all, " | ")
 }
 
-func TestAuthT127T128T129T130T131InABrowser(t *testing.T) {
+// codes counts those that the program has given out so far.
+func (c *company) codes() int { return strings.Count(c.Stderr.String(), "event=code_issued") }
+
+func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -115,18 +127,35 @@ func TestAuthT127T128T129T130T131InABrowser(t *testing.T) {
 	}
 	// Signed in by now, with the keyboard alone, and to an app with a scheme of its own.
 	app := mustRegister(t, c, "cursor://anysphere.cursor-mcp/oauth/callback")
-	if v = b.visit(app.authorize(), true, "Allow"); !strings.HasPrefix(v.Returned, "cursor:") && !strings.Contains(v.Pages[len(v.Pages)-1].Title, "Connected as ann@acme.example") {
-		t.Errorf("with a private scheme it ends at %q after %s", v.Returned, v.titles())
+	v = b.visit(app.authorize(), true, "Allow")
+	last := v.Pages[len(v.Pages)-1]
+	if !strings.HasPrefix(v.Returned, "cursor://anysphere.cursor-mcp/oauth/callback?code=") || !strings.Contains(last.Title, "Connected as ann@acme.example") || !slices.Contains(last.Links, v.Returned) {
+		t.Errorf("with a private scheme it ends at %q after %s; the last page has the links %q", v.Returned, v.titles(), last.Links)
 	}
 	app = mustRegister(t, c, "https://app.example.com/cb")
-	if v = b.visit(app.authorize(), false, "Allow"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
-		t.Errorf("with https it ends at %q after %s", v.Returned, v.titles())
-	}
-	if v = b.do(map[string]any{"open": app.authorize(), "press": []string{"Allow"}, "double": true}); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
-		t.Errorf("clicked twice it ends at %q after %s", v.Returned, v.titles())
-	}
-	if v = b.visit(app.authorize(), false, "Cancel"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?error=access_denied") {
-		t.Errorf("cancelled it ends at %q after %s", v.Returned, v.titles())
+	// One agreement is one code, whatever else is done with the pages; and one that is none is none.
+	for name, row := range map[string]struct {
+		more     map[string]any
+		press    string
+		returned string
+		codes    int
+	}{
+		"at once":        {nil, "Allow", "https://app.example.com/cb?code=", 1},
+		"clicked twice":  {map[string]any{"double": true}, "Allow", "https://app.example.com/cb?code=", 1},
+		"back and again": {map[string]any{"then": []string{"back", "reload", "back", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
+		"reloaded":       {map[string]any{"reload": true, "then": []string{"reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
+		"cancelled":      {map[string]any{"then": []string{"back", "reload"}}, "Cancel", "https://app.example.com/cb?error=access_denied", 0},
+	} {
+		before := c.codes()
+		order := map[string]any{"open": app.authorize(), "press": []string{row.press}}
+		maps.Copy(order, row.more)
+		v = b.do(order)
+		if !strings.HasPrefix(v.Returned, row.returned) || len(v.Pages) != 1 {
+			t.Errorf("%s it ends at %q after %s", name, v.Returned, v.titles())
+		}
+		if n := c.codes() - before; n != row.codes {
+			t.Errorf("%s the app is given %d codes, want %d; after that the browser went %+v", name, n, row.codes, v.Went)
+		}
 	}
 	if v = b.visit(c.origin+"/account", false); len(v.Pages) != 1 || !strings.Contains(v.Pages[0].Text, "SDK v2") {
 		t.Errorf("the account shows %+v", v.Pages)
@@ -136,5 +165,84 @@ func TestAuthT127T128T129T130T131InABrowser(t *testing.T) {
 	if v = b.visit(c.origin+"/account", false, "Disconnect"); !strings.Contains(v.Pages[len(v.Pages)-1].Text, "None") {
 		t.Errorf("after the last app is disconnected: %+v", v.Pages)
 	}
+	before := c.codes()
+	v = b.do(map[string]any{"open": app.authorize(), "press": []string{"Allow", "Continue with"}, "blocked": true})
+	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" || len(v.Pages) != 2 || !strings.Contains(last.Text, "Allow cookies for this server") || c.codes() != before {
+		t.Errorf("without cookies it ends at %q after %s: %s", v.Returned, v.titles(), last.Text)
+	}
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
+}
+
+// TestAuthT73FramesInABrowser has another site show our pages in a frame: there is nothing in it.
+func TestAuthT73FramesInABrowser(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	b, app := mustChromium(t, "ann"), mustRegister(t, c, "https://app.example.com/cb")
+	another := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><title>another site</title><body>")
+	}))
+	t.Cleanup(another.Close)
+	for _, where := range []string{app.authorize(), c.origin + "/account", c.origin + "/", c.origin + "/oauth/callback/sso?state=x", c.origin + "/oauth/authorize?client_id=x"} {
+		if v := b.do(map[string]any{"open": another.URL, "frame": where}); !strings.HasPrefix(v.Framed, "chrome-error://") {
+			t.Errorf("%s is shown in a frame: %s", where, v.Framed)
+		}
+	}
+	if v := b.do(map[string]any{"open": another.URL, "frame": c.origin + "/.well-known/oauth-authorization-server"}); !strings.Contains(v.Framed, "issuer") {
+		t.Errorf("a frame shows nothing at all: %s", v.Framed)
+	}
+}
+
+// TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the app is at work.
+func TestAuthT133RevokedInABrowser(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	b := mustChromium(t, "ann")
+	gone, stays := mustRegister(t, c, "https://app.example.com/cb"), mustRegister(t, c, "https://other.example.com/cb")
+	pairs := map[string]tokenPair{}
+	for _, app := range []oauthApp{stays, gone} { // the account has the last one first
+		v := b.visit(app.authorize(), false, "Continue with", "Allow")
+		back, err := url.Parse(v.Returned)
+		if err != nil || back.Query().Get("code") == "" {
+			t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
+		}
+		keep(v.Returned)
+		status, p := app.token(t, "grant_type", "authorization_code", "code", back.Query().Get("code"), "code_verifier", appVerifier, "redirect_uri", app.redirect)
+		if status != 200 {
+			t.Fatal(status, p)
+		}
+		pairs[app.id] = p
+	}
+	type work struct {
+		client *client
+		stream *eventStream
+	}
+	at := func(app oauthApp) (all []work) {
+		for _, era := range clientEras() {
+			mcp := showing(t, c.program, era, pairs[app.id].Access, "/mcp")
+			wantEcho(t, mcp.tool(t, "up__echo", `{}`))
+			all = append(all, work{mcp, mcp.mustOpen(t)})
+		}
+		return all
+	}
+	ending, going := at(gone), at(stays)
+	v := b.do(map[string]any{"open": c.origin + "/account", "press": []string{"Disconnect"}, "once": true})
+	began := time.Now()
+	for _, w := range ending {
+		mustClose(t, w.stream)
+		wantRefused(t, "POST", refusedTo(t, w.client, "POST"), 401, refusedToken+"it was revoked")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the streams went on for %v", took)
+	}
+	if status, again := gone.refresh(t, pairs[gone.id].Refresh); status != 400 || again.Error != "invalid_grant" {
+		t.Errorf("refresh: %d %+v", status, again)
+	}
+	for _, w := range going {
+		wantEcho(t, w.client.tool(t, "up__echo", `{}`))
+	}
+	if last := v.Pages[len(v.Pages)-1]; !strings.Contains(last.Text, "other.example.com") || strings.Contains(last.Text, "app.example.com") {
+		t.Errorf("the account shows %s", last.Text)
+	}
+	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "https://other.example.com")
 }

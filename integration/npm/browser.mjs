@@ -1,11 +1,18 @@
 // Signs a person in with Chromium, as an app has a browser do it, and looks at every page on the way.
 //
 // Usage: node browser.mjs CHROMIUM NAME FOLDER
-// Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, by the keyboard alone where
-// the line has "keyboard": true, or twice at once where it has "double": true, or that leads on, fills in forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. Then
-// it prints {returned, pages}: where it was sent, and of each page {title, url, text, wide, unnamed}: whether it is wider than 320 pixels where it may not be, and how
-// many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After the last line it prints {console, origins}: what pages complained
-// about, and whom they talked to.
+// Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, or that leads on, fills in
+// forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. A line may also have
+//   "keyboard": true   buttons are pressed by the keyboard alone
+//   "double": true     buttons are pressed twice at once
+//   "once": true       only what is on the first page is pressed by its text
+//   "reload": true     the first page is loaded again before anything is pressed
+//   "blocked": true    all cookies are lost before anything is pressed
+//   "then": [HOW, …]   "back" and "reload", after all that
+//   "frame": URL       nothing is pressed; what the page has in a frame with that URL is printed as {framed}
+// It prints {returned, pages, went}: where the browser was sent, of each page {title, url, text, links, wide, unnamed}, and {returned, title} after each HOW. wide is
+// whether the page is wider than 320 pixels where it may not be, unnamed how many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After
+// the last line it prints {console, origins}: what pages complained about, and whom they talked to.
 import readline from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -49,9 +56,21 @@ await context.route(
   },
 );
 
+// watch has a page tell where it goes by itself, also where that is no URL that a browser would ask for.
+async function watch(page) {
+  const session = await context.newCDPSession(page);
+  await session.send("Page.enable");
+  session.on("Page.frameRequestedNavigation", ({ url }) => {
+    if (!/^https?:/.test(url)) {
+      returned = url;
+      origins.add(new URL(url).protocol);
+    }
+  });
+}
+
 async function look() {
   const ours = await page.evaluate(() => document.querySelector("main > p.server") !== null);
-  const seen = { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText), wide: false, unnamed: 0 };
+  const seen = { title: await page.title(), url: page.url(), text: await page.evaluate(() => document.body.innerText), links: await page.evaluate(() => [...document.links].map((a) => a.href)), wide: false, unnamed: 0 };
   if (!ours) {
     return seen;
   }
@@ -113,24 +132,54 @@ async function settle() {
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
-  const { open, press: texts, keyboard, double } = JSON.parse(line);
+  const { open, press: texts, keyboard, double, once, reload, blocked, then, frame } = JSON.parse(line);
   const pages = [];
+  const went = [];
   returned = null;
   try {
     await page?.close();
     page = await context.newPage();
+    if (frame !== undefined) {
+      await page.goto(open);
+      await page.evaluate((url) => new Promise((done) => {
+        const f = document.createElement("iframe");
+        f.onload = done;
+        f.src = url;
+        document.body.append(f);
+      }), frame);
+      const framed = await page.frames()[1].evaluate(() => document.URL + " " + document.body.innerText).catch((error) => error.message);
+      process.stdout.write(`${JSON.stringify({ framed })}\n`);
+      continue;
+    }
+    await watch(page);
     await page.goto(open);
+    if (reload) {
+      await page.reload();
+    }
+    if (blocked) {
+      await context.clearCookies();
+    }
     for (let i = 0; i < 12; i++) {
       await settle();
       if (returned !== null) {
+        if (!/^https?:/.test(returned)) {
+          pages.push(await look()); // which stays
+        }
         break;
       }
       pages.push(await look());
-      if (!(await press(texts ?? [], keyboard, double))) {
+      if (!(await press(once && i > 0 ? [] : (texts ?? []), keyboard, double))) {
         break;
       }
     }
-    process.stdout.write(`${JSON.stringify({ returned, pages })}\n`);
+    const first = returned;
+    for (const how of then ?? []) {
+      returned = null;
+      await (how === "back" ? page.goBack() : page.reload()).catch(() => {}); // what a browser does not send again has no page
+      await settle();
+      went.push({ returned, title: await page.title() });
+    }
+    process.stdout.write(`${JSON.stringify({ returned: first, pages, went })}\n`);
   } catch (error) {
     process.stdout.write(`${JSON.stringify({ returned, pages, error: error.message })}\n`);
   }
