@@ -794,6 +794,26 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// TestStrangersFillNothing: whoever makes requests that are refused fills neither the audit nor the log, and what people do is still written down.
+func TestStrangersFillNothing(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	for range 300 {
+		if p := b.once(http.MethodGet, a.asks("redirect_uri", "https://evil.example/cb"), nil); p.status != 400 {
+			t.Fatal(p.status)
+		}
+	}
+	a.mustSignIn(t, b)
+	events, err := s.store.Events(t.Context(), 1000)
+	counts := map[string]int{}
+	for _, e := range events {
+		counts[e.Event]++
+	}
+	if n := counts["authorize_refused"]; err != nil || n < 10 || n > 65 || counts["signed_in"] != 1 || counts["code_issued"] != 1 {
+		t.Errorf("the audit has %v, %v", counts, err)
+	}
+}
+
 // TestAuthT132TwoProviders: people choose, and one subject at two providers is two people.
 func TestAuthT132TwoProviders(t *testing.T) {
 	partner := mustIDP(t)

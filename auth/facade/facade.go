@@ -73,6 +73,7 @@ type Facade struct {
 	pages     *pages
 	routes    http.Handler
 	ceilings  map[string]*rate.Limiter // by path: who floods one, which needs no credential, keeps nobody from another
+	strangers *rate.Limiter            // of the events that they cause
 	known     known
 
 	stop   context.CancelFunc
@@ -142,6 +143,7 @@ func New(o Options) (*Facade, error) {
 		return nil, err
 	}
 	f.core = newServer(f, secrets)
+	f.strangers = rate.NewLimiter(rate.Every(6*time.Second), 60)
 	f.known.tokens = map[auth.Hash]*verdict{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -165,9 +166,20 @@ func (f *Facade) poll(ctx context.Context) {
 	}
 }
 
-// audit writes down what happened.
+// strange are the events that somebody can cause who has not signed in, as many as they like.
+var strange = map[string]bool{"authorize_refused": true, "consent_denied": true, "sign_in_refused": true}
+
+// audit writes down what happened. Of what strangers do it writes down what comes at a pace that leaves room on the disk for the rest; the remainder is for debugging.
 func (f *Facade) audit(ctx context.Context, request, what, user, client, detail string) {
-	f.log.Info("sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "request", request)
+	level := slog.LevelInfo
+	tooMany := strange[what] && !f.strangers.Allow()
+	if tooMany {
+		level = slog.LevelDebug
+	}
+	f.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "request_id", request)
+	if tooMany {
+		return
+	}
 	e := store.Event{Event: what, Principal: user, ClientID: client, RequestID: request}
 	if detail != "" {
 		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
