@@ -97,6 +97,18 @@ type Guard struct {
 	TrustedProxies []netip.Prefix
 	// Log is told why a token could not be verified; nil discards.
 	Log *slog.Logger
+	// Refused is told of requests that the guard has answered itself, but for those that show nothing, since so begins each sign-in. It must not block, and anybody can have
+	// it called as often as they like. It may be nil.
+	Refused func(Refusal)
+}
+
+// Refusal is a request that was not let in. Nothing in it is secret.
+type Refusal struct {
+	RequestID string
+	Address   netip.Addr // the zero Addr when it is not known
+	Path      string     // as the client asked for it
+	Status    int
+	Code      string // what went wrong, in a word of OAuth: invalid_token, say
 }
 
 // Authenticate returns who sent the request. If it is nil, the request has been answered: with 401 and a challenge where there is no token, or one that is not
@@ -107,11 +119,17 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		unavailable(w, "the server is starting")
 		return nil
 	}
+	from := address(r, g.TrustedProxies)
+	refused := func(status int, code string) {
+		if g.Refused != nil {
+			g.Refused(Refusal{RequestID(w), from, r.URL.Path, status, code})
+		}
+	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
 		refuse(w, http.StatusBadRequest, problem{"invalid_request", "a token has no place in a URL, which logs keep: replace it, and send the new one as Authorization: Bearer"}, nil, "")
+		refused(http.StatusBadRequest, "invalid_request")
 		return nil
 	}
-	from := address(r, g.TrustedProxies)
 	if g.Verifier == nil {
 		return local(from)
 	}
@@ -119,6 +137,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	switch {
 	case err != nil:
 		refuse(w, http.StatusBadRequest, problem{"invalid_request", err.Error()}, nil, "")
+		refused(http.StatusBadRequest, "invalid_request")
 		return nil
 	case token == "":
 		refuse(w, http.StatusUnauthorized, problem{"", g.Resources.invitation()}, g.Resources, r.URL.Path)
@@ -133,15 +152,18 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	case isNarrow:
 		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))
 		write(w, http.StatusForbidden, problem{insufficientScope, narrow.Error()})
+		refused(http.StatusForbidden, insufficientScope)
 		return nil
 	case errors.Is(err, ErrInvalidToken):
 		refuse(w, http.StatusUnauthorized, problem{"invalid_token", err.Error()}, g.Resources, r.URL.Path)
+		refused(http.StatusUnauthorized, "invalid_token")
 		return nil
 	case err != nil || p == nil:
 		if g.Log != nil && r.Context().Err() == nil {
 			g.Log.Error("a token could not be verified", "address", from, "error", err)
 		}
 		unavailable(w, "the token could not be verified now")
+		refused(http.StatusServiceUnavailable, "temporarily_unavailable")
 		return nil
 	}
 	return p

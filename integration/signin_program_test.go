@@ -412,7 +412,12 @@ func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 // TestEveryAnswerHasAnID: it is in the header of whatever is answered, on the page, in the log and in the audit.
 func TestEveryAnswerHasAnID(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompany(t, up, "", "policies: [{ name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\naudit: { file: stderr }\n")
+	ci := newAPIKey(t, "ci")
+	c := mustCompany(t, up, "", `policies:
+  - { name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }
+  - { name: keys, match: { kind: key }, rules: [{ allow: { upstreams: [up] } }] }
+audit: { file: stderr }
+`, "  api_keys: ["+ci.entry+"]")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
 	p := a.mustSignIn(t, ann)
 	seen := map[string]string{}
@@ -437,6 +442,19 @@ func TestEveryAnswerHasAnID(t *testing.T) {
 			}
 		}
 	}
+	// Of those that show something which is no good, one in a minute is in the audit, and none that show nothing.
+	mcp := showing(t, c.program, upstream.EraModern, "", "/mcp")
+	mcp.key = "jct_at_" + strings.Repeat("a", 43) + "." + strings.Repeat("b", 43)
+	first := keep("a bad token", refusedTo(t, mcp, "POST").header)
+	for range 20 {
+		keep("a bad token", refusedTo(t, mcp, "POST").header)
+	}
+	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+first+`","address":"127.0.0.1","path":"/mcp","outcome":"refused","status":401,"error":"invalid_token"}`), patience, c.done)
+	got := refusedTo(t, showing(t, c.program, upstream.EraModern, ci.key, "/mcp/none"), "POST")
+	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.header)+`","principal":"key:ci".*"endpoint":"none","outcome":"refused"`), patience, c.done)
+	if n := strings.Count(c.Stderr.String(), `"status":401`); n != 1 {
+		t.Errorf("the audit has %d lines of bad tokens, want one", n)
+	}
 	runClients(t, func(t *testing.T, era upstream.Era) {
 		mcp := showing(t, c.program, era, p.Access, "/mcp")
 		got := mcp.tool(t, "up__echo", `{}`)
@@ -448,9 +466,8 @@ func TestEveryAnswerHasAnID(t *testing.T) {
 		keep("a stream", stream.header)
 	})
 	c.mustReload(t, "group: engineering", "group: nobody")
-	mcp := showing(t, c.program, upstream.EraModern, "", "/mcp")
 	mcp.key = p.Access
-	got := refusedTo(t, mcp, "POST")
+	got = refusedTo(t, mcp, "POST")
 	wantNoAccess(t, "POST", got, "signed in as ann@acme.example")
 	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no access", got.header)+`".*"verdict":"deny","outcome":"refused"`), patience, c.done)
 }

@@ -78,6 +78,8 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	return w
 }
 
+var errNoEndpoint = errors.New("there is no such endpoint for the caller")
+
 // caller is who makes a request, where, and what it may use there.
 type caller struct {
 	world     *world
@@ -130,6 +132,10 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 			}
 			return
 		case c.endpoint == nil, c.hidden():
+			if s.hooks.CallDone != nil {
+				s.report(CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Outcome: "refused", Err: errNoEndpoint})
+			}
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
 			return
 		}

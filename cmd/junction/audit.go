@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"junction/auth"
 	"junction/proxy"
 	"junction/upstream/raw"
 )
@@ -76,6 +78,11 @@ func (a *audit) record(c *proxy.CallInfo) bool {
 	if c.Arguments != nil {
 		digest = sha256.Sum256(c.Arguments)
 	}
+	return a.add(func(b []byte, now time.Time) []byte { return appendCall(b, now, c, &digest, a.config.Arguments) })
+}
+
+// add takes a line, which appended makes, as record does.
+func (a *audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +93,7 @@ func (a *audit) record(c *proxy.CallInfo) bool {
 	if a.dropped > 0 {
 		a.waiting = appendDropped(a.waiting, now, a.dropped)
 	}
-	a.waiting = appendCall(a.waiting, now, c, &digest, a.config.Arguments)
+	a.waiting = appended(a.waiting, now)
 	if len(a.waiting)+a.held > auditQueue && before+a.held > 0 {
 		a.waiting = a.waiting[:before]
 		a.dropped++
@@ -348,6 +355,90 @@ func (c *Config) validateAudit(d *decoder) {
 		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)
 	case strings.EqualFold(file, "stdout") || file == "-":
 		d.invalid("audit.file", "standard output is for people; write stderr, or a file")
+	}
+}
+
+// refusalLog says which of the requests that nobody was let in by have a line in the audit: anybody can cause these, as many as they like. Each source has one a minute,
+// which says how many there were since the last one, and of those sources that are too many to keep apart all have one together. Its zero value is ready.
+type refusalLog struct {
+	mu      sync.Mutex
+	sources map[netip.Prefix]*tally
+}
+
+type tally struct {
+	told time.Time
+	more int // since then
+}
+
+const (
+	refusalCalm    = time.Minute
+	refusalSources = 100
+)
+
+// line reports whether a refusal has a line at that time, and how many others it stands for.
+func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
+	bits := 32
+	if from.Is6() {
+		bits = 64 // whoever has one address there has them all
+	}
+	source, _ := from.Prefix(bits) // of no address the zero one
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sources == nil {
+		r.sources = map[netip.Prefix]*tally{{}: {}}
+	}
+	others := r.sources[netip.Prefix{}]
+	if r.sources[source] == nil && len(r.sources) > refusalSources {
+		for s, t := range r.sources {
+			if t != others && now.Sub(t.told) >= refusalCalm {
+				others.more += t.more
+				delete(r.sources, s)
+			}
+		}
+		if len(r.sources) > refusalSources {
+			source = netip.Prefix{}
+		}
+	}
+	t := r.sources[source]
+	if t == nil {
+		t = &tally{}
+		r.sources[source] = t
+	}
+	if !t.told.IsZero() && now.Sub(t.told) < refusalCalm {
+		t.more++
+		return 0, false
+	}
+	more, t.told, t.more = t.more, now, 0
+	return more, true
+}
+
+// appendRefusal appends the line of a request that was not let in.
+func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
+	b = appendTime(b, now)
+	b = raw.AppendQuote(append(b, `,"request_id":`...), r.RequestID)
+	if r.Address.IsValid() {
+		b = append(r.Address.AppendTo(append(b, `,"address":"`...)), '"')
+	}
+	path := auth.Redact(r.Path)
+	b = raw.AppendQuote(append(b, `,"path":`...), path[:min(len(path), auditText)])
+	b = strconv.AppendInt(append(b, `,"outcome":"refused","status":`...), int64(r.Status), 10)
+	b = raw.AppendQuote(append(b, `,"error":`...), r.Code)
+	if more > 0 {
+		b = strconv.AppendInt(append(b, `,"more":`...), int64(more), 10)
+	}
+	return append(b, "}\n"...)
+}
+
+// turnedAway takes the line of a request that was not let in, if there is an audit and it is that one's turn.
+func (p *program) turnedAway(r auth.Refusal) {
+	if p.audit.Load() == nil {
+		return
+	}
+	more, ok := p.refusals.line(r.Address, time.Now())
+	if !ok {
+		return
+	}
+	for a := p.audit.Load(); a != nil && !a.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) }); a = p.audit.Load() {
 	}
 }
 

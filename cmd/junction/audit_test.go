@@ -487,3 +487,41 @@ func BenchmarkAudit(b *testing.B) {
 		})
 	}
 }
+
+// TestRefusalsFillNoDisk: a source has one line a minute, which counts what it stands for, and sources that are too many have one together.
+func TestRefusalsFillNoDisk(t *testing.T) {
+	var r refusalLog
+	now := time.Now()
+	said := func(address string) string {
+		more, ok := r.line(netip.MustParseAddr(address), now)
+		return fmt.Sprint(ok, " ", more)
+	}
+	for _, want := range []string{"true 0", "false 0", "false 0"} {
+		if got := said("192.0.2.1"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got := said("2001:db8::1") + said("2001:db8::2") + said("2001:db8:0:1::1"); got != "true 0false 0true 0" {
+		t.Errorf("of one network and another: %s", got)
+	}
+	now = now.Add(time.Minute)
+	if got := said("192.0.2.1"); got != "true 2" {
+		t.Errorf("a minute later: %s, want what was left out", got)
+	}
+	lines := 0
+	for i := range 1 << 16 {
+		if _, ok := r.line(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), now); ok {
+			lines++
+		}
+	}
+	if lines > refusalSources+1 || len(r.sources) > refusalSources+1 {
+		t.Errorf("a flood from everywhere has %d lines, and %d sources are kept", lines, len(r.sources))
+	}
+	now = now.Add(time.Minute)
+	if got := said("198.51.100.1"); got != "true 0" || len(r.sources) > 2 {
+		t.Errorf("after the flood: %s, with %d sources kept", got, len(r.sources))
+	}
+	if more, ok := r.line(netip.Addr{}, now); !ok || more < 1<<16-200 {
+		t.Errorf("those together: %v, %d", ok, more)
+	}
+}

@@ -53,7 +53,8 @@ type program struct {
 	server        *proxy.Server
 	set           upstream.Set
 	resources     atomic.Pointer[auth.Resources]
-	audit         atomic.Pointer[audit]      // nil while nobody wants one
+	audit         atomic.Pointer[audit] // nil while nobody wants one
+	refusals      refusalLog
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
 	reach         atomic.Pointer[reach]      // the same
 
@@ -158,7 +159,7 @@ func (p *program) apply(c *Config) {
 		own = p.signIn.Facade
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log = p.log
+	guard.Log, guard.Refused = p.log, p.turnedAway
 	p.resources.Store(guard.Resources)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
