@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -709,4 +711,143 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	})
+}
+
+// TestClientsThatLeave: over real connections, whose clients leave at any point, everybody reads answers to what they have sent themselves, and nothing is left of
+// who has gone: no connection, no goroutine.
+func TestClientsThatLeave(t *testing.T) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		user := r.Header.Get("X-User")
+		if r.URL.Path == "/unread" {
+			http.Error(w, user, http.StatusUnauthorized)
+			return
+		}
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if len(b) > 0 && (len(b)%len(user) != 0 || strings.Repeat(user, len(b)/len(user)) != string(b)) {
+			t.Errorf("%s sends the body %.80q", user, b)
+		}
+		w.Header().Set("X-User", user)
+		switch r.URL.Path {
+		case "/slow":
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(watchAfter + 5*time.Millisecond):
+			}
+			w.Write(b)
+		case "/stream":
+			for range 100 {
+				rc.SetWriteDeadline(time.Now().Add(time.Second))
+				io.WriteString(w, user)
+				if rc.Flush() != nil {
+					return
+				}
+				select {
+				case <-r.Context().Done():
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+		default:
+			w.Write(b)
+		}
+	}
+	s := &Server{HTTP: &http.Server{Handler: http.HandlerFunc(handler), ReadTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	conversation := func(random *rand.Rand, user string) {
+		nc, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(20 * time.Second))
+		var wire string
+		requests := 1 + random.IntN(4)
+		for range requests {
+			head := "X-User: " + user
+			switch random.IntN(7) {
+			case 0:
+				wire += post("/unread", strings.Repeat(user, random.IntN(100)), head)
+			case 1:
+				wire += post("/slow", strings.Repeat(user, random.IntN(100)), head)
+			case 2:
+				wire += "GET /stream HTTP/1.1\r\nHost: a\r\n" + head + "\r\n\r\n"
+			case 3:
+				wire += post("/?foreign", strings.Repeat(user, random.IntN(100)), head)
+			case 4:
+				wire += post("/", strings.Repeat(user, random.IntN(3000)), head)
+			default:
+				wire += post("/", strings.Repeat(user, random.IntN(100)), head, "X: "+strings.Repeat("y", random.IntN(20)*200))
+			}
+		}
+		read := random.IntN(requests + 1)
+		if read == 0 {
+			wire = wire[:random.IntN(len(wire))]
+		}
+		sent, step := make(chan struct{}), 1+random.IntN(2000)
+		go func() {
+			defer close(sent)
+			for len(wire) > 0 {
+				n := min(len(wire), step)
+				if _, err := io.WriteString(nc, wire[:n]); err != nil {
+					return
+				}
+				wire = wire[n:]
+			}
+		}()
+		r := bufio.NewReader(nc)
+		for range read {
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				break
+			}
+			b, err := io.ReadAll(resp.Body)
+			if got := strings.TrimSuffix(string(b), "\n"); err == nil && len(got) > 0 && strings.ReplaceAll(got, user, "") != "" {
+				t.Errorf("%s reads %.80q", user, got)
+			}
+			if other := resp.Header.Get("X-User"); other != "" && other != user {
+				t.Errorf("%s reads a header of %s", user, other)
+			}
+		}
+		if random.IntN(2) == 0 {
+			nc.(*net.TCPConn).SetLinger(0) // a reset
+		}
+		nc.Close()
+		<-sent
+	}
+	var clients sync.WaitGroup
+	for i := range 16 {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for j := range 10 {
+				conversation(random, fmt.Sprintf("user-%02d-%04d;", i, j))
+			}
+		})
+	}
+	clients.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	if err := <-done; err != http.ErrServerClosed {
+		t.Errorf("Serve = %v", err)
+	}
+	for wait := 0; runtime.NumGoroutine() > before; wait++ {
+		if time.Sleep(10 * time.Millisecond); wait > 500 {
+			b := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines are left:\n%s", runtime.NumGoroutine()-before, b[:runtime.Stack(b, true)])
+		}
+	}
 }
