@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,6 +117,7 @@ func (ss *sessions) find(id string) (*session, error) {
 	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
 		return nil, errUnknownSession
 	}
+	id = strings.Clone(id) // it is part of what the client has sent, which may be long
 	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile, principal: said.Owner}
 	ss.byID[id] = ss.order.PushFront(&entry{id, s, born, now})
 	ss.trim(now)

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"junction/auth/seal"
+	"junction/upstream"
+)
+
+// TestSessionKeepsNoHeader: a session that comes back holds its id, and not the header of the request that brought it, which may be many times as long.
+func TestSessionKeepsNoHeader(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := key.Box("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).open("2025-11-25", "a", "b", upstream.Profile{})
+	header := "Mcp-Session-Id: " + id
+	sent := header[len(header)-len(id):]
+	after := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
+	if _, err := after.find(sent); err != nil {
+		t.Fatal(err)
+	}
+	for kept := range after.byID {
+		if kept != id || unsafe.StringData(kept) == unsafe.StringData(sent) {
+			t.Error("the header is kept")
+		}
+	}
+}
