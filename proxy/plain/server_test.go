@@ -249,7 +249,7 @@ func (c *client) told(parts []string) string {
 	defer c.Close()
 	c.send(parts...)
 	var all []answer
-	for len(all) < 5 {
+	for len(all) < 50 {
 		c.SetReadDeadline(time.Now().Add(3 * time.Second))
 		a := c.read()
 		all = append(all, a)
@@ -301,6 +301,16 @@ func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	}
 	three := post("/echo", "one") + post("/json", strings.Repeat("two", 3000)) + post("/echo", "three")
 	stories["three at once"] = []string{three}
+	stories["many at once"] = []string{strings.Repeat(post("/echo", "x", "X: "+strings.Repeat("y", 1500)), 40)}
+	for _, first := range []string{post("/echo", "x"), "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		for _, between := range []string{"\r\n", "\n", "\r\n\r\n", "\r\n\r\n\r\n", " \r\n", "\r\r\r"} {
+			name := fmt.Sprintf("%.4s and %q ", first, between)
+			stories[name+"at once"] = []string{first + between + post("/echo", "next")}
+			stories[name+"in parts"] = append(append([]string{first}, strings.Split(between, "")...), post("/echo", "next"))
+		}
+	}
+	stories["a line that is none, and no end"] = []string{"POST /echo HTTP/1.1\r\nHost: a\r\nX\r\n"}
+	stories["a request line that is none, and no end"] = []string{post("/echo", "x"), "POST /echo HTTP/1.1 \r\n"}
 	stories["byte by byte"] = strings.Split(post("/echo", "one", "X: y")+post("/json", "two")+"GET /request HTTP/1.1\r\nHost: a\r\n\r\n", "")
 	stories["a large header"] = []string{post("/request", "one", "X: "+strings.Repeat("y", 9000)), post("/echo", "two")}
 	stories["a larger header"] = []string{post("/request", "one", "X: "+strings.Repeat("y", 20_000)), post("/echo", "two")}
@@ -425,12 +435,13 @@ func TestTimeouts(t *testing.T) {
 			{"half a body", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusBadRequest},
 			{"half a body that nobody wants", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
 			{"one request", post("/echo", "x"), 2 * time.Minute, late, http.StatusOK},
+			{"one request in two parts and half a head", post("/echo", "x", "X: ~") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"one request and half a head", post("/echo", "x") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"half a foreign request", post("/echo", "x") + "PUT /", 30 * time.Second, 0, http.StatusOK},
 		} {
 			c := l.dial(t)
 			began := time.Now()
-			c.send(test.sent)
+			c.send(strings.SplitAfter(test.sent, "~")...)
 			if test.status != 0 {
 				if a := c.read(); a.Status != test.status {
 					t.Errorf("%s: %+v", test.name, a)
@@ -475,6 +486,17 @@ func TestSlowReader(t *testing.T) {
 		if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
 			t.Fatalf("after the deadline of another answer: %+v", a)
 		}
+		c.send(post("/limited", "x"))
+		if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
+			t.Fatalf("%+v", a)
+		}
+		time.Sleep(45 * time.Second)
+		c.send("PUT / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
+			t.Fatalf("after the deadline of another answer, and not plain: %+v", a)
+		}
+		c.Close()
+		c = l.dial(t)
 		c.send(post("/limited", "x"))
 		began := time.Now()
 		if err := <-failed; err == nil {
@@ -851,3 +873,89 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleTimeoutIsItsOwn: it holds also where it is shorter than the time that a request has to arrive.
+func TestIdleTimeoutIsItsOwn(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		ofHTTP(s).IdleTimeout = 5 * time.Second
+		c := l.dial(t)
+		c.send(strings.Split(post("/echo", "x"), "")...)
+		if a := c.read(); a.Body != "x" {
+			t.Errorf("%+v", a)
+		}
+		began := time.Now()
+		io.Copy(io.Discard, c.r)
+		if took := time.Since(began); took < 5*time.Second || took > 5*time.Second+late {
+			t.Errorf("the connection ended after %v", took)
+		}
+	})
+}
+
+// TestShutdownDuringAStream: an answer whose header was sent before the end says nothing of it, and is the last one all the same.
+func TestShutdownDuringAStream(t *testing.T) {
+	stream := func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		time.Sleep(time.Minute)
+	}
+	run(t, stream, func(t *testing.T, l *pipes, s server) {
+		c := l.dial(t)
+		get := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+		c.send(get, get)
+		done := make(chan answer, 1)
+		go func() { done <- c.read() }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("Shutdown took %v", took)
+		}
+		if a := <-done; a.Status != http.StatusOK || a.Err != "" {
+			t.Errorf("%+v", a)
+		}
+		if !c.ended() {
+			t.Error("the connection is open")
+		}
+	})
+}
+
+// TestLastWords: who still sends a body that nobody wants can do so for a moment, so that the answer reaches it, and no longer.
+func TestLastWords(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		if _, ours := s.(*Server); !ours {
+			return // net/http waits, but does not read
+		}
+		dial := func() (*client, net.Conn) {
+			a, b := net.Pipe()
+			l.conns <- half{b}
+			t.Cleanup(func() { a.Close() })
+			return &client{Conn: a, t: t, r: bufio.NewReader(a)}, a
+		}
+		c, wire := dial()
+		c.send(fmt.Sprintf("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", maxUnread+100_000))
+		if a := c.read(); !a.Close || a.Body != "not wanted" {
+			t.Errorf("%+v", a)
+		}
+		if _, err := wire.Write(make([]byte, 10_000)); err != nil {
+			t.Errorf("the connection was closed at once: %v", err)
+		}
+		time.Sleep(lastWords)
+		synctest.Wait()
+		if _, err := wire.Write([]byte("x")); err == nil {
+			t.Error("the connection stays open")
+		}
+		c, _ = dial()
+		c.send(post("/close", "x"))
+		began := time.Now()
+		io.Copy(io.Discard, c.r)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the end of a request that was read whole took %v", took)
+		}
+	})
+}
+
+// half is a connection of which half can be closed.
+type half struct{ net.Conn }
+
+func (half) CloseWrite() error { return nil }
