@@ -216,7 +216,8 @@ func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &plain.Server{HTTP: &http.Server{
 		Handler: p.publicHandler(), ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		WriteTimeout: limits.WriteTimeout, // what takes longer, as calls and streams do, says so before it writes
+		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	admin := &http.Server{
 		Handler: p.adminHandler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,

@@ -149,8 +149,15 @@ func (w *response) finish() bool {
 
 // send sends the head, unless it was sent, what is held and p, in one system call. last means that nothing follows.
 func (w *response) send(p []byte, last bool) {
-	if !w.limited && !w.deadline.IsZero() {
-		w.SetWriteDeadline(time.Time{})
+	if !w.limited {
+		var limit time.Time
+		if timeout := w.conn.server.HTTP.WriteTimeout; timeout > 0 {
+			limit = time.Now().Add(timeout)
+		}
+		if limit != w.deadline {
+			w.SetWriteDeadline(limit)
+			w.limited = false
+		}
 	}
 	n := len(w.held) + len(p)
 	out := w.out[:0]

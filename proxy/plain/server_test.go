@@ -959,3 +959,36 @@ func TestLastWords(t *testing.T) {
 type half struct{ net.Conn }
 
 func (half) CloseWrite() error { return nil }
+
+// TestWriteTimeout: a client that takes nothing is let go also by a handler that sets no deadline, however many requests it sends.
+func TestWriteTimeout(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		ofHTTP(s).WriteTimeout = 30 * time.Second
+		for _, sent := range []string{"GET /absent HTTP/1.1\r\nHost: a\r\n\r\n", post("/parts", strings.Repeat("x", 10_000))} {
+			c := l.dial(t)
+			c.send(sent, sent, sent)
+			began := time.Now()
+			time.Sleep(25 * time.Second)
+			if a := c.read(); a.Status == 0 { // it counts for each answer
+				t.Errorf("%+v", a)
+			}
+			synctest.Wait()
+			next := time.Now()
+			if next.Sub(began) > 26*time.Second {
+				t.Fatal("the first answer was late")
+			}
+			time.Sleep(29 * time.Second)
+			if a := c.read(); a.Status == 0 {
+				t.Errorf("%+v", a)
+			}
+			time.Sleep(35 * time.Second)
+			if a := c.read(); a.Status != 0 && a.Err == "" {
+				t.Errorf("after the time: %+v", a)
+			}
+			if !c.ended() {
+				t.Error("the connection is open")
+			}
+			c.Close()
+		}
+	})
+}
