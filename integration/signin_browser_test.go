@@ -173,6 +173,31 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
 }
 
+// TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody else.
+func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	address := freePort(t)
+	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
+	var said struct{ Issuer string }
+	partner.mustRead(&said)
+	c := mustCompanyAt(t, address, up, `      - { id: partner, name: Partner login, issuer: "`+said.Issuer+`", client_id: junction, client_secret: s3cret }`+"\n", "")
+	app := mustRegister(t, c, "https://app.example.com/cb")
+	for name, idp := range map[string]string{"Acme SSO": c.issuer, "Partner login": said.Issuer} {
+		b := mustChromium(t, "ann")
+		v := b.visit(app.authorize(), false, "Continue with "+name)
+		if len(v.Pages) == 0 || !strings.Contains(v.Pages[0].Text, "Continue with Acme SSO") || !strings.Contains(v.Pages[0].Text, "Continue with Partner login") {
+			t.Errorf("there is no choice: %+v", v.Pages)
+		}
+		if !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
+			t.Errorf("with %s it ends at %q after %s", name, v.Returned, v.titles())
+		}
+		b.mustEnd(c.origin, idp, "https://app.example.com")
+	}
+	if n := strings.Count(c.Stderr.String(), "event=signed_in"); n != 2 {
+		t.Errorf("%d have signed in", n)
+	}
+}
+
 // TestAuthT73FramesInABrowser has another site show our pages in a frame: there is nothing in it.
 func TestAuthT73FramesInABrowser(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

@@ -112,7 +112,12 @@ type company struct {
 // auth further lines of that section, with two spaces.
 func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *company {
 	t.Helper()
-	address := freePort(t)
+	return mustCompanyAt(t, freePort(t), upstream, oauth, config, auth...)
+}
+
+// mustCompanyAt is mustCompany on an address of the caller's choice.
+func mustCompanyAt(t testing.TB, address, upstream, oauth, config string, auth ...string) *company {
+	t.Helper()
 	c := &company{program: newProgram(t), origin: "http://" + address}
 	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
 	var said struct{ Issuer string }
