@@ -354,8 +354,8 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestAuthT21T28SignedTokens: what a token must be. Package auth has many more of these; here are those that have a number.
-func TestAuthT21T28SignedTokens(t *testing.T) {
+// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more of these; here are those that have a number.
+func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t, "es384", jose.ES384)
 	s.SetKeys(rsa, ec, es384)
@@ -573,7 +573,7 @@ func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
 	}
 }
 
-func TestAuthT38T42Introspection(t *testing.T) {
+func TestAuthT38T39T40T42Introspection(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, inquiring(s))
 	const canary = "opaque-canary-0123456789"

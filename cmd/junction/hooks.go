@@ -101,6 +101,7 @@ type report struct {
 	Upstreams []upstreamReport `json:"upstreams"`
 	Problems  []problemReport  `json:"problems"`
 	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
+	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
 }
 
 type issuerReport struct {
@@ -179,6 +180,9 @@ func (p *program) report(stopping context.Context) report {
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}
+	}
+	if why := p.unread.Load(); why != nil {
+		r.Reload = *why
 	}
 	for _, s := range p.providers.Status() {
 		r.Issuers = append(r.Issuers, issuerReport{s.Issuer, s.Usable, s.Err})

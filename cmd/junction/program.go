@@ -55,6 +55,7 @@ type program struct {
 	resources     atomic.Pointer[auth.Resources]
 	audit         atomic.Pointer[audit] // nil while nobody wants one
 	refusals      refusalLog
+	unread        atomic.Pointer[string]     // why the file was not read again; nil when it was
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
 	reach         atomic.Pointer[reach]      // the same
 

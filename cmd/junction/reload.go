@@ -82,7 +82,7 @@ func (p *program) reload(asked bool) {
 	hash, err := checksum(p.file)
 	if err != nil {
 		if asked {
-			p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+			p.notReloaded(err, "")
 		}
 		return // a file that is gone for a moment is being replaced
 	}
@@ -90,12 +90,15 @@ func (p *program) reload(asked bool) {
 		return
 	}
 	p.hash = hash
+	detail := "" // of what the log has a line of its own for
 	c, warnings, err := Load(p.file, p.getenv)
 	if problems, ok := errors.AsType[Problems](err); ok {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
 		}
+		first := problems[0]
 		err = errors.New(count(len(problems), "mistake"))
+		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
 	}
 	if err == nil {
 		if p.listen != "" {
@@ -107,12 +110,12 @@ func (p *program) reload(asked bool) {
 		err = cmp.Or(err, fixed(p.config, c))
 	}
 	if err != nil {
-		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+		p.notReloaded(err, detail)
 		return
 	}
 	audit, err := p.nextAudit(c.Audit)
 	if err != nil {
-		p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+		p.notReloaded(err, detail)
 		return
 	}
 	for _, w := range warnings {
@@ -120,7 +123,15 @@ func (p *program) reload(asked bool) {
 	}
 	p.useAudit(audit)
 	p.apply(c)
+	p.unread.Store(nil)
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
+}
+
+// notReloaded has the log and /readyz say why the file is not what is in force; detail is for the latter alone, and "" where err says it all.
+func (p *program) notReloaded(err error, detail string) {
+	detail = cmp.Or(detail, err.Error())
+	p.unread.Store(&detail)
+	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
 }
 
 // fixed refuses changes of what a running process cannot change.

@@ -156,29 +156,38 @@ func TestReloadRefused(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	good := "upstreams: { a: { url: " + url + " } }\n"
 	r := mustServe(t, good)
-	before, config := r.set.All()[0], r.config
-	for i, text := range []string{
-		"upstreams: { a: { url: " + url + ", enabeld: true } }\n",
-		good + "shutdown_grace: 1s\n",
-		"a: [\n",
-		"",
+	before, inForce := r.set.All()[0], r.keys.Load()
+	for i, row := range []struct{ text, why string }{
+		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 3: upstreams.a.enabeld: unknown key; did you mean enabled?"},
+		{good + "shutdown_grace: 1s\n", "shutdown_grace has changed, which needs a restart"},
+		{"a: [\n", "mistake"},
+		{"", "mistake"},
 	} {
+		text := row.text
 		mustWrite(t, r.file, addresses+text)
 		r.stderr.mustSay(t, refused, i+1)
+		if got := r.report(t.Context()).Reload; !strings.Contains(got, row.why) {
+			t.Errorf("/readyz says %q of the file %q, want %q", got, text, row.why)
+		}
 		if all := r.set.All(); len(all) != 1 || all[0] != before {
 			t.Errorf("the upstreams have changed with the file %q", text)
 		}
 	}
+	if r.keys.Load() != inForce {
+		t.Errorf("the configuration in force has changed")
+	}
+	mustWrite(t, r.file, addresses+good+"# good again\n")
+	r.stderr.mustSay(t, reloaded, 1)
+	if got := r.report(t.Context()).Reload; got != "" {
+		t.Errorf("after a good file /readyz says %q", got)
+	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
-	}
-	if r.config != config {
-		t.Errorf("the configuration in force has changed")
 	}
 	if got := r.stderr.String(); !strings.Contains(got, `msg="configuration: unknown key; did you mean enabled?"`) || !strings.Contains(got, "key=upstreams.a.enabeld") {
 		t.Errorf("the log does not say what is wrong and where:\n%s", got)
 	}
-	if got := r.stderr.String(); strings.Contains(got, reloaded) {
+	if got := r.stderr.String(); strings.Count(got, reloaded) != 1 {
 		t.Errorf("a bad file was taken over:\n%s", got)
 	}
 }
