@@ -118,12 +118,15 @@ func HoldsKey(text string) bool {
 	return false
 }
 
-// Redact returns the text with a mark where keys of ours are in it.
+// tokenShaped is what looks like one of the tokens or codes that people's clients get, or like the start of one.
+var tokenShaped = regexp.MustCompile(`(jct_(?:at|rt|ac)_)[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]*)?`)
+
+// Redact returns the text with a mark where keys, tokens and codes of ours are in it.
 func Redact(text string) string {
-	if !strings.Contains(text, keyPrefix) {
+	if !strings.Contains(text, tokenPrefix) {
 		return text
 	}
-	return keyShaped.ReplaceAllLiteralString(text, keyPrefix+"…")
+	return tokenShaped.ReplaceAllString(keyShaped.ReplaceAllLiteralString(text, keyPrefix+"…"), "${1}…")
 }
 
 // keyring is the Verifier of the keys of the file.

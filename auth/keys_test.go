@@ -120,6 +120,9 @@ func TestRedact(t *testing.T) {
 		{"the id: " + key[:16], "the id: jct_key_…", false},
 		{`a pattern: jct_key_[0-9A-Za-z]{8}_`, `a pattern: jct_key_[0-9A-Za-z]{8}_`, false},
 		{"jct_key_…", "jct_key_…", false},
+		{"Bearer jct_at_aB-_9.cD-_8, jct_rt_x.y and jct_ac_z", "Bearer jct_at_…, jct_rt_… and jct_ac_…", false},
+		{key + " jct_at_a.b", "jct_key_… jct_at_…", true},
+		{"jct_other_x", "jct_other_x", false},
 	} {
 		if got := auth.Redact(test.text); got != test.want || auth.HoldsKey(test.text) != test.holds {
 			t.Errorf("Redact(%q) = %q and HoldsKey = %v, want %q and %v", test.text, got, auth.HoldsKey(test.text), test.want, test.holds)

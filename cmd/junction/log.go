@@ -5,18 +5,42 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"junction/auth"
 )
 
 // newLog returns the log of the program. A record is written at once, and those of callLog before it; flushLog writes the latter at the end.
 func newLog(w io.Writer, c LogConfig) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level}
+	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
 	if c.Format == LogJSON {
 		return slog.New(prompt{slog.NewJSONHandler(lines, o), lines})
 	}
 	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})
+}
+
+// hide keeps secrets out of the log where somebody writes one by mistake: what goes by the name of one, and what looks like one of ours, also in the text of an error.
+func hide(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			text = err.Error()
+		}
+	}
+	switch key := strings.ToLower(a.Key); {
+	case text == "":
+	case key == "authorization", key == "cookie", key == "set-cookie", key == "code", key == "client_assertion", key == "client_secret", key == "password", strings.HasSuffix(key, "_token"):
+		a.Value = slog.StringValue("…")
+	case strings.Contains(text, "jct_"):
+		a.Value = slog.StringValue(auth.Redact(text))
+	}
+	return a
 }
 
 // callLog returns a log to the same place whose records may wait for logDelay, because one system call for each call's line costs more than the line. The order

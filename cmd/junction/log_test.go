@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth"
 	"junction/upstream/upstreamtest"
 )
 
@@ -144,5 +146,26 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	}
 	if plain < 20 {
 		t.Errorf("only %d lines were written the quick way", plain)
+	}
+}
+
+// TestLogHidesSecrets: whoever logs a secret by mistake tells nobody.
+func TestLogHidesSecrets(t *testing.T) {
+	for _, format := range []LogFormat{LogText, LogJSON} {
+		var out writes
+		log := newLog(&out, LogConfig{Format: format, Level: slog.LevelDebug})
+		key := auth.NewKey()
+		log.Debug("with "+key, "Authorization", "Bearer canary-1", "cookie", "canary-2", "code", "canary-3", "refresh_token", "canary-4", "client_assertion", "canary-5",
+			"what", "jct_at_canary-6.canary-7", "error", fmt.Errorf("it was %w", errors.New("jct_rt_canary-8.x")), slog.Group("request", "access_token", "canary-9"))
+		log.With("Set-Cookie", "canary-10").Info("kept", "code", 404, "error", errors.New("as it was"), "upstream", "up", "took", time.Second)
+		text := strings.Join(out.take(), "")
+		if strings.Contains(text, "canary") || strings.Contains(text, key[17:]) {
+			t.Errorf("it tells %s", text)
+		}
+		for _, want := range []string{"404", "as it was", "up", "jct_at_…", "it was jct_rt_…"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("it does not say %s any more: %s", want, text)
+			}
+		}
 	}
 }
