@@ -28,9 +28,10 @@ const (
 	maxRedirects      = 10
 )
 
-// registrar makes and reads client ids. It is immutable.
+// registrar makes and reads client ids, for several goroutines at once. Its keys do not change.
 type registrar struct {
-	keys [][]byte // the first makes them
+	keys      [][]byte  // the first makes them
+	deflaters sync.Pool // have read the dictionary: a new one takes a megabyte, and most of the time of a registration
 }
 
 // metadata is what an id holds. Its form is for ever: members are only added.
@@ -43,15 +44,12 @@ type metadata struct {
 const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
 	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
 
-// deflaters have read the dictionary: a new one takes a megabyte, and most of the time of a registration.
-var deflaters sync.Pool
-
 func keyID(key []byte) []byte {
 	sum := sha256.Sum256(append([]byte("id of "), key...))
 	return sum[:keyIDSize]
 }
 
-func (r registrar) seal(m metadata) (string, error) {
+func (r *registrar) seal(m metadata) (string, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return "", err
@@ -59,13 +57,13 @@ func (r registrar) seal(m metadata) (string, error) {
 	var b bytes.Buffer
 	b.WriteByte(registeredVersion)
 	b.Write(keyID(r.keys[0]))
-	w, ok := deflaters.Get().(*flate.Writer)
+	w, ok := r.deflaters.Get().(*flate.Writer)
 	if ok {
 		w.Reset(&b)
 	} else if w, err = flate.NewWriterDict(&b, flate.BestCompression, []byte(dictionary)); err != nil {
 		return "", err
 	}
-	defer deflaters.Put(w)
+	defer r.deflaters.Put(w)
 	if _, err = w.Write(text); err == nil {
 		err = w.Close()
 	}
@@ -81,7 +79,7 @@ func (r registrar) seal(m metadata) (string, error) {
 }
 
 // open returns the client of an id. Anything but what seal has made is errNotOurs.
-func (r registrar) open(id string) (*client, error) {
+func (r *registrar) open(id string) (*client, error) {
 	text, ok := strings.CutPrefix(id, registeredPrefix)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if !ok || err != nil || len(id) > maxRegisteredID || len(b) < 1+keyIDSize+macSize || b[0] != registeredVersion {
