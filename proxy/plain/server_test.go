@@ -992,3 +992,47 @@ func TestWriteTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestHalfABody: a handler is never told that half a body is a whole one.
+func TestHalfABody(t *testing.T) {
+	var heard chan error
+	read := func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		heard <- err
+	}
+	run(t, read, func(t *testing.T, l *pipes, s server) {
+		heard = make(chan error, 1)
+		for _, sent := range []string{"", "{", "{\"a\":1"} {
+			c := l.dial(t)
+			c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n" + sent)
+			synctest.Wait()
+			c.Close()
+			if err := <-heard; err != io.ErrUnexpectedEOF {
+				t.Errorf("after %q: %v", sent, err)
+			}
+		}
+	})
+}
+
+// TestNobodyReadsAhead: once a request is answered, nobody reads from the connection but for the next one, however late that comes.
+func TestNobodyReadsAhead(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		for _, path := range []string{"/unread", "/echo", "/204"} {
+			for _, next := range []string{post("/echo", "next"), "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nnext"} {
+				c := l.dial(t)
+				for range 2 {
+					c.send(post(path, "xxxx"))
+					if a := c.read(); a.Status == 0 {
+						t.Errorf("%s: %+v", path, a)
+					}
+					time.Sleep(2 * watchAfter)
+				}
+				c.send(strings.Split(next, "")...)
+				if a := c.read(); a.Body != "next" {
+					t.Errorf("after %s: %+v", path, a)
+				}
+				c.Close()
+			}
+		}
+	})
+}
