@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -205,6 +206,19 @@ func answers(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.WriteString(w, "x"); err != http.ErrBodyNotAllowed {
 			panic(err)
 		}
+	case "/coded":
+		h.Set("Content-Type", "text/plain")
+		h.Set("Transfer-Encoding", "chunked")
+		w.Write(body)
+	case "/gzip":
+		h.Set("Content-Encoding", "gzip")
+		w.Write(body)
+	case "/flush204", "/flush304":
+		status, _ := strconv.Atoi(r.URL.Path[len("/flush"):])
+		w.WriteHeader(status)
+		rc.Flush()
+		w.Write(body)
+		rc.Flush()
 	case "/304":
 		h.Set("Content-Type", "text/plain")
 		h.Set("Content-Length", "10")
@@ -290,7 +304,7 @@ func FuzzConversation(f *testing.F) {
 // TestAnswersAreThoseOfNetHTTP: whatever a client sends, and however a handler answers, the client cannot tell the two servers apart.
 func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	stories := map[string][]string{} // what is sent, in parts that arrive one after the other
-	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/0", "/late", "/later", "/close", "/header", "/request", "/unread", "/absent"} {
+	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/coded", "/gzip", "/flush204", "/flush304", "/0", "/late", "/later", "/close", "/header", "/request", "/unread", "/absent"} {
 		for _, n := range []int{1, 100, 4095, 4096, 4097, 10_000, 300_000} {
 			if path == "/stream" && n > 5000 {
 				continue
@@ -504,6 +518,10 @@ func TestSlowReader(t *testing.T) {
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 32*time.Second {
 			t.Errorf("the write was given up after %v", took)
+		}
+		c.send(post("/", "x"))
+		if io.Copy(io.Discard, c.r); time.Since(began) > 32*time.Second { // or another answer would follow a piece of this one
+			t.Error("the connection is open")
 		}
 	})
 }
@@ -1033,6 +1051,58 @@ func TestNobodyReadsAhead(t *testing.T) {
 				}
 				c.Close()
 			}
+		}
+	})
+}
+
+// TestDeadlinesOfTheHandler: they hold as they were set last.
+func TestDeadlinesOfTheHandler(t *testing.T) {
+	var failed chan error
+	limited := func(w http.ResponseWriter, r *http.Request) {
+		d, _ := time.ParseDuration(r.URL.Path[1:])
+		rc := http.NewResponseController(w)
+		rc.SetReadDeadline(time.Now().Add(d))
+		_, err := io.Copy(io.Discard, r.Body)
+		if err == nil {
+			rc.SetWriteDeadline(time.Now().Add(time.Hour))
+			rc.SetWriteDeadline(time.Now().Add(d))
+			_, err = w.Write(make([]byte, 10_000))
+		}
+		failed <- err
+	}
+	run(t, limited, func(t *testing.T, l *pipes, s server) {
+		for _, sent := range []string{"POST /5s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nx", post("/5s", "x")} {
+			failed = make(chan error, 1)
+			c := l.dial(t)
+			c.send(post("/50s", "x"))
+			if a := c.read(); len(a.Body) != 10_000 || <-failed != nil {
+				t.Fatalf("%+v", a)
+			}
+			c.send(sent)
+			began := time.Now()
+			if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the handler of %q hears %v", sent, err)
+			}
+			if took := time.Since(began); took < 5*time.Second || took > 7*time.Second {
+				t.Errorf("the handler of %q is stopped after %v", sent, took)
+			}
+			c.Close()
+		}
+	})
+}
+
+// TestServeAfterShutdown: a server that was shut down serves nothing more.
+func TestServeAfterShutdown(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		other := newPipes()
+		if err := s.Serve(other); err != http.ErrServerClosed {
+			t.Errorf("Serve = %v", err)
+		}
+		if c := other.dial(t); !c.ended() {
+			t.Error("somebody listens")
 		}
 	})
 }
