@@ -131,6 +131,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
+	s.HTTP.SetKeepAlivesEnabled(false) // it still takes what is handed over, but for one answer each
 	if gone != nil {
 		select {
 		case <-gone:

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -536,12 +537,13 @@ func TestShutdown(t *testing.T) {
 		io.WriteString(w, "done")
 	}
 	run(t, slow, func(t *testing.T, l *pipes, s server) {
-		idle, busy, foreign := l.dial(t), l.dial(t), l.dial(t)
+		idle, busy, busier, foreign := l.dial(t), l.dial(t), l.dial(t), l.dial(t)
 		idle.send(post("/", "x"))
 		if a := idle.read(); a.Close || a.Body != "done" {
 			t.Fatalf("%+v", a)
 		}
 		busy.send(post("/10s", "x"))
+		busier.send(post("/30s", "x"))
 		foreign.send("PUT /20s HTTP/1.1\r\nHost: a\r\n\r\n")
 		time.Sleep(time.Second)
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -557,12 +559,15 @@ func TestShutdown(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- s.Shutdown(context.Background()) }()
-		for _, c := range []*client{busy, foreign} {
+		for _, c := range []*client{busy, foreign, busier} {
 			if a := c.read(); !a.Close || a.Body != "done" {
 				t.Errorf("%+v", a)
 			}
 			if !c.ended() {
 				t.Error("a connection is open after the answer")
+			}
+			if synctest.Wait(); c != busier && len(done) > 0 {
+				t.Error("Shutdown did not wait for all")
 			}
 		}
 		if err := <-done; err != nil {
@@ -1103,6 +1108,80 @@ func TestServeAfterShutdown(t *testing.T) {
 		}
 		if c := other.dial(t); !c.ended() {
 			t.Error("somebody listens")
+		}
+	})
+}
+
+// failing is a listener that fails as told, and has somebody come in when it is closed.
+type failing struct {
+	*pipes
+	errs chan error
+	late chan net.Conn
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	select {
+	case err := <-l.errs:
+		return nil, err
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		select {
+		case c := <-l.late:
+			return c, nil
+		default:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// TestAcceptFails: a listener that fails for a moment is tried again; one that fails for good ends Serve, and no connection hangs for it.
+func TestAcceptFails(t *testing.T) {
+	run(t, answers, func(t *testing.T, _ *pipes, _ server) {
+		h := &http.Server{Handler: http.HandlerFunc(answers), ErrorLog: log.New(io.Discard, "", 0)}
+		s, broken := &Server{HTTP: h}, errors.New("broken")
+		l := &failing{newPipes(), make(chan error), make(chan net.Conn, 1)}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		for range 20 {
+			l.errs <- syscall.EMFILE
+		}
+		c := l.dial(t)
+		c.send(post("/echo", "x"))
+		if a := c.read(); a.Body != "x" {
+			t.Errorf("%+v", a)
+		}
+		l.errs <- broken
+		if err := <-done; err != broken {
+			t.Errorf("Serve = %v", err)
+		}
+		synctest.Wait()
+		c.send("PUT /echo HTTP/1.1\r\nHost: a\r\n\r\n")
+		if !c.ended() {
+			t.Error("a connection hangs that nobody serves")
+		}
+		s.Close()
+	})
+}
+
+// TestWhoComesInAtTheEnd: who was accepted while the server shuts down is let go.
+func TestWhoComesInAtTheEnd(t *testing.T) {
+	run(t, answers, func(t *testing.T, _ *pipes, _ server) {
+		s := &Server{HTTP: &http.Server{Handler: http.HandlerFunc(answers)}}
+		l := &failing{newPipes(), make(chan error), make(chan net.Conn, 1)}
+		ours, theirs := net.Pipe()
+		l.late <- theirs
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		synctest.Wait()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != http.ErrServerClosed {
+			t.Errorf("Serve = %v", err)
+		}
+		if c := (&client{ours, t, bufio.NewReader(ours)}); !c.ended() {
+			t.Error("the connection is open")
 		}
 	})
 }
