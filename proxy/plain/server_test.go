@@ -450,13 +450,12 @@ func TestTimeouts(t *testing.T) {
 			{"half a body", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusBadRequest},
 			{"half a body that nobody wants", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
 			{"one request", post("/echo", "x"), 2 * time.Minute, late, http.StatusOK},
-			{"one request in two parts and half a head", post("/echo", "x", "X: ~") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"one request and half a head", post("/echo", "x") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"half a foreign request", post("/echo", "x") + "PUT /", 30 * time.Second, 0, http.StatusOK},
 		} {
 			c := l.dial(t)
 			began := time.Now()
-			c.send(strings.SplitAfter(test.sent, "~")...)
+			c.send(test.sent)
 			if test.status != 0 {
 				if a := c.read(); a.Status != test.status {
 					t.Errorf("%s: %+v", test.name, a)
@@ -674,6 +673,7 @@ func TestHeaderLimit(t *testing.T) {
 
 // ofHTTP returns the http.Server, of which settings may be changed before the first client comes.
 func ofHTTP(s server) *http.Server {
+	synctest.Wait()
 	if ours, ok := s.(*Server); ok {
 		return ours.HTTP
 	}
@@ -1182,6 +1182,62 @@ func TestWhoComesInAtTheEnd(t *testing.T) {
 		}
 		if c := (&client{ours, t, bufio.NewReader(ours)}); !c.ended() {
 			t.Error("the connection is open")
+		}
+	})
+}
+
+// TestEachRequestHasItsTime: the time that one has taken to arrive is nothing to the next one.
+func TestEachRequestHasItsTime(t *testing.T) {
+	run(t, answers, func(t *testing.T, l *pipes, s server) {
+		c := l.dial(t)
+		for range 3 {
+			whole := post("/echo", "body")
+			for _, part := range []string{whole[:10], whole[10 : len(whole)-2], whole[len(whole)-2:]} {
+				c.send(part)
+				time.Sleep(14 * time.Second)
+			}
+			if a := c.read(); a.Body != "body" {
+				t.Fatalf("%+v", a)
+			}
+		}
+		c.send("POST /")
+		began := time.Now()
+		io.Copy(io.Discard, c.r)
+		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("the connection ended after %v", took)
+		}
+	})
+}
+
+// hooked is a connection that does something when it has read.
+type hooked struct {
+	net.Conn
+	hook func()
+}
+
+func (c hooked) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.hook()
+	return n, err
+}
+
+// TestShutdownComesFirst: what nobody can be told the result of is not done: a request that arrives while its connection is closed as idle.
+func TestShutdownComesFirst(t *testing.T) {
+	asked := false
+	run(t, func(http.ResponseWriter, *http.Request) { asked = true }, func(t *testing.T, l *pipes, s server) {
+		if _, ours := s.(*Server); !ours {
+			return
+		}
+		ours, theirs := net.Pipe()
+		l.conns <- hooked{theirs, func() {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			s.Shutdown(over)
+		}}
+		c := &client{ours, t, bufio.NewReader(ours)}
+		c.send(post("/", "x"))
+		if !c.ended() || asked {
+			t.Error("the request was served")
 		}
 	})
 }
