@@ -19,7 +19,7 @@ var migrations embed.FS
 // advisory numbers of Postgres, the same in every version of the program.
 const (
 	migrating = 0x6a756e6301
-	sweeping  = 0x6a756e6302
+	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
 // migrate checks the keys and brings the schema up to date, in one transaction, one process at a time. With apply false it only checks that both are right.

@@ -720,6 +720,62 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestSweepAtOnce has a replica leave the sweeping to one that does it, and two schemas of one database not mind each other.
+func TestSweepAtOnce(t *testing.T) {
+	run(t, func(t *testing.T, here database) {
+		if here.driver != Postgres {
+			return
+		}
+		run(t, func(t *testing.T, there database) {
+			if there.driver != Postgres {
+				return
+			}
+			c, ctx := newClock(), t.Context()
+			both, other := replicas(t, here, c.now), mustOpen(t, there, c.now)
+			old := func(s *Store) bool {
+				_, err := s.Document(ctx, "u")
+				return err == nil
+			}
+			for _, s := range []*Store{both[0], other} {
+				want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: c.now()}), nil)
+			}
+			// Each store sweeps once when it is opened, so that the first try may come too early.
+			eventually := func(what string, try func() bool) {
+				t.Helper()
+				for end := time.Now().Add(10 * time.Second); !try(); runtime.Gosched() {
+					if time.Now().After(end) {
+						t.Fatal(what)
+					}
+				}
+			}
+			var tx context.Context
+			eventually("nobody may sweep", func() bool {
+				var err error
+				tx, err = both[0].BeginTX(ctx)
+				want(t, "BeginTX", err, nil)
+				mine, err := both[0].mineToSweep(tx)
+				want(t, "mineToSweep", err, nil)
+				if !mine {
+					want(t, "Rollback", both[0].Rollback(tx), nil)
+				}
+				return mine
+			})
+			c.pass(100 * 24 * time.Hour)
+			sweep := func(s *Store) bool {
+				_, err := s.sweep(ctx)
+				want(t, "sweep", err, nil)
+				return !old(s)
+			}
+			if sweep(both[1]) {
+				t.Error("a replica sweeps too")
+			}
+			eventually("another schema is not swept", func() bool { return sweep(other) })
+			want(t, "Rollback", both[0].Rollback(tx), nil)
+			eventually("after that the replica does not sweep", func() bool { return sweep(both[1]) })
+		})
+	})
+}
+
 // TestAuthT115OlderSchemas brings stores that older versions left behind up to date, and goes on with the sign-in that is in them. Each schema has its file, the
 // latest one too, so that it is there when it is no longer the latest.
 func TestAuthT115OlderSchemas(t *testing.T) {

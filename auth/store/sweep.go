@@ -65,9 +65,7 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 			n := int64(0)
 			err := s.WithTx(batch, func(ctx context.Context) (err error) {
 				if s.postgres {
-					mine := false
-					err := s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1)`, int64(sweeping))
-					if err != nil || !mine {
+					if mine, err := s.mineToSweep(ctx); err != nil || !mine {
 						return err
 					}
 				}
@@ -85,4 +83,10 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 		}
 	}
 	return total, nil
+}
+
+// mineToSweep reports whether no replica sweeps these tables, and keeps it so until the transaction ends. Those of another schema in the same database are others.
+func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
+	return mine, err
 }
