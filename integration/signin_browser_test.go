@@ -175,6 +175,7 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 
 // TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody else.
 func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	address := freePort(t)
 	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
@@ -200,6 +201,7 @@ func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 
 // TestAuthT73FramesInABrowser has another site show our pages in a frame: there is nothing in it.
 func TestAuthT73FramesInABrowser(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	b, app := mustChromium(t, "ann"), mustRegister(t, c, "https://app.example.com/cb")
@@ -220,6 +222,7 @@ func TestAuthT73FramesInABrowser(t *testing.T) {
 
 // TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the app is at work.
 func TestAuthT133RevokedInABrowser(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	b := mustChromium(t, "ann")

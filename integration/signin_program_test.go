@@ -216,6 +216,7 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 
 // TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with one that is not what she was given, or too late.
 func TestAuthT96RequestStateOfAnother(t *testing.T) {
+	waits(t)
 	const lasts = 5 * time.Second
 	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraModern)})
 	parks, parking := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy)})
@@ -405,6 +406,7 @@ func TestStepUpAtHome(t *testing.T) {
 
 // TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed in: the client tells them so, and opens no browser for it.
 func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
+	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

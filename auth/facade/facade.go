@@ -110,9 +110,11 @@ func New(o Options) (*Facade, error) {
 		}
 	}
 	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
-	if f.registrar.keys, err = o.Keys.Secrets("dcr"); err != nil {
+	registration, err := o.Keys.Secrets("dcr")
+	if err != nil {
 		return nil, err
 	}
+	f.registrar = newRegistrar(registration...)
 	if f.cookies, err = o.Keys.Secrets("cookie"); err != nil {
 		return nil, err
 	}

@@ -28,11 +28,13 @@ const (
 	maxRedirects      = 10
 )
 
-// registrar makes and reads client ids, for several goroutines at once. Its keys do not change.
+// registrar makes and reads client ids. It is immutable; newRegistrar makes it.
 type registrar struct {
-	keys      [][]byte  // the first makes them
-	deflaters sync.Pool // have read the dictionary: a new one takes a megabyte, and most of the time of a registration
+	keys      [][]byte   // the first makes them
+	deflaters *sync.Pool // that have read the dictionary: a new one takes a megabyte, and most of the time of a registration
 }
+
+func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
 
 // metadata is what an id holds. Its form is for ever: members are only added.
 type metadata struct {
@@ -49,7 +51,7 @@ func keyID(key []byte) []byte {
 	return sum[:keyIDSize]
 }
 
-func (r *registrar) seal(m metadata) (string, error) {
+func (r registrar) seal(m metadata) (string, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return "", err
@@ -79,7 +81,7 @@ func (r *registrar) seal(m metadata) (string, error) {
 }
 
 // open returns the client of an id. Anything but what seal has made is errNotOurs.
-func (r *registrar) open(id string) (*client, error) {
+func (r registrar) open(id string) (*client, error) {
 	text, ok := strings.CutPrefix(id, registeredPrefix)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if !ok || err != nil || len(id) > maxRegisteredID || len(b) < 1+keyIDSize+macSize || b[0] != registeredVersion {

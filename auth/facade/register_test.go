@@ -257,11 +257,11 @@ func TestAuthT48AlteredIDs(t *testing.T) {
 		}
 	}
 	// Another key makes the ids now, and those that the first has made stay good.
-	next := &registrar{keys: [][]byte{seal.NewSecret(), s.registrar.keys[0]}}
+	next := newRegistrar(seal.NewSecret(), s.registrar.keys[0])
 	if c, err := next.open(a.id); err != nil || c.Redirects[0] != "http://localhost:3118/callback" {
 		t.Errorf("after the rotation: %+v, %v", c, err)
 	}
-	if _, err := (&registrar{keys: [][]byte{seal.NewSecret()}}).open(a.id); err == nil {
+	if _, err := newRegistrar(seal.NewSecret()).open(a.id); err == nil {
 		t.Error("it is good without its key")
 	}
 }
@@ -304,7 +304,7 @@ func TestAuthT49Names(t *testing.T) {
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"client_name":"x","redirect_uris":["http://localhost/callback","cursor://a/b"]}`)
 	f.Add(`{"redirect_uris":["https://a.example/cb?x=1"]}`)
-	r := &registrar{keys: [][]byte{seal.NewSecret()}}
+	r := newRegistrar(seal.NewSecret())
 	f.Fuzz(func(t *testing.T, body string) {
 		var asked registration
 		if json.Unmarshal([]byte(body), &asked) != nil {
@@ -390,7 +390,7 @@ func FuzzAuthorize(f *testing.F) {
 
 // FuzzOpen feeds what stands where an id of a client should.
 func FuzzOpen(f *testing.F) {
-	r := &registrar{keys: [][]byte{seal.NewSecret()}}
+	r := newRegistrar(seal.NewSecret())
 	id, err := r.seal(metadata{Name: "x", Redirects: []string{"https://a.example/cb"}})
 	if err != nil {
 		f.Fatal(err)
