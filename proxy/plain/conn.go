@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ func (c *conn) head() (*head, verdict) {
 					return nil, foreign
 				}
 				if c.last = h; n > firstBuffer {
-					c.last = &head{method: h.method}
+					c.last = &head{method: strings.Clone(h.method)} // which is a piece of the text
 				}
 			}
 			c.start += n

@@ -738,22 +738,31 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 		if !ok {
 			return
 		}
-		c := l.dial(t)
-		for range 2 {
+		const many = 200
+		before := heap()
+		clients := make([]*client, many)
+		for i := range clients {
+			c := l.dial(t)
 			c.send(post("/echo", "x", "X: "+strings.Repeat("y", maxHead-1000)))
 			if a := c.read(); a.Body != "x" {
 				t.Fatalf("%+v", a)
 			}
+			clients[i] = c
 		}
 		synctest.Wait()
+		if each := (int64(heap()) - int64(before)) / many; each > maxHead { // with its client, which is about half of it
+			t.Errorf("it takes %d bytes", each)
+		}
 		for c := range ours.conns {
 			if len(c.buffer) > firstBuffer || len(c.last.text) > firstBuffer || len(c.last.header) > 0 {
 				t.Errorf("it has a buffer of %d bytes and a head of %d", len(c.buffer), len(c.last.text))
 			}
 		}
-		c.send(post("/echo", "y"))
-		if a := c.read(); a.Body != "y" {
-			t.Errorf("%+v", a)
+		for _, c := range clients {
+			c.send(post("/echo", "y"))
+			if a := c.read(); a.Body != "y" {
+				t.Errorf("%+v", a)
+			}
 		}
 	})
 }
@@ -1240,4 +1249,13 @@ func TestShutdownComesFirst(t *testing.T) {
 			t.Error("the request was served")
 		}
 	})
+}
+
+// heap returns how much of the heap is in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
