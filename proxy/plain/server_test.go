@@ -1259,3 +1259,43 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// TestWriteTimeoutIsOfEachWrite: a stream whose handler sets no deadline lasts, and so does the watch over its client when a handler sets one for reading.
+func TestWriteTimeoutIsOfEachWrite(t *testing.T) {
+	left := make(chan struct{}, 1)
+	stream := func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		for range 4 {
+			io.WriteString(w, "x")
+			if err := rc.Flush(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(20 * time.Second)
+			rc.SetReadDeadline(time.Now().Add(time.Second)) // there is nothing to read
+		}
+		<-r.Context().Done()
+		left <- struct{}{}
+	}
+	run(t, stream, func(t *testing.T, l *pipes, s server) {
+		if _, ours := s.(*Server); !ours {
+			return // the time of net/http is one for the whole answer
+		}
+		ofHTTP(s).WriteTimeout = 30 * time.Second
+		left = make(chan struct{}, 1)
+		c := l.dial(t)
+		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(io.LimitReader(resp.Body, 4)); string(b) != "xxxx" {
+			t.Errorf("%q, %v", b, err)
+		}
+		time.Sleep(time.Hour)
+		if len(left) > 0 {
+			t.Error("the request ended while its client was there")
+		}
+		c.Close()
+		<-left
+	})
+}
