@@ -629,10 +629,12 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 			}
 		}
 	}()
-	for c.call(t, "tools/list", "").status == 200 && time.Since(began) < 2*time.Minute {
+	last := began // when the last call began that was let in
+	for asked := began; c.call(t, "tools/list", "").status == 200 && asked.Sub(began) < 2*time.Minute; asked = time.Now() {
+		last = asked
 		time.Sleep(100 * time.Millisecond)
 	}
-	if took := time.Since(began); took > time.Minute+time.Second {
+	if took := last.Sub(began); took > time.Minute+time.Second {
 		t.Errorf("calls went on for %v, want a minute at most", took)
 	}
 	select {
