@@ -26,6 +26,8 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 	Secret("a password", "hunter2")
 	Secret("nothing", "ok")
 	for text, want := range map[string]string{
+		"x=jct_rt_0123456789abcdefghij":                   "looks like a secret",
+		"x=jct_key_a1b2c3d4_00000000 of somebody":         "looks like a secret",
 		"level=INFO msg=serving":                          "",
 		"token=jct_at_… key=jct_key_a1b2c3d4 sub=ann":     "",
 		"claims=eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.": "",
