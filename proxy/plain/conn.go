@@ -40,7 +40,8 @@ type conn struct {
 	deadline   time.Time // of reading, as it was set last
 	timed      bool      // the time runs in which the request has to arrive
 
-	reply response
+	header  http.Header // of answers
+	writing time.Time   // the deadline for it, as it was set last
 
 	watcher  *time.Timer
 	awaited  bool       // the watcher was started for this request
@@ -223,15 +224,16 @@ func (c *conn) setReadDeadline(t time.Time) {
 // answer has the handler answer a request; false means that the connection is to be closed.
 func (c *conn) answer(h *head) (more bool) {
 	type parts struct {
-		url  url.URL
-		body body
+		url   url.URL
+		body  body
+		reply response
 	}
 	x := &parts{url: url.URL{Path: h.path}, body: body{conn: c, left: h.length}}
 	r := (&http.Request{
 		Method: h.method, URL: &x.url, RequestURI: h.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: h.header, Host: h.host, ContentLength: h.length, Body: &x.body, RemoteAddr: c.remote,
 	}).WithContext(c.ctx)
-	c.reply.begin(c, &x.body)
+	x.reply.begin(c, &x.body)
 	c.awaited = false
 	if h.length == 0 {
 		r.Body = http.NoBody
@@ -244,12 +246,12 @@ func (c *conn) answer(h *head) (more bool) {
 			}
 			more, x.body.closed = false, true
 		}
-		c.reply.end()
+		x.reply.end()
 	}()
-	c.server.HTTP.Handler.ServeHTTP(&c.reply, r)
+	c.server.HTTP.Handler.ServeHTTP(&x.reply, r)
 	x.body.closed = true
 	c.unwatch()
-	if !c.reply.finish() || c.lost {
+	if !x.reply.finish() || c.lost {
 		c.linger(&x.body)
 		return false
 	}

@@ -15,22 +15,22 @@ import (
 // counted.
 const holdUp = 4 << 10
 
-// response is the http.ResponseWriter of a connection, of one request after the other. It belongs to the handler, and only until that returns.
+// response is the http.ResponseWriter of one request. It belongs to the handler until that returns; from then on it writes nothing, so that nobody who has kept it
+// writes into the answer to another request.
 type response struct {
-	conn   *conn
-	body   *body // of the request
-	header http.Header
-	*memory
-	status   int   // 0 until it is known
-	length   int64 // of the body, as the handler said; -1 if it did not
-	written  int64 // of the body
-	sent     bool  // the head was
-	typed    bool  // the handler has said what the body is
-	chunked  bool
-	close    bool // there is no answer after this one
-	err      error
-	limited  bool      // the handler has set a deadline for writing
-	deadline time.Time // of writing, as it was set last, perhaps for the answer before
+	conn    *conn
+	body    *body // of the request
+	header  http.Header
+	*memory       // nil when the request is over
+	status  int   // 0 until it is known
+	length  int64 // of the body, as the handler said; -1 if it did not
+	written int64 // of the body
+	sent    bool  // the head was
+	typed   bool  // the handler has said what the body is
+	chunked bool
+	close   bool // there is no answer after this one
+	err     error
+	limited bool // the handler has set a deadline for writing
 }
 
 // memory is what an answer needs while it is made.
@@ -43,11 +43,11 @@ type memory struct {
 }
 
 func (w *response) begin(c *conn, b *body) {
-	if w.header == nil {
-		w.header = make(http.Header)
+	if c.header == nil {
+		c.header = make(http.Header)
 	}
-	clear(w.header)
-	*w = response{conn: c, body: b, header: w.header, memory: c.server.memory(), length: -1, deadline: w.deadline}
+	clear(c.header)
+	*w = response{conn: c, body: b, header: c.header, memory: c.server.memory(), length: -1}
 }
 
 // end gives the memory back.
@@ -56,8 +56,10 @@ func (w *response) end() {
 		w.held, w.parts, w.list = w.held[:0], [3][]byte{}, nil // an answer that was given up has left something
 		w.conn.server.memories.Put(w.memory)
 	}
-	w.memory, w.body = nil, nil
+	w.memory, w.header = nil, http.Header{}
 }
+
+func (w *response) over() bool { return w.memory == nil }
 
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header { return w.header }
@@ -65,6 +67,9 @@ func (w *response) Header() http.Header { return w.header }
 // WriteHeader implements http.ResponseWriter. The header is sent as it is now, whatever the handler does to it later. Interim answers are not sent.
 func (w *response) WriteHeader(status int) {
 	switch {
+	case w.over():
+		w.conn.server.logf("plain: WriteHeader(%d) after the request", status)
+		return
 	case w.status != 0:
 		w.conn.server.logf("plain: superfluous WriteHeader(%d) after %d", status, w.status)
 		return
@@ -97,6 +102,9 @@ func (w *response) empty() bool {
 
 // Write implements http.ResponseWriter.
 func (w *response) Write(p []byte) (int, error) {
+	if w.over() {
+		return 0, errOver
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -126,6 +134,9 @@ func (w *response) Flush() { w.FlushError() }
 
 // FlushError is for http.ResponseController.
 func (w *response) FlushError() error {
+	if w.over() {
+		return errOver
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -154,7 +165,7 @@ func (w *response) send(p []byte, last bool) {
 		if timeout := w.conn.server.HTTP.WriteTimeout; timeout > 0 {
 			limit = time.Now().Add(timeout)
 		}
-		if limit != w.deadline {
+		if limit != w.conn.writing {
 			w.SetWriteDeadline(limit)
 			w.limited = false
 		}
@@ -271,7 +282,7 @@ func appendField(b []byte, name, value string) []byte {
 
 // SetReadDeadline is for http.ResponseController. It concerns the body; once that is read there is nothing more to read within the request.
 func (w *response) SetReadDeadline(t time.Time) error {
-	if w.body == nil {
+	if w.over() {
 		return errOver
 	}
 	if w.body.left > 0 {
@@ -283,17 +294,17 @@ func (w *response) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline is for http.ResponseController. The deadline may come up to a second late, so that not every answer sets a timer.
 func (w *response) SetWriteDeadline(t time.Time) error {
-	if w.body == nil {
+	if w.over() {
 		return errOver
 	}
 	w.limited = true
-	if early := w.deadline.Sub(t); !t.IsZero() && early >= 0 && early <= time.Second {
+	if early := w.conn.writing.Sub(t); !t.IsZero() && early >= 0 && early <= time.Second {
 		return nil
 	}
 	if !t.IsZero() && time.Until(t) > time.Second {
 		t = t.Add(time.Second)
 	}
-	w.deadline = t
+	w.conn.writing = t
 	return w.conn.Conn.SetWriteDeadline(t)
 }
 

@@ -618,6 +618,38 @@ func TestBodyIsOfItsRequest(t *testing.T) {
 	})
 }
 
+// TestAnswerIsOfItsRequest: who keeps the ResponseWriter of a request writes nothing into the answer to the next one.
+func TestAnswerIsOfItsRequest(t *testing.T) {
+	var kept http.ResponseWriter
+	keep := func(w http.ResponseWriter, r *http.Request) {
+		if kept != nil {
+			kept.Header().Set("Mine", "yes")
+			kept.WriteHeader(http.StatusTeapot)
+			if n, err := io.WriteString(kept, "not yours"); n != 0 || err == nil {
+				t.Errorf("the answer before takes %d bytes, %v", n, err)
+			}
+			if err := http.NewResponseController(kept).Flush(); err == nil {
+				t.Error("the answer before can be flushed")
+			}
+		}
+		io.WriteString(w, "yours")
+		kept = w
+	}
+	synctest.Test(t, func(t *testing.T) { // net/http promises nothing of the kind
+		s := &Server{HTTP: &http.Server{Handler: http.HandlerFunc(keep), ErrorLog: log.New(io.Discard, "", 0)}}
+		l := newPipes()
+		go s.Serve(l)
+		defer s.Close()
+		c := l.dial(t)
+		for range 3 {
+			c.send(post("/", "x"))
+			if a := c.read(); a.Status != http.StatusOK || a.Body != "yours" || a.Header.Get("Mine") != "" {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
 // TestClientWithoutAddress: a client that has left before it was accepted has no address on some systems; it harms nobody else.
 func TestClientWithoutAddress(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
