@@ -16,13 +16,13 @@ import (
 //	defer computes(t)()   keeps a processor busy, mostly with Node: few of those run at once, because more would only wait for each other, and what is to happen within
 //	                      seconds would not. A test whose subtests compute gives its place back before they begin, since package testing begins them when it returns.
 //
-// Neither may use testing.T.Setenv, testing.T.Chdir or start of forward_open_test.go, or listen on a port that another of them does.
+// Neither may have the proxy in this process (newStand, start), use testing.T.Setenv or testing.T.Chdir, or listen on a port that another of them does.
 
 // beside is how many run at once, unless -parallel says otherwise: so many that who waits for a place among those that compute keeps nobody from beginning to wait.
 const beside = 64
 
-// places are for those that compute: one for each processor, and one for what a program waits for itself.
-var places = make(chan struct{}, runtime.NumCPU()+1)
+// places are for those that compute: two for each processor, since half of their time they wait for what they have started.
+var places = make(chan struct{}, 2*runtime.NumCPU())
 
 func waits(t *testing.T) {
 	t.Helper()
