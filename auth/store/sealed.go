@@ -16,10 +16,13 @@ var (
 	canarySecret    = column{"canary", "id", "secret_enc"}
 	idpRefreshToken = column{"idp_sessions", "id", "refresh_token_enc"}
 	authPKCE        = column{"auth_requests", "id_hash", "pkce_enc"}
+	upstreamSecret  = column{"upstream_clients", "id", "secret_enc"}
+	upstreamAccess  = column{"upstream_tokens", "id", "access_enc"}
+	upstreamRefresh = column{"upstream_tokens", "id", "refresh_enc"}
 )
 
 // sealedColumns are those that the master keys seal. oauth_tokens.replay_enc is sealed with the token that it answers.
-var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE}
+var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE, upstreamSecret, upstreamAccess, upstreamRefresh}
 
 func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
 

@@ -10,6 +10,7 @@
 //	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince
 //	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, PKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
 //	refresh.go   Refresh: one refresh token for its successor, once, with the replay of the same answer
+//	connections.go  Connection: PutConnection, Connection, Connections, ClaimConnection and what ends a claim, DeleteConnection · UpstreamClient
 //	clients.go   Document: PutDocument, Document · BlockClient, UnblockClient, ClientBlocked · UseAssertion
 //	audit.go     Event: Audit, Events
 //	sealed.go    Reencrypt; how columns are sealed, and the canary that knows a wrong key

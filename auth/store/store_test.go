@@ -808,6 +808,15 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); err != nil || r.Verifier != "verifier" {
 				t.Errorf("ConsumeAuthRequest = %+v, %v", r, err)
 			}
+			if i == 0 {
+				return // connections came with the second
+			}
+			if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" || c.Refresh != "refresh of ann" {
+				t.Errorf("Connection = %+v, %v", c, err)
+			}
+			if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil || c.Secret != "secret" {
+				t.Errorf("UpstreamClient = %+v, %v", c, err)
+			}
 		})
 	}
 }

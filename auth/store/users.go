@@ -49,7 +49,8 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 	return all, err
 }
 
-// DisableUser shuts a user out, or, if disabled is false, lets them in again. Their grants end at once and stay ended; their sessions in the browser too.
+// DisableUser shuts a user out, or, if disabled is false, lets them in again. Their grants end at once and stay ended; their sessions in the browser and their
+// connections to upstreams too.
 func (s *Store) DisableUser(ctx context.Context, id string, disabled bool) error {
 	return s.WithTx(ctx, func(ctx context.Context) error {
 		var at time.Time
@@ -60,6 +61,9 @@ func (s *Store) DisableUser(ctx context.Context, id string, disabled bool) error
 			return err
 		}
 		if _, err := s.RevokeGrants(ctx, GrantFilter{User: id}, "user_disabled"); err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, `DELETE FROM upstream_tokens WHERE owner = $1`, id); err != nil {
 			return err
 		}
 		return s.EndWebSessions(ctx, id)
