@@ -146,10 +146,14 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		c := j.talk(t)
 		for _, uri := range []string{"file:///a", "file:///b"} {
 			c.must(t, "resources/subscribe", `"uri":"mcp://up/`+uri+`"`)
-			j.server.Updated("up", uri)
+			j.server.Updated("up", "", uri)
 		}
+		c.must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
+		j.server.Updated("up", "user:somebody else", "file:///sub/c") // of an upstream that is theirs alone
 		w.policy = mustPolicy(t, "- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.apply(w)
-		hears(t, c.get(t), "resources/updated mcp://up/file:///b")
+		stream := c.get(t)
+		hears(t, stream, "resources/updated mcp://up/file:///b")
+		silent(t, j, stream)
 	})
 }

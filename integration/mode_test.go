@@ -120,7 +120,7 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 		default:
 		}
 	}
-	up.Hooks.ResourceUpdated = func(name, uri string) { e.Server.Updated(name, uri) }
+	up.Hooks.ResourceUpdated = func(name, person, uri string) { e.Server.Updated(name, person, uri) }
 	up.Hooks.CatalogChanged = func(string) {
 		select {
 		case refresh <- struct{}{}:

@@ -38,6 +38,7 @@ func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 func (c *canned) Subscribe(context.Context, []string) ([]string, error) { return nil, nil }
 func (c *canned) Unsubscribe([]string)                                  {}
 func (c *canned) RootsChanged(upstream.Profile, string, string)         {}
+func (c *canned) SignedIn(context.Context) error                        { return nil }
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {

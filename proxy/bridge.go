@@ -232,6 +232,9 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 
 // modernError translates an upstream's error for a modern client.
 func (s *Server) modernError(x *exchange, err error) (result, error) {
+	if need := needsSignIn(err); need != nil {
+		return s.offer(x, need)
+	}
 	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
 	if !ok {
 		return result{}, err
@@ -250,6 +253,9 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 
 // legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of no use to a client that cannot open a URL.
 func (s *Server) legacyError(x *exchange, err error) (result, error) {
+	if need := needsSignIn(err); need != nil {
+		return s.offer(x, need)
+	}
 	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
 	if !ok {
 		return result{}, err
@@ -315,7 +321,11 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 			break
 		}
 	}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateAgain}))
+	kind := stateAgain
+	if x.target.connects {
+		kind = stateConnect
+	}
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: kind}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil
 }

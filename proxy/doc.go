@@ -5,6 +5,7 @@
 //	server.go     Server takes the request and loads the world, once
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
 //	share.go      what the caller may use of the endpoint: a view without what policy denies, and the decision about each call
+//	person.go     what the caller signs in to themselves, merged in; and the offer to connect it
 //	exchange.go   the message becomes an exchange: one request, on its way to one answer
 //	front.go      which era does it speak?
 //	legacy.go     2025-11-25 and older: the handshake, the session (session.go), arrays of messages (batch.go), the GET stream

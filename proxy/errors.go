@@ -103,6 +103,9 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 		peer *jsonrpc.Error
 		ours *upstream.Error
 	)
+	if need := needsSignIn(err); need != nil {
+		return failure(need.Upstream, signInKind(need), signInMessage(need)), http.StatusOK
+	}
 	switch {
 	case errors.As(err, &own):
 		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
@@ -149,6 +152,8 @@ func outcome(err error) string {
 		ours *upstream.Error
 	)
 	switch {
+	case needsSignIn(err) != nil:
+		return kindNotConnected
 	case errors.As(err, &own):
 		return "refused"
 	case errors.As(err, &ours):

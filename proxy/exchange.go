@@ -39,6 +39,7 @@ type exchange struct {
 	decision  policy.Decision // about the call
 	approved  bool            // a person has approved it
 	approval  string          // how far that is: see CallInfo; "" when nobody had to be asked
+	offered   bool            // the answer is that a person has to sign in to the upstream
 	listeners *listeners
 	opening   sync.Mutex // guards opened: a legacy upstream may ask several things at once
 	opened    []string   // elicitations of ours: see newElicitationID
@@ -143,6 +144,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 			info.Arguments = x.params.Text()
 		}
 		info.Approval = x.approval
+		if x.offered {
+			info.Outcome = kindNotConnected
+		}
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
 		s.report(info)
 	}

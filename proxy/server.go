@@ -33,6 +33,7 @@ type WorldConfig struct {
 	Guard          *auth.Guard    // nil lets nobody in
 	Policy         *policy.Policy // nil allows nothing
 	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
+	People         People         // nil: nobody has upstreams for themselves
 	AllowedOrigins []string       // beyond the loopback ones
 	AllowedHosts   []string       // beyond the loopback ones
 }
@@ -140,11 +141,13 @@ func (s *Server) Refresh() {
 	s.swap(s.newWorld(old.config, old.backends, old))
 }
 
-// Recheck ends the streams of those who would not be let in any more. What the Guard knows by itself it is not told: a token that was taken back, for one.
+// Recheck ends the streams of those who would not be let in any more, and tells people whose own upstreams offer something else now. What the Guard knows by itself it is
+// not told: a token that was taken back, for one.
 func (s *Server) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.renew(s.world.Load())
+	s.follow()
 }
 
 // Settle takes over changed catalogs, as Refresh does, if there are any.
@@ -162,7 +165,7 @@ func (s *Server) Settle() {
 func (s *Server) swap(w *world) {
 	old := s.world.Swap(w)
 	s.renew(w)
-	s.follow(w)
+	s.follow()
 	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
 		s.hooks.Problems(problems)
 	}

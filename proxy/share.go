@@ -32,7 +32,7 @@ type share struct {
 	redact  *redactor // nil when nothing is taken out
 }
 
-// shares are those of one world, made when they are first asked for.
+// shares are those of one world, or of one person in it, made when they are first asked for.
 type shares struct {
 	mu    sync.RWMutex
 	of    map[shareKey]*share
@@ -61,20 +61,24 @@ const maxShares = 4096
 
 // share returns what a principal may use of an endpoint.
 func (w *world) share(e *endpoint, p *auth.Principal) *share {
+	all := &w.shares
+	if e.shares != nil {
+		all = e.shares
+	}
 	key := shareKey{endpoint: e.name, principal: p.ID, claims: claims(p)}
 	if w.policy.MatchesAddress() {
 		key.address = p.Address
 	}
-	w.shares.mu.RLock()
-	s := w.shares.of[key]
-	w.shares.mu.RUnlock()
+	all.mu.RLock()
+	s := all.of[key]
+	all.mu.RUnlock()
 	if s != nil {
 		return s
 	}
 	rights, likes := w.policy.For(subject(p, e.surface)), alikeKey{e.name, p.Kind == auth.KindLocal}
-	w.shares.mu.RLock()
-	alike := w.shares.alike[likes]
-	w.shares.mu.RUnlock()
+	all.mu.RLock()
+	alike := all.alike[likes]
+	all.mu.RUnlock()
 	for _, other := range alike {
 		if other.rights.Equal(rights) {
 			s = other
@@ -85,23 +89,23 @@ func (w *world) share(e *endpoint, p *auth.Principal) *share {
 	if !known {
 		s = w.newShare(e, rights, likes.local)
 	}
-	w.shares.mu.Lock()
-	defer w.shares.mu.Unlock()
-	if other := w.shares.of[key]; other != nil {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if other := all.of[key]; other != nil {
 		return other
 	}
-	if w.shares.of == nil || len(w.shares.of) >= maxShares {
-		w.shares.of, w.shares.alike, w.shares.views = map[shareKey]*share{}, map[alikeKey][]*share{}, map[viewKey]*view{}
+	if all.of == nil || len(all.of) >= maxShares {
+		all.of, all.alike, all.views = map[shareKey]*share{}, map[alikeKey][]*share{}, map[viewKey]*view{}
 	}
-	if w.shares.of[key] = s; known {
+	if all.of[key] = s; known {
 		return s
 	}
-	w.shares.alike[likes] = append(w.shares.alike[likes], s)
+	all.alike[likes] = append(all.alike[likes], s)
 	seen := viewKey{e.name, s.seen(e.view)}
-	if same := w.shares.views[seen]; same != nil {
+	if same := all.views[seen]; same != nil {
 		s.view = same
 	} else {
-		w.shares.views[seen] = s.view
+		all.views[seen] = s.view
 	}
 	return s
 }
@@ -147,10 +151,17 @@ func subject(p *auth.Principal, surface string) policy.Subject {
 func (s *share) restrict(v *view, names Names) {
 	s.rulings = map[*target]*policy.Ruling{}
 	whole := true
+	reaches := func(k policy.Kind, b backend) bool {
+		return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, names.full(prefixOf(b), ""))
+	}
 	for p := range v.parts {
 		for _, t := range v.parts[p].targets {
 			g := s.rights.Bind(t.policyItem())
-			if g.Visible() && !(s.guards.Pinned && t.held != "") {
+			visible := g.Visible() && !(s.guards.Pinned && t.held != "")
+			if t.connects { // it is ours, and for all who may use anything there
+				visible = reaches(policy.Tool, t.backend) || reaches(policy.Prompt, t.backend) || reaches(policy.Resource, t.backend)
+			}
+			if visible {
 				s.rulings[t] = g
 			} else {
 				whole = false
@@ -159,9 +170,7 @@ func (s *share) restrict(v *view, names Names) {
 	}
 	reached := make([]bool, len(v.backends))
 	for i, b := range v.backends {
-		may := func(k policy.Kind) bool {
-			return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, names.full(prefixOf(b), ""))
-		}
+		may := func(k policy.Kind) bool { return reaches(k, b) }
 		reached[i] = reads(v.sources[i]) && may(policy.Resource)
 		for t := range s.rulings {
 			if reached[i] {

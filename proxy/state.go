@@ -34,6 +34,7 @@ const (
 	stateAgain   stateKind = "again"   // the upstream has refused the call, which is made again
 	// stateApproval: the call was not made yet; a person is asked whether it may be
 	stateApproval stateKind = "approval"
+	stateConnect  stateKind = "connect" // a person is connecting the upstream
 )
 
 // seal makes a requestState of ours for the request.
@@ -70,13 +71,13 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 	var st state
 	text, err := s.states.Open(sealed)
 	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID || string(st.Request) != string(x.digest()) ||
-		time.Now().Unix() > st.Expires {
+		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.connects {
 		return state{}, errState()
 	}
 	switch st.Kind {
 	case stateRelayed:
 		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
-	case stateAgain, stateApproval:
+	case stateAgain, stateApproval, stateConnect:
 		return st, spliceParams(c, raw.Edit{Name: "requestState"}, raw.Edit{Name: "inputResponses"})
 	}
 	return st, nil

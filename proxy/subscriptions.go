@@ -35,7 +35,7 @@ type subscription struct {
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
 // subscribed to something of the upstream's.
-func (ls *listeners) updated(name, uri string) {
+func (ls *listeners) updated(name, person, uri string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type found struct {
@@ -44,6 +44,9 @@ func (ls *listeners) updated(name, uri string) {
 	}
 	var certain, others []found
 	for h := range ls.hearers {
+		if person != "" && person != h.principal.ID {
+			continue
+		}
 		any, sure, exposed := false, false, exposeURI(name, uri)
 		if h.endpoint.view.bare {
 			exposed = uri
@@ -211,13 +214,13 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 	return accepted, failed
 }
 
-// Updated says that a resource of an upstream's has changed, by its own URI. It does not block.
-func (s *Server) Updated(name, uri string) {
-	s.listeners.updated(name, uri)
+// Updated says that a resource of an upstream's has changed, by its own URI; person is whose upstream it is, "" for everybody's. It does not block.
+func (s *Server) Updated(name, person, uri string) {
+	s.listeners.updated(name, person, uri)
 }
 
-// follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them.
-func (s *Server) follow(w *world) {
+// follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them. The hearers have been renewed.
+func (s *Server) follow() {
 	type moved struct {
 		h        *hearer
 		key      resourceKey
@@ -228,7 +231,7 @@ func (s *Server) follow(w *world) {
 	ls.mu.Lock()
 	for h := range ls.hearers {
 		for key, sub := range h.subs {
-			for _, b := range w.backends {
+			for _, b := range h.endpoint.view.backends {
 				if b.Name() == key.upstream && b != sub.backend {
 					list = append(list, moved{h, key, sub.backend, b})
 				}

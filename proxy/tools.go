@@ -24,6 +24,9 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 		return result{}, err
 	}
 	t := x.named(upstream.PartTools, name, info)
+	if c := x.connecting(t, name); c != nil {
+		return s.connect(ctx, x, c, info)
+	}
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}

@@ -23,6 +23,7 @@ type backend interface {
 	Subscribe(context.Context, []string) ([]string, error)
 	Unsubscribe([]string)
 	Call(context.Context, *upstream.Call) (upstream.Result, error)
+	SignedIn(context.Context) error
 	RootsChanged(p upstream.Profile, session, principal string)
 }
 
@@ -35,6 +36,7 @@ type view struct {
 	table    table // of URIs that do not say whose they are
 	offers   offers
 	problems []Problem
+	connects []*target // what offers to connect the upstreams that people sign in to themselves, listed or not
 
 	instructions string // of the upstreams that may say something to the model; "" when there are none
 
@@ -64,6 +66,7 @@ type target struct {
 	tool       *upstream.Tool // nil unless it is one
 	names      []string       // by which policy knows a tool or a prompt, the same on every endpoint
 	requires   []string       // capabilities
+	connects   bool           // it is no item of the upstream's, but our offer to connect it
 	held       string         // why it is not offered to those who are to see accepted definitions only; "" when it may be
 }
 
@@ -91,25 +94,37 @@ func compile(endpoint string, backends []backend, names Names, bare bool, old *v
 		old = old.last
 	}
 	for _, b := range backends {
-		catalog := b.Catalog()
-		v.include(b, catalog)
-		for p := range upstream.Parts {
-			for i := range catalog.Items(p) {
-				v.add(endpoint, p, b, catalog, i, names, old)
-			}
+		v.addAll(endpoint, b, b.Catalog(), names, old)
+	}
+	v.finish(endpoint, old)
+	return v
+}
+
+// addAll adds a backend and all that it offers on the endpoint.
+func (v *view) addAll(endpoint string, b backend, catalog *upstream.Catalog, names Names, old *view) {
+	v.include(b, catalog)
+	for p := range upstream.Parts {
+		for i := range catalog.Items(p) {
+			v.add(endpoint, p, b, catalog, i, names, old)
 		}
 	}
+	if b.Config().Personal() {
+		v.addConnect(endpoint, b, catalog, names, old)
+	}
+}
+
+// finish makes of a view to which nothing more is added one that can be used.
+func (v *view) finish(endpoint string, old *view) {
 	if !v.settled {
 		v.last = old
 	}
-	if !bare {
+	if !v.bare {
 		v.table = newTable(v.backends, v.sources)
 	}
 	for p := range upstream.Parts {
 		v.close(endpoint, p)
 		v.parts[p].prepare(p)
 	}
-	return v
 }
 
 func newView(bare bool) *view {
@@ -155,6 +170,11 @@ func (v *view) restricted(may func(*target) bool, reached []bool) *view {
 		}
 		part.prepare(upstream.Part(p))
 	}
+	for _, t := range v.connects {
+		if slices.Contains(r.backends, t.backend) {
+			r.connects = append(r.connects, t)
+		}
+	}
 	if !v.bare {
 		r.table = newTable(r.backends, r.sources)
 	}
@@ -197,6 +217,9 @@ func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstrea
 // hold marks the tools whose definition nobody has accepted. The view is not in use yet.
 func (v *view) hold(pins *Pins) {
 	for _, t := range v.parts[upstream.PartTools].targets {
+		if t.connects {
+			continue
+		}
 		t.held, _ = pins.held(t.backend.Name(), t.name, t.item.Definition.Text())
 	}
 }

@@ -31,6 +31,7 @@ type world struct {
 	endpoints map[string]*endpoint
 	routes    http.Handler
 	shares    shares
+	persons   persons
 }
 
 // endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a named one, whose name ends in a slash.
@@ -38,6 +39,7 @@ type endpoint struct {
 	name    string
 	surface string // for policy; "" is none
 	view    *view
+	shares  *shares // of a person's own endpoint, which end with it; nil where the world remembers them
 }
 
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
@@ -49,9 +51,9 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 		}
 		return nil
 	}
-	w.endpoints[""] = &endpoint{"", "", compile("", backends, c.Names, false, before(""))}
+	w.endpoints[""] = &endpoint{view: compile("", backends, c.Names, false, before(""))}
 	for _, b := range backends {
-		w.endpoints[b.Name()] = &endpoint{b.Name(), "", compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
+		w.endpoints[b.Name()] = &endpoint{name: b.Name(), view: compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
 	}
 	for name, n := range c.Endpoints {
 		its := backends
@@ -59,7 +61,7 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 			its = slices.DeleteFunc(slices.Clone(backends), func(b backend) bool { return !slices.Contains(n.Upstreams, b.Name()) })
 		}
 		key := name + "/"
-		w.endpoints[key] = &endpoint{key, cmp.Or(n.Surface, name), compile(key, its, c.Names, false, before(key))}
+		w.endpoints[key] = &endpoint{name: key, surface: cmp.Or(n.Surface, name), view: compile(key, its, c.Names, false, before(key))}
 	}
 	if c.Policy.Pins() {
 		for _, e := range w.endpoints {
@@ -111,7 +113,8 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		}
 		at := name(r)
 		var rights *policy.Rights
-		if c.endpoint = w.endpoints[at]; c.endpoint != nil {
+		w.meet(r.Context(), c.principal)
+		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
 			c.share = w.share(c.endpoint, c.principal)
 			rights = c.share.rights
 		} else { // what there might be: who may use nothing is not told by the answer what there is

@@ -123,7 +123,7 @@ func kindOf(err error) Kind {
 		return KindTimeout
 	case errors.Is(err, context.Canceled):
 		return KindCancelled
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, errNotSent), errors.As(err, new(*tokenError)):
 		return KindUnavailable
 	case errors.As(err, &status), errors.Is(err, errInvalid):
 		return KindInvalid

@@ -69,6 +69,7 @@ type Catalog struct {
 	// Left are the definitions that were left out, and the lists that could not be read, and why.
 	Left   []LeftOut
 	Listed time.Time // zero before the first listing
+	SignIn bool      // a person has to sign in before there is anything to list
 
 	index   [Parts]map[string]int // by name, into the four lists
 	mirrors bool                  // arguments go into headers on their way to it
@@ -140,7 +141,7 @@ func (c *Catalog) Offers(path ...string) bool {
 
 // equal reports whether both offer the same.
 func (c *Catalog) equal(o *Catalog) bool {
-	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions ||
+	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions || c.SignIn != o.SignIn ||
 		!bytes.Equal(c.Capabilities.Text(), o.Capabilities.Text()) || len(c.Left) != len(o.Left) {
 		return false
 	}

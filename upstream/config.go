@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -28,6 +29,8 @@ type Config struct {
 	URL string `yaml:"url"`
 	// Headers are sent with every HTTP request to URL, and to no other origin.
 	Headers map[string]string `yaml:"headers"`
+	// Auth says who signs in to a remote server, where that is more than a header.
+	Auth Auth `yaml:"auth"`
 	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05.
 	Transport Transport `yaml:"transport"`
 
@@ -70,6 +73,38 @@ type Config struct {
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.
 	Tools Rules `yaml:"tools"`
 }
+
+// Auth is the auth section of an upstream.
+type Auth struct {
+	// Mode is none (the default), or oauth_user: each person signs in there themselves, in the browser, and has connections of their own. That needs auth.oauth. Who is no
+	// person that has signed in here, such as an API key, does not see the upstream.
+	Mode AuthMode `yaml:"mode"`
+	// Scopes are what is asked for there. Default: what the server says that it needs.
+	Scopes []string `yaml:"scopes"`
+	// ClientID and ClientSecret are what the server's authorization server knows us by. Default: we say who we are by a document of ours, or register.
+	ClientID     string `yaml:"client_id"`
+	ClientSecret string `yaml:"client_secret"`
+}
+
+// AuthMode is a word of the file.
+type AuthMode string
+
+const (
+	AuthNone      AuthMode = ""
+	AuthOAuthUser AuthMode = "oauth_user"
+)
+
+// UnmarshalYAML reads the word.
+func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
+	switch n.Value {
+	case "none", "oauth_user":
+		return oneOf(n, m, "none", "oauth_user")
+	}
+	return fmt.Errorf("line %d: %.40q is none of none, oauth_user; what the operator has from the server goes into headers", n.Line, n.Value)
+}
+
+// Personal reports whether each person has connections of their own, made with what they themselves were given.
+func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
 
 // Defaults is the file's defaults section: what an upstream's entry leaves out.
 type Defaults struct {
@@ -230,6 +265,21 @@ func (c *Config) Validate(name string) []Problem {
 		case u.Fragment != "":
 			bad("url", "has a fragment (#…), which is never sent; remove it")
 		}
+		if c.Personal() {
+			if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+				bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; http is for loopback alone")
+			}
+			for k := range c.Headers {
+				if strings.EqualFold(k, "authorization") {
+					bad("headers."+k, "is what each person's own sign-in is sent in (auth.mode); keep one")
+				}
+			}
+		} else if len(c.Auth.Scopes) > 0 || c.Auth.ClientID != "" || c.Auth.ClientSecret != "" {
+			bad("auth", "says nothing without a mode; write mode: oauth_user if each person is to sign in there themselves")
+		}
+		if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
+			bad("auth.client_secret", "is one of a client_id, which is missing")
+		}
 		if len(c.Env) > 0 {
 			bad("env", "is only for a command")
 		}
@@ -237,6 +287,9 @@ func (c *Config) Validate(name string) []Problem {
 			bad("dir", "is only for a command")
 		}
 	} else {
+		if c.Auth.Mode != AuthNone || c.Auth.ClientID != "" || len(c.Auth.Scopes) > 0 {
+			bad("auth", "is only for a url")
+		}
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
@@ -303,6 +356,12 @@ func (c *Config) Validate(name string) []Problem {
 		as[r.As] = r.Glob
 	}
 	return ps
+}
+
+// loopback reports whether the host of a URL is this machine.
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // hopByHop are the headers that the wire writes itself.

@@ -11,5 +11,7 @@
 // A server that asks something during a call is answered by the call's Peer (question.go); a legacy one hears once in a connection what its client can do, so that
 // its links are by Profile (profile.go).
 //
+// What people sign in to themselves has an Upstream for each of them (people.go), whose requests carry what that person was given (credentials.go).
+//
 // Three wires and two eras are five files, not six combinations. Messages are package jsonrpc's, as their sender wrote them.
 package upstream

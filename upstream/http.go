@@ -163,7 +163,11 @@ func (w *httpWire) Close() error {
 func (w *httpWire) leave(s *places) {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
-	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: s.get, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	header := s.get
+	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
+		header = with(header, HeaderField{"Authorization", "Bearer " + *token})
+	}
+	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		w.log.Debug("the server was not told that the session is over", "error", err)

@@ -87,6 +87,9 @@ func (l *link) run(ctx context.Context) {
 		if needsPerson(err) {
 			next, pause.last = StateBlocked, maxPause
 		}
+		if signIn(err) {
+			pause.last = lookEvery / 2
+		}
 		l.update(func(s *linkState) bool {
 			if lived == 0 {
 				s.attempts++ // the end of a conn that was there is no failed attempt: calls wait for the next one
@@ -106,8 +109,17 @@ func (l *link) run(ctx context.Context) {
 // needsPerson reports whether the server refuses who we are.
 func needsPerson(err error) bool {
 	var status *statusError
-	return errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	return signIn(err) || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
+
+// signIn reports whether the link's own person has to sign in.
+func signIn(err error) bool {
+	_, is := errors.AsType[*SignInError](err)
+	return is
+}
+
+// lookEvery is how often a person's link looks whether they have signed in, or out, somewhere else. That is not asked of the server.
+const lookEvery = 5 * time.Second
 
 // update is the one way to change the state: change does it and says whether it did, and whoever waits is told. A closed link stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
@@ -134,6 +146,9 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
 	defer cancel()
+	if _, err := l.u.token(opening); err != nil {
+		return 0, err
+	}
 	dial := l.u.dialer.dial
 	if l.key.aside {
 		dial = l.u.dialer.dialAside
@@ -197,6 +212,11 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	defer refresh.Stop()
 	idle := time.NewTimer(l.idleLimit())
 	defer idle.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	if l.u.person == "" {
+		look.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -222,6 +242,10 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			refresh.Reset(l.refreshIn(c))
 		case <-l.stale():
 			l.u.withdraw(ctx, c)
+		case <-look.C:
+			if _, err := l.u.token(ctx); signIn(err) {
+				return err
+			}
 		case <-idle.C:
 			left := l.idleLeft()
 			if left <= 0 {
@@ -239,7 +263,7 @@ func (l *link) reread(ctx context.Context, c conn) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.u.hard.ConnectTimeout)
 	defer cancel()
-	if err := l.u.readCatalog(ctx, c); err != nil && ctx.Err() == nil {
+	if err := l.u.readCatalog(ctx, c); err != nil && ctx.Err() == nil && !signIn(err) {
 		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
 	}
 }

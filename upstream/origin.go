@@ -23,16 +23,19 @@ import (
 
 // httpOptions say how to reach a remote server. A limit of zero is its default.
 type httpOptions struct {
-	URL          string
-	Headers      map[string]string // sent with every request to this origin, and nowhere else
-	MessageLimit int               // bytes of one message from the server
-	Depth        int               // nesting of one message from the server
+	URL     string
+	Headers map[string]string // sent with every request to this origin, and nowhere else
+	// Token returns what each request to this origin is authorized with, as Credentials does; nil means that none is authorized so.
+	Token        func(ctx context.Context, refused ...string) (string, error)
+	MessageLimit int // bytes of one message from the server
+	Depth        int // nesting of one message from the server
 	Log          *slog.Logger
 	Transport    http.RoundTripper // shared by the wires of an upstream, and not closed by them; nil means one of the wire's own
 }
 
 const (
 	maxRedirects = 3
+	maxRefused   = 2           // tokens of one request, after which nobody has another one: that is where the person has to sign in again
 	drainSize    = 64 << 10    // of what follows an answer, read so that the connection can be used again
 	drainTime    = time.Second // for the same
 	maxDraining  = 256         // connections of one wire that are being drained; beyond it they are closed
@@ -62,8 +65,10 @@ func newTransport() http.RoundTripper {
 // origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP wires have in common: how they begin, fail and end.
 type origin struct {
 	url     *url.URL
-	address string      // host and port of url
-	header  http.Header // of the configuration, and ours; never modified
+	address string                                                       // host and port of url
+	header  http.Header                                                  // of the configuration, and ours; never modified
+	token   func(ctx context.Context, refused ...string) (string, error) // see httpOptions
+	last    atomic.Pointer[string]                                       // the token of the latest request; nil before
 	rt      http.RoundTripper
 	own     bool // nobody else uses rt
 	limit   int
@@ -92,6 +97,7 @@ func (o *origin) init(opts httpOptions) {
 	if o.rt = opts.Transport; o.rt == nil {
 		o.rt, o.own = transportFor(opts.URL), true
 	}
+	o.token = opts.Token
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -260,6 +266,9 @@ func (t *trip) close() {
 // the method and the origin; every other response is the caller's, whatever its status. header is not modified, and must not be afterwards; more replaces
 // fields of the same name, as in with.
 //
+// Where requests are authorized by a token, it is asked for first, and once more when the server says 401: then the server has looked at nothing, and the request is sent
+// again with another one.
+//
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The error is context.Cause(ctx) then.
 func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...HeaderField) (*trip, error) {
 	t := &trip{url: u}
@@ -275,21 +284,33 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	if m != nil {
 		t.out.set(m)
 	}
+	own := len(more)
+	var refused []string // tokens
 	for hops := 0; ; hops++ {
+		token, err := o.authorize(ctx, refused)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		if token != "" {
+			field := HeaderField{"Authorization", "Bearer " + token}
+			if more = append(more[:own:own], field); !isPlain {
+				header = with(header, field)
+			}
+		}
 		r := http.Request{
 			Method: method, URL: t.url, Host: t.url.Host, Header: header,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		}
 		if m != nil {
 			body := &t.first
-			if hops > 0 {
+			if hops > 0 || len(refused) > 0 {
 				body = new(reader) // the transport may not be done with the first
 			}
 			*body = t.out.reader()
 			r.Body, r.ContentLength = body, t.out.size
 		}
 		var resp *http.Response
-		var err error
 		if isPlain {
 			resp, err = o.plainTrip(ctx, plain, t, &r, more)
 		} else {
@@ -304,6 +325,11 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		t.Response = resp
 		next := redirect(t)
+		if token != "" && resp.StatusCode == http.StatusUnauthorized {
+			if refused = append(refused, token); len(refused) <= maxRefused {
+				next, hops = t.url, hops-1
+			}
+		}
 		if next == nil || hops == maxRedirects || !sameOrigin(next, o.url) {
 			return t, nil
 		}
@@ -313,6 +339,28 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		resp.Body.Close()
 		t.Response, t.url = nil, next
 	}
+}
+
+// authorize returns the token for a request of which these were refused; "" where there is none to send.
+func (o *origin) authorize(ctx context.Context, refused []string) (string, error) {
+	if o.token == nil {
+		return "", nil
+	}
+	token, err := o.token(ctx, refused...)
+	if err == nil && !visibleASCII(token) {
+		err = &tokenError{errors.New("its token is none that a header can carry")}
+	}
+	if err == nil {
+		o.last.Store(&token)
+	} else if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return token, err
+}
+
+// visibleASCII reports whether s can stand in a header, and is there.
+func visibleASCII(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the end of the origin, break off the connection itself.

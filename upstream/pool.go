@@ -14,12 +14,15 @@ import (
 // pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives a change of the configuration that is about calls only.
 type pool struct {
 	name    string
+	person  string // whose it is; "" is everybody's
 	hard    Config // the part that a change of means another pool, with defaults
 	options Options
 	log     *slog.Logger
 	dialer  *dialer
 	catalog atomic.Pointer[Catalog]
 	subs    subscriptions
+	started time.Time
+	met     chan struct{} // closed when the first attempt to connect has ended, well or not
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -28,7 +31,7 @@ type pool struct {
 	closed  bool
 	alone   bool        // the server speaks both eras, and the legacy one to no purpose
 	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
-	tried   bool        // the first attempt to connect has ended, well or not
+	tried   bool        // met is closed
 	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
 }
 
@@ -46,13 +49,17 @@ func (p *pool) serves(c Config, o Options) bool {
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
 }
 
-func startPool(name string, hard Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions()}
+func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
+	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions(),
+		started: time.Now(), met: make(chan struct{})}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
 	if hard.URL != "" {
 		p.dialer.transport = transportFor(hard.URL)
+	}
+	if person != "" {
+		p.dialer.token = p.token
 	}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true)
@@ -76,6 +83,25 @@ func (p *pool) Tried() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tried
+}
+
+// meeting is how long who asks first for what a person has waits for it.
+const meeting = 3 * time.Second
+
+// Meet returns when the upstream was there once, or has failed to be, or when it was started a moment ago, or when ctx ends.
+func (p *pool) Meet(ctx context.Context) {
+	select {
+	case <-p.met: // as it nearly always is
+		return
+	default:
+	}
+	late := time.NewTimer(time.Until(p.started.Add(meeting)))
+	defer late.Stop()
+	select {
+	case <-p.met:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 }
 
 // Catalog returns what the upstream offers, as far as we know. It is never nil and never modified.
@@ -216,23 +242,50 @@ func (p *pool) linkChanged(l *link) {
 	before, now, err := p.status.State, l.state, l.err
 	p.status.State, p.status.Since = now, l.since
 	l.mu.Unlock()
-	p.tried = p.tried || now != StateConnecting
-	switch now {
-	case StateReady:
+	if first := now != StateConnecting && !p.tried; first {
+		p.tried = true
+		close(p.met)
+		if p.person != "" && !p.closed {
+			p.tellCatalog()
+		}
+	}
+	_, signIn := errors.AsType[*SignInError](err)
+	switch {
+	case now == StateBlocked && signIn: // what it offered was offered to who has gone
+		p.status.Err = describe(err)
+		p.publish(signedOut)
+	case now == StateReady:
 		p.status.Err = ""
 		if p.grace != nil {
 			p.grace.Stop()
 			p.grace = nil
 		}
-	case StateWaiting, StateBlocked:
+	case now == StateWaiting, now == StateBlocked:
 		p.status.Err = describe(err)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}
 	}
-	if p.options.Hooks.StateChanged != nil && before != now && !p.closed {
+	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed { // it is told to nobody; and that a person has not signed in is no news
+		level := slog.LevelInfo
+		if now == StateWaiting || now == StateBlocked {
+			level = slog.LevelWarn
+		}
+		p.log.Log(context.Background(), level, "upstream "+now.String(), "error", p.status.Err)
+	}
+	if p.options.Hooks.StateChanged != nil && before != now && !p.closed && p.person == "" {
 		p.options.Hooks.StateChanged(p.name, now, err)
 	}
+}
+
+// signedOut is the catalog of an upstream whose person has to sign in.
+var signedOut = &Catalog{SignIn: true}
+
+// signedOut drops the catalog of an upstream that has told a call so.
+func (p *pool) signedOut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.publish(signedOut)
 }
 
 // giveUp drops the catalog of an upstream that did not come back in time.
@@ -267,8 +320,17 @@ func (p *pool) publish(cat *Catalog) {
 	for _, left := range cat.Left {
 		p.log.Warn("left out", "kind", left.Part.String(), "name", left.Name, "reason", left.Reason)
 	}
-	if p.options.Hooks.CatalogChanged != nil {
-		p.options.Hooks.CatalogChanged(p.name)
+	p.tellCatalog()
+}
+
+// tellCatalog tells that the catalog is another one.
+func (p *pool) tellCatalog() {
+	tell := p.options.Hooks.CatalogChanged
+	if p.person != "" {
+		tell = p.options.Hooks.OwnChanged
+	}
+	if tell != nil {
+		tell(p.name)
 	}
 }
 

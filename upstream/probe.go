@@ -28,7 +28,8 @@ var errSilent = errors.New("no answer to server/discover")
 type dialer struct {
 	config    Config // with defaults
 	options   Options
-	transport http.RoundTripper // nil for a command
+	transport http.RoundTripper                                            // nil for a command
+	token     func(ctx context.Context, refused ...string) (string, error) // see httpOptions
 	log       *slog.Logger
 	known     *knowledge
 	opened    func() // called when a wire was opened; nil where nobody wants to know
@@ -258,7 +259,7 @@ func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, err
 		}, in)
 	}
 	o := httpOptions{
-		URL: d.config.URL, Headers: d.config.Headers, Transport: d.transport,
+		URL: d.config.URL, Headers: d.config.Headers, Transport: d.transport, Token: d.token,
 		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
 	}
 	if sse {

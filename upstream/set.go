@@ -13,6 +13,7 @@ import (
 type Set struct {
 	mu       sync.Mutex
 	running  map[string]*Upstream
+	people   people
 	retiring sync.WaitGroup
 	closing  context.Context // ends when Close is called
 	close    context.CancelFunc
@@ -23,7 +24,7 @@ const retireGrace = 30 * time.Second
 
 // Apply makes the running upstreams those of configs: one whose configuration did not change, or only in what is about calls and names, keeps its process and
 // sessions; a new one is started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running
-// ones by name.
+// ones by name. Those that people sign in to themselves are not among them: see Of.
 //
 // use, when it is not nil, is given them before the others begin to end, so that it can have new calls go to them.
 func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream)) []*Upstream {
@@ -32,9 +33,13 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	if s.closing == nil {
 		s.closing, s.close = context.WithCancel(context.Background())
 	}
-	next := map[string]*Upstream{}
+	next, own := map[string]*Upstream{}, map[string]Config{}
 	for name, c := range configs {
 		if c.Enabled != nil && !*c.Enabled {
+			continue
+		}
+		if c.Personal() {
+			own[name] = c
 			continue
 		}
 		u := s.running[name]
@@ -50,9 +55,13 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	old := s.running
 	s.running = next
+	gone := s.people.apply(own, o)
 	list := s.list()
 	if use != nil {
 		use(list)
+	}
+	for _, u := range gone {
+		s.retiring.Go(func() { s.retire(u) })
 	}
 	for name, u := range old {
 		if next[name] == nil || next[name].pool != u.pool {
@@ -71,7 +80,7 @@ func (s *Set) retire(u *Upstream) {
 	u.Close()
 }
 
-// All returns the running upstreams by name.
+// All returns the running upstreams by name, without those of people.
 func (s *Set) All() []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,6 +99,7 @@ func (s *Set) list() []*Upstream {
 func (s *Set) Close() {
 	s.mu.Lock()
 	running := s.list()
+	running = append(running, s.people.close()...)
 	s.running = nil
 	if s.close != nil {
 		s.close()

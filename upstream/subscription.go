@@ -196,7 +196,7 @@ func (p *pool) followed() []string {
 // updated passes the server's word on.
 func (p *pool) updated(uri string) {
 	if p.options.Hooks.ResourceUpdated != nil {
-		p.options.Hooks.ResourceUpdated(p.name, uri)
+		p.options.Hooks.ResourceUpdated(p.name, p.person, uri)
 	}
 }
 

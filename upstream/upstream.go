@@ -24,17 +24,20 @@ type Options struct {
 	Self         string        // our executable: what the program name "junction" in a command stands for; "" is no special name
 	Log          *slog.Logger  // nil discards
 	Hooks        Hooks
+	Credentials  Credentials // of people; nil has none
 }
 
 // Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not block, and must not call back into it.
 type Hooks struct {
-	// StateChanged is called when the link that reads the catalog changes its state.
+	// StateChanged is called when the link that reads the catalog changes its state. Of what people sign in to themselves it is not told.
 	StateChanged func(name string, s State, err error)
 	// CatalogChanged is called when Catalog returns something else than before.
 	CatalogChanged func(name string)
 	// ResourceUpdated is called when a resource that somebody has subscribed to has changed, or a part of it, or may have while we could not hear of it. The URI
-	// is the upstream's own.
-	ResourceUpdated func(name, uri string)
+	// is the upstream's own. person is whose upstream it is, and the only one who may hear of it; "" is everybody's.
+	ResourceUpdated func(name, person, uri string)
+	// OwnChanged is called instead of CatalogChanged when the upstream is one that a person signs in to themselves.
+	OwnChanged func(name string)
 }
 
 func (o Options) withDefaults() Options {
@@ -63,7 +66,7 @@ func Start(name string, c Config, o Options) *Upstream { return start(name, c, o
 // start is Start with a catalog that is served until the upstream has listed its own.
 func start(name string, c Config, o Options, before *Catalog) *Upstream {
 	o = o.withDefaults()
-	return newUpstream(c, o.Defaults, startPool(name, c.withDefaults(o.Defaults).hard(), o, before))
+	return newUpstream(c, o.Defaults, startPool(name, "", c.withDefaults(o.Defaults).hard(), o, before))
 }
 
 func newUpstream(c Config, d Defaults, p *pool) *Upstream {
@@ -74,7 +77,8 @@ func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 // Config returns what the upstream was configured with.
 func (u *Upstream) Config() Config { return u.given }
 
-// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server said so, and an *Error otherwise. The call
+// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server said so, a *SignInError if the person has to sign in first, and an
+// *Error otherwise. The call
 // is sent once; it is sent again only where it provably was not received.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
@@ -104,7 +108,13 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return result, nil
 		}
 		peer, said := errors.AsType[*jsonrpc.Error](err)
+		need, signIn := errors.AsType[*SignInError](err)
 		switch {
+		case signIn:
+			u.signedOut() // before the client hears of it, who will look at the list
+			l.fail(cn, err)
+			l.release()
+			return Result{}, need
 		case said && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
 			if l.reads && u.readCatalog(ctx, cn) == nil {
@@ -163,7 +173,10 @@ func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 // unavailable is the error of a call that got no connection.
 func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	var known *Error
+	need, signIn := errors.AsType[*SignInError](err)
 	switch {
+	case signIn:
+		return need
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return &Error{u.name, KindCancelled, context.Canceled}
 	case errors.As(err, &known):
@@ -189,6 +202,19 @@ func (u *Upstream) key(p Profile, session, principal string, aside bool) linkKey
 		key.owner = "principal " + principal
 	}
 	return key
+}
+
+// SignedIn returns nil when the upstream is connected, and waits for that as long as something is being tried; the error is a *SignInError if its person has to sign in
+// first, and an *Error otherwise.
+func (u *Upstream) SignedIn(ctx context.Context) error {
+	u.begin()
+	defer u.end()
+	l, _, err := u.take(ctx, u.reading())
+	if err != nil {
+		return u.unavailable(ctx, err)
+	}
+	l.release()
+	return nil
 }
 
 // RootsChanged tells the servers that know the roots of a client that they are others now. In the modern era they are asked for whenever they are needed.

@@ -82,7 +82,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
-		ResourceUpdated: func(name, uri string) { p.server.Updated(name, uri) },
+		ResourceUpdated: func(name, person, uri string) { p.server.Updated(name, person, uri) },
 	}
 }
 

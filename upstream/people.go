@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+)
+
+// This file holds the upstreams that people sign in to themselves. Each person has an Upstream of their own: links, sessions and catalog come of their token, and are
+// nobody else's.
+
+// people are those of a Set. Their lock is one of their own, since whoever is given the other upstreams by Apply may ask for them.
+type people struct {
+	mu      sync.Mutex
+	configs map[string]Config // of the upstreams; none after close
+	options Options           // as of the last Apply
+	of      map[string]*personal
+}
+
+// personal are the upstreams of one person. Guarded by people.mu.
+type personal struct {
+	running map[string]*Upstream
+	used    time.Time // somebody asked for them
+}
+
+// Of returns the upstreams that a person signs in to, in the order of their names, and starts those that are not running. It does not wait for them.
+func (s *Set) Of(person string) []*Upstream {
+	p := &s.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.configs) == 0 {
+		return nil
+	}
+	its := p.of[person]
+	if its == nil {
+		its = &personal{running: map[string]*Upstream{}}
+		if p.of == nil {
+			p.of = map[string]*personal{}
+		}
+		p.of[person] = its
+	}
+	its.used = time.Now()
+	var list []*Upstream
+	for _, name := range slices.Sorted(maps.Keys(p.configs)) {
+		if its.running[name] == nil {
+			its.running[name] = startFor(person, name, p.configs[name], p.options, &Catalog{})
+		}
+		list = append(list, its.running[name])
+	}
+	return list
+}
+
+// Renew is called after what a person has at an upstream has changed, or is gone: connections that were made with it end, and others take their place.
+func (s *Set) Renew(person, name string) {
+	p := &s.people
+	p.mu.Lock()
+	its := p.of[person]
+	if its == nil || its.running[name] == nil {
+		p.mu.Unlock()
+		return
+	}
+	old := its.running[name]
+	its.running[name] = startFor(person, name, p.configs[name], p.options, &Catalog{})
+	s.retiring.Go(func() { s.retire(old) })
+	changed := p.options.Hooks.OwnChanged
+	p.mu.Unlock()
+	if changed != nil {
+		changed(name)
+	}
+}
+
+// Rest ends the upstreams of people of whom nobody has heard for a while. They start again when they are asked for.
+func (s *Set) Rest(idle time.Duration) {
+	p := &s.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for person, its := range p.of {
+		if time.Since(its.used) < idle {
+			continue
+		}
+		for _, u := range its.running {
+			s.retiring.Go(func() { s.retire(u) })
+		}
+		delete(p.of, person)
+	}
+}
+
+// apply takes over the configuration of what people sign in to, and returns what has to end.
+func (p *people) apply(configs map[string]Config, o Options) (gone []*Upstream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.configs, p.options = configs, o
+	for person, its := range p.of {
+		for name, u := range its.running {
+			c, there := configs[name]
+			switch {
+			case !there:
+				delete(its.running, name)
+				gone = append(gone, u)
+			case !u.serves(c, o):
+				before := u.Catalog()
+				if c.URL != u.config.URL { // for which nobody was given anything yet
+					before = &Catalog{}
+				}
+				its.running[name] = startFor(person, name, c, o, before)
+				gone = append(gone, u)
+			case !reflect.DeepEqual(u.config, c.withDefaults(o.Defaults)):
+				its.running[name] = newUpstream(c, o.Defaults, u.pool)
+			}
+		}
+	}
+	return gone
+}
+
+// close returns all that are running, which the caller closes; no other ones start.
+func (p *people) close() (running []*Upstream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, its := range p.of {
+		for _, u := range its.running {
+			running = append(running, u)
+		}
+	}
+	p.of, p.configs = nil, nil
+	return running
+}
+
+// startFor is start for the upstream of one person.
+func startFor(person, name string, c Config, o Options, before *Catalog) *Upstream {
+	o = o.withDefaults()
+	o.Log = o.Log.With("person", person)
+	return newUpstream(c, o.Defaults, startPool(name, person, c.withDefaults(o.Defaults).hard(), o, before))
+}

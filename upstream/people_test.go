@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// nobodySignedIn has no token for anybody, and remembers whom it was asked for.
+type nobodySignedIn struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (n *nobodySignedIn) Token(_ context.Context, upstream, person string, _ ...string) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked = append(n.asked, upstream+" for "+person)
+	return "", &SignInError{Upstream: upstream, URL: "https://us/" + person}
+}
+
+// TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their own, which waits for them, rests, and ends with the Set.
+func TestPeopleHaveTheirOwn(t *testing.T) {
+	credentials := &nobodySignedIn{}
+	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
+	changed := make(chan string, 100)
+	options := Options{Credentials: credentials, Hooks: Hooks{
+		OwnChanged:     func(name string) { changed <- name },
+		CatalogChanged: func(name string) { t.Errorf("the catalog of %s is told to everybody", name) },
+		StateChanged:   func(name string, s State, _ error) { t.Errorf("everybody is told that %s is %s", name, s) },
+	}}
+	var s Set
+	defer s.Close()
+	if list := s.Of("ann"); len(list) > 0 {
+		t.Errorf("before there is anything she has %d", len(list))
+	}
+	if shared := s.Apply(map[string]Config{"linear": config, "jira": config}, options, func([]*Upstream) { s.Of("ann") }); len(shared) > 0 {
+		t.Errorf("%d are everybody's", len(shared))
+	}
+	hers, his := s.Of("ann"), s.Of("bob")
+	if len(hers) != 2 || hers[0].Name() != "jira" || hers[1].Name() != "linear" || hers[0] == his[0] || !slices.Equal(hers, s.Of("ann")) {
+		t.Fatalf("she has %v, he %v", hers, his)
+	}
+	for _, u := range append(slices.Clone(hers), his...) {
+		u.Meet(t.Context())
+		if err, is := u.SignedIn(t.Context()).(*SignInError); !is || err.Upstream != u.Name() || !u.Catalog().SignIn {
+			t.Errorf("%s: %v, and its catalog is %+v", u.Name(), err, u.Catalog())
+		}
+	}
+	if _, err := hers[1].Call(t.Context(), &Call{Method: "tools/call", Name: "x"}); !signIn(err) {
+		t.Errorf("Call = %v", err)
+	}
+	<-changed
+	// A new sign-in of hers makes another one in place of hers alone; a configuration that says the same leaves all as they are.
+	s.Renew("ann", "linear")
+	s.Renew("cid", "linear")
+	s.Apply(map[string]Config{"linear": config, "jira": config}, options, nil)
+	if now := s.Of("ann"); now[0] != hers[0] || now[1] == hers[1] || !slices.Equal(his, s.Of("bob")) {
+		t.Errorf("then she has %v, he %v", now, s.Of("bob"))
+	}
+	// What is taken out of the file is gone, and what is not asked for rests.
+	s.Apply(map[string]Config{"linear": config}, options, nil)
+	if now := s.Of("bob"); len(now) != 1 || now[0] != his[1] {
+		t.Errorf("without the other he has %v", now)
+	}
+	s.Rest(time.Hour)
+	if now := s.Of("bob"); now[0] != his[1] {
+		t.Error("it rests though it is in use")
+	}
+	s.Rest(0)
+	if now := s.Of("bob"); now[0] == his[1] {
+		t.Error("it does not rest")
+	}
+	s.Close()
+	if list := s.Of("ann"); len(list) > 0 {
+		t.Errorf("after the end she has %d", len(list))
+	}
+	credentials.mu.Lock()
+	defer credentials.mu.Unlock()
+	for _, asked := range credentials.asked {
+		if !slices.Contains([]string{"linear for ann", "jira for ann", "linear for bob", "jira for bob"}, asked) {
+			t.Errorf("it was asked for %s", asked)
+		}
+	}
+}
