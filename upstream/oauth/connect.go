@@ -1,0 +1,195 @@
+package oauth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"junction/auth/store"
+)
+
+// attempt is what is kept of a person's way to an authorization server until they are back.
+type attempt struct {
+	Issuer   string   `json:"issuer"`
+	ClientID string   `json:"client_id"`
+	Resource string   `json:"resource"`
+	Scopes   []string `json:"scopes"`
+}
+
+// Describe returns where a person will sign in for an upstream, and what will be asked for there. The error is a *Problem where there is something to tell them.
+func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
+	u, ok := c.upstream(name)
+	if !ok {
+		return "", nil, problem(nil, "there is no server %s that people connect", name)
+	}
+	s, a, err := c.prepare(ctx, name, u)
+	if err != nil {
+		return "", nil, err
+	}
+	return host(s.AuthorizationEndpoint), a.Scopes, nil
+}
+
+func (c *Client) prepare(ctx context.Context, name string, u Upstream) (*server, attempt, error) {
+	p, err := c.look(ctx, name, u)
+	if err != nil {
+		return nil, attempt{}, err
+	}
+	s, err := c.describe(ctx, u, p.Issuers[0])
+	if err != nil {
+		return nil, attempt{}, err
+	}
+	a := attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes}
+	switch {
+	case len(u.Scopes) > 0:
+		a.Scopes = u.Scopes
+	case len(p.challenged) > 0:
+		a.Scopes = p.challenged
+	}
+	if slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
+		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // or there is nothing to renew with
+	}
+	return s, a, nil
+}
+
+const scopeOffline = "offline_access"
+
+// Begin returns where a person's browser is to go to connect an upstream, and what Finish will need. The state and the PKCE verifier are the caller's, who keeps them for
+// that browser, and for one use. The error is a *Problem where there is something to tell the person.
+func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
+	u, ok := c.upstream(name)
+	if !ok {
+		return "", nil, problem(nil, "there is no server %s that people connect", name)
+	}
+	s, a, err := c.prepare(ctx, name, u)
+	if err != nil {
+		return "", nil, err
+	}
+	who, err := c.identify(ctx, name, u, s)
+	if err != nil {
+		return "", nil, err
+	}
+	a.ClientID = who.ClientID
+	to, err := url.Parse(s.AuthorizationEndpoint)
+	if err != nil {
+		return "", nil, err // it was looked at
+	}
+	challenge := sha256.Sum256([]byte(verifier))
+	q := to.Query()
+	for key, value := range map[string]string{
+		"response_type": "code", "client_id": who.ClientID, "redirect_uri": c.redirect(name), "state": state, "resource": a.Resource, "scope": strings.Join(a.Scopes, " "),
+		"code_challenge": base64.RawURLEncoding.EncodeToString(challenge[:]), "code_challenge_method": "S256",
+	} {
+		if q.Set(key, value); value == "" {
+			q.Del(key)
+		}
+	}
+	if slices.Contains(a.Scopes, scopeOffline) {
+		q.Set("prompt", "consent") // without which OpenID Connect gives nothing to renew with (Core, section 11)
+	}
+	to.RawQuery = q.Encode()
+	kept, err = json.Marshal(a)
+	return to.String(), kept, err
+}
+
+// Finish takes the answer that a person's browser has brought back, and stores what they were given as theirs. The error is a *Problem where there is something to tell them.
+func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string) error {
+	u, ok := c.upstream(name)
+	var a attempt
+	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
+		return problem(err, "%s is not what it was when you left; connect it once more", name)
+	}
+	s, err := c.describe(ctx, u, a.Issuer)
+	if err != nil {
+		return err
+	}
+	for _, member := range []string{"iss", "code", "error"} {
+		if len(answer[member]) > 1 {
+			return problem(nil, "the answer of %s is ambiguous", host(a.Issuer))
+		}
+	}
+	// An answer of another server's may have a code in it that is that server's, and ours for it (RFC 9207).
+	switch _, given := answer["iss"]; {
+	case given && answer.Get("iss") != a.Issuer:
+		return problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
+	case !given && s.IssParameter:
+		return problem(nil, "the answer does not say that it comes from %s, so that it was not used", host(a.Issuer))
+	case answer.Get("error") != "":
+		return problem(nil, "%s answered: %s", host(a.Issuer), plain(answer.Get("error")))
+	case answer.Get("code") == "":
+		return problem(nil, "%s answered without a code", host(a.Issuer))
+	}
+	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource, ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " ")}
+	t, err := c.exchange(ctx, u, k, url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {c.redirect(name)}, "code_verifier": {verifier},
+	})
+	if no, refused := errors.AsType[*refusal](err); refused {
+		if no.code == "invalid_client" {
+			if err := c.forgetClient(ctx, u, k); err != nil {
+				c.Log.Warn("an authorization server does not know us", "upstream", name, "issuer", a.Issuer, "error", err)
+			}
+		}
+		return problem(err, "%s answered: %s; try once more", host(a.Issuer), no.code)
+	}
+	if err != nil {
+		return problem(err, "%s cannot be asked now, or not understood; try again in a moment", host(a.Issuer))
+	}
+	k.Access, k.Refresh, k.Expires = t.Access, t.Refresh, t.expires(c.Now())
+	if t.Scope != "" {
+		k.Scope = t.Scope
+	}
+	if err := c.Store.PutConnection(ctx, k); err != nil {
+		return err
+	}
+	c.changed(name, principal)
+	return nil
+}
+
+// Disconnect ends a user's connection, and has its tokens taken back where they come from, as far as that can be reached. ErrNotConnected means that there is none.
+func (c *Client) Disconnect(ctx context.Context, name, user string) error {
+	k, err := c.Store.DeleteConnection(ctx, name, user)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotConnected
+	}
+	if err != nil {
+		return err
+	}
+	c.changed(name, k.Principal)
+	if u, ok := c.upstream(name); ok {
+		if err := c.revoke(ctx, u, k); err != nil {
+			c.Log.Warn("tokens of an upstream were deleted here, and could not be taken back there", "upstream", name, "issuer", k.Issuer, "error", err)
+		}
+	}
+	return nil
+}
+
+// revoke takes the tokens of a connection back (RFC 7009).
+func (c *Client) revoke(ctx context.Context, u Upstream, k store.Connection) error {
+	form := url.Values{"token": {k.Refresh}, "token_type_hint": {"refresh_token"}}
+	if k.Refresh == "" {
+		form = url.Values{"token": {k.Access}, "token_type_hint": {"access_token"}}
+	}
+	if form.Get("token") == "" {
+		return nil
+	}
+	s, err := c.describe(ctx, u, k.Issuer)
+	if err != nil || s.RevocationEndpoint == "" {
+		return err
+	}
+	who, err := c.clientOf(ctx, u, s, k)
+	if err != nil {
+		return err
+	}
+	_, err = c.form(ctx, u, s.RevocationEndpoint, who, form)
+	return err
+}
+
+func (c *Client) changed(name, principal string) {
+	if c.Changed != nil {
+		c.Changed(name, principal)
+	}
+}
