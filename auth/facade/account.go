@@ -9,7 +9,7 @@ import (
 	"junction/auth/store"
 )
 
-// account is GET /account: what somebody has allowed which apps.
+// account is GET /account: what somebody has allowed which apps, and what they have connected.
 func (f *Facade) account(w http.ResponseWriter, r *http.Request) {
 	s, err := f.session(r)
 	if isOver(err) {
@@ -25,8 +25,13 @@ func (f *Facade) account(w http.ResponseWriter, r *http.Request) {
 		f.unreachable(w, r, err)
 		return
 	}
+	upstreams, err := f.upstreams(r.Context(), s)
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
 	binding := f.binding(w, r)
-	d := pageData{Title: "Your account", User: s.label(), CSRF: f.derive("csrf", "account", binding)}
+	d := pageData{Title: "Your account", User: s.label(), CSRF: f.derive("csrf", "account", binding), Upstreams: upstreams}
 	for _, g := range grants {
 		d.Grants = append(d.Grants, grantRow{ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost, Resource: strings.TrimPrefix(g.Resource, f.url), Used: g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly)})
 	}

@@ -212,6 +212,9 @@ func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding
 	}
 	if row.Purpose == purposeLogin {
 		d.Title = "Sign in to " + f.name
+		if to, err := url.Parse(string(row.Request)); err == nil {
+			d.Upstream = strings.TrimPrefix(to.Path, "/connect/")
+		}
 		f.page(w, r, http.StatusOK, "login", d)
 		return
 	}

@@ -53,7 +53,11 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
 	f.event(r, w, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
-		http.Redirect(w, r, f.url+"/account", http.StatusSeeOther)
+		next := "/account"
+		if len(row.Request) > 0 { // the page of ours that wanted to know who it is
+			next = string(row.Request)
+		}
+		http.Redirect(w, r, f.url+next, http.StatusSeeOther)
 		return
 	}
 	f.deliver(w, r, row, who, in.user, in.idp)

@@ -4,7 +4,7 @@
 // A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go, register.go, documents.go); its person's browser comes to
 // authorize.go, which checks what is asked and shows who asks (pages.go); once the person has agreed, callback.go sends them to the provider (provider.go) and takes
 // its answer; server.go makes a code of it, and token.go and refresh.go tokens of the code. verify.go tells the guard whose a token is, account.go shows people what
-// they have allowed and takes it back. redirect.go says where an answer may go.
+// they have allowed and takes it back. redirect.go says where an answer may go. On the pages of connections.go people sign in to upstreams of their own.
 //
 // Whatever cannot be found out is 503, and nobody's sign-in is over for it.
 package facade
@@ -46,6 +46,9 @@ type Options struct {
 	Fetch Fetch
 	// Granted reports whether any policy lets a person use anything; nil says yes. One that it does not is told so before the client is given a token.
 	Granted func(*auth.Principal) bool
+	// Connector is who people connect upstreams by; nil: nobody connects any. MayUse reports whether policies let a person use anything of an upstream; nil says yes.
+	Connector Connector
+	MayUse    func(p *auth.Principal, upstream string) bool
 	// Ended is called after grants have ended, also on another replica, so that streams that rest on them can be closed. It may be nil.
 	Ended func()
 	Log   *slog.Logger     // nil discards
@@ -67,6 +70,9 @@ type Facade struct {
 	core      AuthorizationServer
 	cookies   [][]byte // keys
 	granted   func(*auth.Principal) bool
+	connector Connector // nil: there is nothing to connect
+	mayUse    func(*auth.Principal, string) bool
+	links     *seal.Vault // of ConnectURL
 	ended     func()
 	log       *slog.Logger
 	now       func() time.Time
@@ -83,7 +89,7 @@ type Facade struct {
 // New returns a Facade. It asks nobody for anything yet: a provider that is down keeps nothing from starting.
 func New(o Options) (*Facade, error) {
 	f := &Facade{
-		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, name: o.Config.Name, store: o.Store, granted: o.Granted, ended: o.Ended, log: o.Log, now: o.Now,
+		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, name: o.Config.Name, store: o.Store, granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, ended: o.Ended, log: o.Log, now: o.Now,
 		static: map[string]*client{},
 		ceilings: map[string]*rate.Limiter{
 			"/oauth/authorize": rate.NewLimiter(100, 400), "/oauth/register": rate.NewLimiter(100, 400), "/oauth/token": rate.NewLimiter(500, 2000), "/oauth/revoke": rate.NewLimiter(100, 400),
@@ -116,6 +122,9 @@ func New(o Options) (*Facade, error) {
 	}
 	f.registrar = newRegistrar(registration...)
 	if f.cookies, err = o.Keys.Secrets("cookie"); err != nil {
+		return nil, err
+	}
+	if f.links, err = o.Keys.Vault("connect"); err != nil {
 		return nil, err
 	}
 	secrets, err := o.Keys.Secrets("oauth-hmac")
@@ -198,12 +207,17 @@ func (f *Facade) router() http.Handler {
 	m.HandleFunc("POST /oauth/consent", f.consent)
 	m.HandleFunc("GET /oauth/continue", f.carryOn)
 	m.HandleFunc("GET /oauth/callback/{idp}", f.callback)
+	public("/oauth/client-metadata.json", f.ourDocument, get)
+	m.HandleFunc("GET /connect/{upstream}", f.connectPage)
+	m.HandleFunc("POST /connect/{upstream}", f.connectUpstream)
+	m.HandleFunc("GET /connect/{upstream}/callback", f.connectBack)
+	m.HandleFunc("POST /connect/{upstream}/disconnect", f.disconnect)
 	m.HandleFunc("GET /account", f.account)
 	m.HandleFunc("POST /account/grants/{id}/revoke", f.revokeGrant)
 	m.HandleFunc("POST /account/logout", f.logout)
 	m.HandleFunc("GET /{$}", f.connect)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
+		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
 			f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 			return
 		}

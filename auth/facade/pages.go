@@ -38,8 +38,10 @@ type pageData struct {
 	Scopes       string // that not every client gets
 	Lasts        string // without use
 	Providers    []choice
-	Next         string // where the page goes on to
+	Next, Label  string // where the page goes on to, and what that is called
 	Grants       []grantRow
+	Upstream     string // that somebody connects
+	Upstreams    []upstreamRow
 	ID           string
 }
 
@@ -62,7 +64,7 @@ func newPages() (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"consent", "login", "going", "refused", "error", "client", "account", "connect"} {
+	for _, name := range []string{"consent", "login", "going", "refused", "error", "client", "account", "connect", "upstream", "connected"} {
 		t, err := layout.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, "pages/"+name+".html")
