@@ -148,7 +148,7 @@ func (p *program) mustReady(t testing.TB, patience time.Duration) report {
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	unready := func(u upstreamReport) bool { return u.State != "ready" }
+	unready := func(u upstreamReport) bool { return u.State != "ready" && u.State != "by person" }
 	for {
 		r, err := p.report(ctx)
 		if err == nil && !slices.ContainsFunc(r.Upstreams, unready) {

@@ -45,7 +45,7 @@ func mustChromium(t *testing.T, name string) chromium {
 	}
 	folder := os.Getenv("JUNCTION_SCREENSHOTS")
 	if folder != "" {
-		folder += "/" + t.Name()
+		folder += "/" + t.Name() + "/" + name
 		if err := os.MkdirAll(folder, 0o777); err != nil {
 			t.Fatal(err)
 		}

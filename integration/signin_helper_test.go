@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -118,6 +119,12 @@ func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *
 // mustCompanyAt is mustCompany on an address of the caller's choice.
 func mustCompanyAt(t testing.TB, address, upstream, oauth, config string, auth ...string) *company {
 	t.Helper()
+	return mustCompanyOver(t, address, fmt.Sprintf(`{ up: { url: "%s" } }`, upstream), oauth, config, auth...)
+}
+
+// mustCompanyOver is mustCompanyAt for a whole section of upstreams.
+func mustCompanyOver(t testing.TB, address, upstreams, oauth, config string, auth ...string) *company {
+	t.Helper()
 	c := &company{program: newProgram(t), origin: "http://" + address}
 	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
 	var said struct{ Issuer string }
@@ -131,8 +138,8 @@ auth:
       - { id: sso, name: Acme SSO, issuer: %q, client_id: junction, client_secret: s3cret }
 %s%s
 log: { level: debug }
-upstreams: { up: { url: "%s" } }
-%s`, c.origin, c.issuer, oauth, strings.Join(auth, "\n"), upstream, config))
+upstreams: %s
+%s`, c.origin, c.issuer, oauth, strings.Join(auth, "\n"), upstreams, config))
 	c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", address))
 	c.mustReady(t, patience)
 	return c
@@ -326,6 +333,7 @@ type oauthApp struct {
 	c            *company
 	id, redirect string
 	scope        string
+	path         string // of the endpoint; "" is /mcp
 }
 
 const appVerifier = "verifier-of-an-app-0123456789abcdefghijklmn"
@@ -355,7 +363,7 @@ func mustRegister(t testing.TB, c *company, redirects ...string) oauthApp {
 	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil || resp.StatusCode != http.StatusCreated {
 		t.Fatal(resp.Status, err)
 	}
-	return oauthApp{c, m.ID, redirects[0], ""}
+	return oauthApp{c: c, id: m.ID, redirect: redirects[0]}
 }
 
 // authorize is where the app has a browser go.
@@ -363,7 +371,7 @@ func (a oauthApp) authorize() string {
 	authtest.Secret("a verifier", appVerifier)
 	sum := sha256.Sum256([]byte(appVerifier))
 	q := url.Values{
-		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + "/mcp"},
+		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + cmp.Or(a.path, "/mcp")},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	if a.scope != "" {

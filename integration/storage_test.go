@@ -106,10 +106,10 @@ func mustSchema(t *testing.T) string {
 	return u.String()
 }
 
-// TestAuthT75T82T83T90TwoReplicas has two processes over one Postgres, behind a balancer that gives each request to the other one than the last.
-func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
+// mustReplicas starts two processes over one Postgres, behind a balancer that gives each request to the other one than the last. The company is at the balancer.
+func mustReplicas(t *testing.T, upstreams, config string) (c *company, replicas [2]*program) {
+	t.Helper()
 	dsn := mustSchema(t)
-	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	var targets [2]atomic.Pointer[url.URL]
 	var turn atomic.Uint32
 	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -117,11 +117,11 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 		r.Out.Host = r.In.Host
 	}})
 	t.Cleanup(balancer.Close)
-	c := &company{origin: balancer.URL}
+	c = &company{origin: balancer.URL}
 	c.idp = mustNode(t, "idp.mjs", c.origin+"/oauth/callback/sso")
 	var said struct{ Issuer string }
 	c.idp.mustRead(&said)
-	replicas := [2]*program{newProgram(t), newProgram(t)}
+	replicas = [2]*program{newProgram(t), newProgram(t)}
 	for i, p := range replicas {
 		p.dir = replicas[0].dir // one file, one master key
 		if i == 0 {
@@ -131,8 +131,8 @@ auth:
     identity_providers:
       - { id: sso, issuer: %q, client_id: junction, client_secret: s3cret }
 storage: { driver: postgres, dsn: %q, key_file: %q }
-upstreams: { up: { url: %q } }
-`, c.origin, said.Issuer, dsn, filepath.Join(p.dir, "master.key"), up))
+upstreams: %s
+%s`, c.origin, said.Issuer, dsn, filepath.Join(p.dir, "master.key"), upstreams, config))
 		}
 		p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file()))
 		p.mustReady(t, patience)
@@ -143,6 +143,12 @@ upstreams: { up: { url: %q } }
 		targets[i].Store(target)
 	}
 	c.program = replicas[0]
+	return c, replicas
+}
+
+func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c, replicas := mustReplicas(t, fmt.Sprintf("{ up: { url: %q } }", up), "")
 	origin := func(i int) string { return replicas[i%2].origin() }
 	app := mustRegister(t, c, "https://app.example/callback")
 

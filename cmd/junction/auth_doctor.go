@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"junction/upstream/oauth"
 )
 
 // authCommand has what is about signing in.
@@ -70,6 +73,14 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 			d.provider(ctx, p.Issuer, p.Scopes)
 		}
 	}
+	if personal := c.personal(); c.Auth.OAuth != nil && len(personal) > 0 {
+		there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
+		there.Apply(personal)
+		for _, name := range there.Upstreams() {
+			d.begin("server " + name + ", which each person signs in to")
+			d.upstream(ctx, there, name, c.PublicURL, personal[name].ClientID)
+		}
+	}
 	for _, i := range c.Auth.JWT {
 		d.begin("issuer of tokens " + i.Issuer)
 		d.good("its tokens must be for: " + strings.Join(i.Audiences, " or "))
@@ -104,6 +115,19 @@ func (d *signInDoctor) bad(text, remedy string) {
 	d.wrong++
 	wrap(&d.out, "  WRONG ", "        ", text)
 	wrap(&d.out, "        → ", "          ", remedy)
+}
+
+// upstream asks a server where people sign in to it.
+func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us, clientID string) {
+	at, scopes, err := there.Describe(ctx, name)
+	if err != nil {
+		d.bad(flat(err.Error()), "see that url is right (upstreams."+name+".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
+		return
+	}
+	d.good("people sign in at " + at + ", and are asked for: " + cmp.Or(strings.Join(scopes, " "), "nothing by name"))
+	if clientID != "" {
+		d.good("register there as redirect URI of " + clientID + ": " + us + "/connect/" + name + "/callback")
+	}
 }
 
 // metadata is what matters here of OpenID Connect Discovery 1.0 and RFC 8414.

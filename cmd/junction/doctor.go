@@ -206,10 +206,12 @@ func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error
 		s := u.Status()
 		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s})
 	}
-	if err := unknownUpstream(only, known); err != nil {
+	personal := p.reach.Load().personal()
+	if err := unknownUpstream(only, append(known, personal...)); err != nil {
 		return diagnosis{}, err
 	}
 	d := examine(ctx, p.server.Names(), all)
+	d.leave(personal, only)
 	d.Running, d.Config = true, p.file
 	for _, problem := range p.server.Problems() {
 		same := func(f findingJSON) bool {
@@ -252,13 +254,17 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 		Log: slog.New(slog.DiscardHandler),
 	}
 	var all []examinee
-	var known []string
+	var known, personal []string
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if u.Enabled != nil && !*u.Enabled {
 			continue
 		}
 		known = append(known, name)
+		if u.Personal() {
+			personal = append(personal, name)
+			continue
+		}
 		if len(only) == 0 || slices.Contains(only, name) {
 			all = append(all, examinee{name: name, config: u, check: func(ctx context.Context) upstream.Report { return upstream.Check(ctx, name, u, o) }})
 		}
@@ -268,7 +274,19 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 	}
 	d := examine(ctx, c.Names, all)
 	d.Config = file
+	d.leave(personal, only)
 	return d, nil
+}
+
+// leave says of the upstreams that people sign in to that nobody has looked at them, for want of somebody who could.
+func (d *diagnosis) leave(personal, only []string) {
+	for _, name := range personal {
+		if len(only) == 0 || slices.Contains(only, name) {
+			d.Findings = append(d.Findings, findingJSON{Upstream: name, Text: "each person signs in there themselves (auth.mode), so that it was not looked at",
+				Advice: "junction auth doctor asks where they sign in"})
+		}
+	}
+	d.sort()
 }
 
 // serveDoctor answers /doctor. A check starts processes, so there is one at a time, and no web page may ask for it.

@@ -81,7 +81,13 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			}
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
-		CatalogChanged:  func(string) { p.catalogChanged() },
+		CatalogChanged: func(string) { p.catalogChanged() },
+		OwnChanged: func(string) {
+			select {
+			case p.recheck <- struct{}{}:
+			default:
+			}
+		},
 		ResourceUpdated: func(name, person, uri string) { p.server.Updated(name, person, uri) },
 	}
 }
@@ -180,6 +186,9 @@ func (p *program) report(stopping context.Context) report {
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}
+	}
+	for _, name := range p.reach.Load().personal() {
+		r.Upstreams = append(r.Upstreams, upstreamReport{Name: name, State: byPerson})
 	}
 	if why := p.unread.Load(); why != nil {
 		r.Reload = *why

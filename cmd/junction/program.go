@@ -60,6 +60,7 @@ type program struct {
 	reach         atomic.Pointer[reach]      // the same
 
 	refresh chan struct{} // 1-buffered: a catalog has changed
+	recheck chan struct{} // 1-buffered: one of a person's own has
 }
 
 // serve runs a proxy until ctx ends, or until it cannot go on.
@@ -79,7 +80,7 @@ func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens everything that can fail, and starts the upstreams.
 func open(o options) (_ *program, err error) {
-	p := &program{options: o, refresh: make(chan struct{}, 1)}
+	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
 	hash, hashErr := checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
 	config, warnings, err := Load(o.file, o.getenv)
 	if problems, ok := errors.AsType[Problems](err); ok {
@@ -168,13 +169,21 @@ func (p *program) apply(c *Config) {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
 	}
+	var credentials upstream.Credentials
+	if p.signIn != nil {
+		personal := c.personal()
+		if p.signIn.people.oauth.Apply(personal); len(personal) > 0 {
+			world.People = &p.signIn.people
+		}
+		credentials = &p.signIn.people
+	}
 	p.set.Apply(c.Upstreams, upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(),
+		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(), Credentials: credentials,
 	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
 	p.keys.Store(&c.Auth.APIKeys)
-	p.reach.Store(&reach{world.Policy, c.Endpoints})
+	p.reach.Store(&reach{world.Policy, c.Endpoints, c.Upstreams, c.Names})
 	p.config = c
 }
 
@@ -326,7 +335,11 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	}
 	if ctx.Err() == nil {
 		p.server.Settle() // who reads that an upstream is ready finds its tools
-		banner(p.stdout, url, keys, rows(p.statuses()))
+		list := rows(p.statuses())
+		for _, name := range p.reach.Load().personal() {
+			list = append(list, bannerRow{Name: name, State: byPerson})
+		}
+		banner(p.stdout, url, keys, list)
 		debug.FreeOSMemory() // what starting took: the collector, which has little to do at rest, would keep it for long
 	}
 	return nil
@@ -364,7 +377,7 @@ func rows(list []upstream.Status) []bannerRow {
 	return out
 }
 
-// recheckLoop has the streams of those who signed in end soon after their sign-in does. One goroutine, until ctx ends.
+// recheckLoop has the streams of those who signed in end soon after their sign-in does, and people hear of what their own upstreams offer. One goroutine, until ctx ends.
 func (p *program) recheckLoop(ctx context.Context) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
@@ -372,13 +385,19 @@ func (p *program) recheckLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-p.recheck:
+			p.server.Recheck()
 		case <-tick.C:
 			if p.resources.Load() != nil {
 				p.server.Recheck()
 			}
+			p.set.Rest(restAfter)
 		}
 	}
 }
+
+// restAfter is how long what a person has connected stays so while they are away.
+const restAfter = 15 * time.Minute
 
 // recheck is half of what a stream may outlive the sign-in that it was opened by.
 const recheck = 5 * time.Second

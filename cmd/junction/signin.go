@@ -22,12 +22,15 @@ import (
 	"junction/auth/store"
 	"junction/policy"
 	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/oauth"
 )
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
 type signIn struct {
 	*facade.Facade
-	store *store.Store
+	store  *store.Store
+	people people
 }
 
 // masterKeys is the variable that has the master keys where no file does.
@@ -46,6 +49,15 @@ func (c *Config) validateSignIn(d *decoder) {
 		}
 		if c.PublicURL == "" && !d.broken("public_url") {
 			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; http://localhost:8420 does on this machine")
+		}
+	}
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		switch at := "upstreams." + name + ".auth.mode"; {
+		case !c.Upstreams[name].Personal():
+		case c.Auth.OAuth == nil && !d.broken("auth.oauth") && !d.wrong["auth"]:
+			d.check(at, "needs auth.oauth: each person connects it on a page here, and has to be signed in there")
+		case name == "mcp":
+			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; choose another name")
 		}
 	}
 	switch s := c.Storage; {
@@ -109,11 +121,21 @@ func (p *program) openSignIn(c *Config) (err error) {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
 	p.signIn = s // from here on close closes it
+	s.people = people{program: p, issuers: map[string]bool{}}
+	for _, provider := range c.Auth.OAuth.IdentityProviders {
+		s.people.issuers[provider.Issuer] = true
+	}
+	s.people.oauth = oauth.New(oauth.Options{
+		Store: s.store, URL: c.PublicURL, Name: cmp.Or(c.Auth.OAuth.Name, "Junction"), Fetch: fetcher, HTTP: transport, Log: p.log,
+		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
+	})
 	s.Facade, err = facade.New(facade.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
-		HTTP:  &http.Client{Transport: transport, Timeout: 10 * time.Second},
+		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
+		Connector: s.people.oauth, MayUse: func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
 		Ended: p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
+	s.people.pages = s.Facade
 	return err
 }
 
@@ -121,6 +143,8 @@ func (p *program) openSignIn(c *Config) (err error) {
 type reach struct {
 	policy    *policy.Policy
 	endpoints map[string]proxy.Endpoint
+	upstreams map[string]upstream.Config
+	names     proxy.Names
 }
 
 // any reports whether somebody who signs in may use anything on some endpoint, as far as can be known before their client comes: where it will come from cannot.
@@ -128,14 +152,19 @@ func (r *reach) any(p *auth.Principal) bool {
 	if r == nil || r.policy.MatchesAddress() {
 		return true
 	}
+	return r.some(p, func(rights *policy.Rights) bool { return !rights.None() })
+}
+
+// some reports whether somebody's rights are such, on some endpoint.
+func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	s := policy.Subject{
 		Kind: string(p.Kind), ID: p.ID, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes, OAuthClient: p.OAuthClient,
 	}
-	if !r.policy.For(s).None() {
+	if such(r.policy.For(s)) {
 		return true
 	}
 	for name, e := range r.endpoints {
-		if s.Surface = cmp.Or(e.Surface, name); !r.policy.For(s).None() {
+		if s.Surface = cmp.Or(e.Surface, name); such(r.policy.For(s)) {
 			return true
 		}
 	}
@@ -219,6 +248,9 @@ func (c OutboundConfig) fetcher() (*fetch.Fetcher, error) {
 // serves reports whether a request is for the authorization server.
 func (s *signIn) serves(r *http.Request) bool {
 	path := r.URL.Path
+	if rest, page := strings.CutPrefix(path, "/connect/"); page {
+		return rest != "mcp" // which is an endpoint called connect
+	}
 	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") || strings.HasPrefix(path, "/oauth/") ||
 		strings.HasPrefix(path, "/.well-known/oauth-authorization-server")
 }
@@ -229,6 +261,9 @@ func (s *signIn) close() {
 	}
 	if s.Facade != nil {
 		s.Facade.Close()
+	}
+	if s.people.oauth != nil {
+		s.people.oauth.Close()
 	}
 	_ = s.store.Close()
 }

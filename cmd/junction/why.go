@@ -282,6 +282,14 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 	hint := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	var names []string
 	naming := p.server.Names()
+	for own, u := range p.reach.Load().upstreams {
+		if _, begin := naming.Expose(prefix(own, u), ""); u.Personal() && strings.HasPrefix(name, begin) {
+			hint("%s may have it: each person signs in there themselves, and sees what it has for them alone (upstreams.%s.auth)", own, own)
+			if who.Kind != string(auth.KindUser) {
+				hint("%s is no person who could sign in there", who.ID)
+			}
+		}
+	}
 	for _, u := range p.set.All() {
 		c, catalog, s := u.Config(), u.Catalog(), u.Status()
 		prefix := u.Name()

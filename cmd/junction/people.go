@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"junction/auth"
+	"junction/auth/facade"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/oauth"
+)
+
+// This file joins what people sign in to upstreams by: the pages of the authorization server, the OAuth client behind them, the upstreams of each person, and the proxy,
+// none of which knows the others.
+
+// people are those who have signed in here, as the proxy and the upstreams want to know them.
+type people struct {
+	program *program
+	oauth   *oauth.Client
+	pages   *facade.Facade
+	issuers map[string]bool // of the providers that people sign in with here
+}
+
+// Of is proxy.People's. Whoever comes with a token of another issuer's could not come to our pages as the same person.
+func (p *people) Of(who *auth.Principal) []*upstream.Upstream {
+	if who.Kind != auth.KindUser || !p.issuers[who.Issuer] {
+		return nil
+	}
+	return p.program.set.Of(who.ID)
+}
+
+// Token is upstream.Credentials'.
+func (p *people) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
+	token, err := p.oauth.Token(ctx, name, person, refused...)
+	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
+		return "", &upstream.SignInError{Upstream: name, URL: p.pages.ConnectURL(name, person), Again: broken}
+	}
+	return token, err
+}
+
+// personal returns the upstreams that people sign in to.
+func (c *Config) personal() map[string]oauth.Upstream {
+	all := map[string]oauth.Upstream{}
+	for name, u := range c.Upstreams {
+		if u.Personal() && (u.Enabled == nil || *u.Enabled) {
+			all[name] = oauth.Upstream{URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret}
+		}
+	}
+	return all
+}
+
+// byPerson is the state of an upstream that each person has connections of their own to.
+const byPerson = "by person"
+
+// personal returns the names of the upstreams that people sign in to, sorted.
+func (r *reach) personal() (names []string) {
+	if r == nil {
+		return nil
+	}
+	for name, u := range r.upstreams {
+		if u.Personal() && (u.Enabled == nil || *u.Enabled) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// uses reports whether somebody who signs in may use anything of an upstream, on some endpoint.
+func (r *reach) uses(p *auth.Principal, upstream string) bool {
+	if r == nil || r.policy.MatchesAddress() {
+		return true
+	}
+	return r.some(p, func(rights *policy.Rights) bool {
+		u, there := r.upstreams[upstream]
+		_, begin := r.names.Expose(prefix(upstream, u), "")
+		for _, k := range []policy.Kind{policy.Tool, policy.Prompt, policy.Resource} {
+			if there && rights.Reaches(k, upstream, u.Capabilities, begin) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// prefix is what the names of an upstream's items begin with.
+func prefix(name string, u upstream.Config) string {
+	if u.Prefix != nil {
+		return *u.Prefix
+	}
+	return name
+}
+
+var (
+	_ proxy.People         = (*people)(nil)
+	_ upstream.Credentials = (*people)(nil)
+)
