@@ -235,7 +235,7 @@ func (f *Facade) notConnected(w http.ResponseWriter, r *http.Request, name strin
 	if r.Context().Err() == nil {
 		f.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
 	}
-	f.page(w, r, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Text: visible(said.Public(), 300) + ".", Next: f.url + "/account", Label: "Go to your account"})
+	f.page(w, r, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Text: "This is why: " + visible(said.Public(), 300) + ".", Next: f.url + "/account", Label: "Go to your account"})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
