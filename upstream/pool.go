@@ -242,13 +242,6 @@ func (p *pool) linkChanged(l *link) {
 	before, now, err := p.status.State, l.state, l.err
 	p.status.State, p.status.Since = now, l.since
 	l.mu.Unlock()
-	if first := now != StateConnecting && !p.tried; first {
-		p.tried = true
-		close(p.met)
-		if p.person != "" && !p.closed {
-			p.tellCatalog()
-		}
-	}
 	_, signIn := errors.AsType[*SignInError](err)
 	switch {
 	case now == StateBlocked && signIn: // what it offered was offered to who has gone
@@ -264,6 +257,13 @@ func (p *pool) linkChanged(l *link) {
 		p.status.Err = describe(err)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
+		}
+	}
+	if now != StateConnecting && !p.tried { // after what there is to see: who has waited for it looks at once
+		p.tried = true
+		close(p.met)
+		if p.person != "" && !p.closed {
+			p.tellCatalog()
 		}
 	}
 	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed { // it is told to nobody; and that a person has not signed in is no news
