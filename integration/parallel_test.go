@@ -16,7 +16,7 @@ import (
 //	defer computes(t)()   keeps a processor busy, mostly with Node: few of those run at once, because more would only wait for each other, and what is to happen within
 //	                      seconds would not. A test whose subtests compute gives its place back before they begin, since package testing begins them when it returns.
 //
-// Neither may have the proxy in this process (newStand, start), use testing.T.Setenv or testing.T.Chdir, or listen on a port that another of them does.
+// Neither may have the proxy in this process (mustStand, start), use testing.T.Setenv or testing.T.Chdir, or listen on a port that another of them does.
 
 // beside is how many run at once, unless -parallel says otherwise: so many that who waits for a place among those that compute keeps nobody from beginning to wait.
 const beside = 64
