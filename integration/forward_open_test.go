@@ -247,6 +247,6 @@ func (s *served) listened(t *testing.T, p pair) {
 	case p.upstream == upstream.EraModern:
 		await(t, s.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
 	case p.wire == "http":
-		await(t, s.Journal, "GET", upstreamtest.Verb("GET"))
+		await(t, s.Journal, "OPEN", upstreamtest.Verb("OPEN"))
 	}
 }

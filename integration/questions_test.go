@@ -72,9 +72,10 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 	for _, client := range eras {
 		runPair(t, pair{client, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
-			_, j := over(t, p, upstreamtest.Script{}, nil)
+			s, j := over(t, p, upstreamtest.Script{}, nil)
 			c := j.talk(t)
 			c.succeed(t, "up__echo", `{}`) // the connection of this client's calls is there
+			s.listened(t, p)
 			m, asked := c.converse(t, called("up__ask", `{"on":"get","questions":[`+askForm+`]}`), answersTo)
 			wantQuestions(t, asked, askForm)
 			if got, want := answersOf(t, m), `[{`+accepted+`}]`; got != want {

@@ -691,7 +691,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	if a := c.call(t, "resources/subscribe", `{"uri":"mcp://up/file:///a"}`); string(a.message.Result) != "{}" {
 		t.Fatalf("subscribe: %s", a)
 	}
-	await(t, &server.Journal, "GET", upstreamtest.Verb("GET"))
+	await(t, &server.Journal, "OPEN", upstreamtest.Verb("OPEN"))
 	mustClose(t, stream)
 	look(1)
 	server.Updated("file:///a")

@@ -180,6 +180,9 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, library("up"), nil)
 			c := j.talk(t)
+			if p.upstream == upstream.EraLegacy {
+				s.listened(t, p) // when its stream begins, all that was subscribed to before may have changed
+			}
 			one, _ := subscribe(t, c, `"1"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://up/file:///b","mcp://up/file:///a"]}`)
 			three, _ := subscribe(t, j.talk(t), `2`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`) // of another client

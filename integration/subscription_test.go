@@ -51,7 +51,7 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 					}
 				}
 				if up == upstream.EraLegacy {
-					await(t, &server.Journal, "GET", upstreamtest.Verb("GET")) // before that the server has nowhere to tell it
+					await(t, &server.Journal, "OPEN", upstreamtest.Verb("OPEN")) // before that the server has nowhere to tell it
 				}
 				server.Updated("file:///b")
 				server.Updated("file:///a/part")

@@ -213,7 +213,7 @@ func (s Script) speaks(modern bool) bool {
 // Record is a message or another event, in the order in which they came.
 type Record struct {
 	// Verb is STDIN, or the HTTP method, or an event without a message from the client: CLOSE (the client closed the response to Message before it was
-	// complete), GIVEUP (a tool does not wait for answers any more, and takes none), START and EXIT (of a child process).
+	// complete), OPEN (somebody listens on the stream of a GET from now on), GIVEUP (a tool does not wait for answers any more, and takes none), START and EXIT (of a child process).
 	Verb    string
 	Header  http.Header     // of HTTP, with Host
 	Query   string          // of HTTP

@@ -361,6 +361,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		se.mu.Unlock()
 	}
 	end := out.attach(w, after)
+	s.add(Record{Verb: "OPEN", PID: os.Getpid()})
 	s.greet(se)
 	select {
 	case <-end:
