@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,7 +179,7 @@ http {
 
 func startNginx(b *testing.B, program string, to benchEndpoint) benchEndpoint {
 	b.Helper()
-	dir, addr := b.TempDir(), freeAddr(b)
+	dir, addr := b.TempDir(), freePort(b)
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConfig, dir, addr, to.addr), 0o600); err != nil {
 		b.Fatal(err)
@@ -244,7 +243,7 @@ func launchJunction(b *testing.B, program string, upstreams ...upstreamEntry) be
 // launchJunctionWith is launchJunction with further sections of its file.
 func launchJunctionWith(b *testing.B, program, sections string, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
-	dir, addr := b.TempDir(), freeAddr(b)
+	dir, addr := b.TempDir(), freePort(b)
 	var conf strings.Builder
 	fmt.Fprintf(&conf, "listen: %s\nadmin: \"\"\n%supstreams:\n", addr, sections)
 	for _, u := range upstreams {
@@ -277,17 +276,6 @@ func startJunction(b *testing.B, program, era string, tools int, upstreams ...up
 	ep := launchJunction(b, program, upstreams...)
 	waitTools(b, ep, era, tools)
 	return ep
-}
-
-// freeAddr returns an address of the loopback that was free a moment ago.
-func freeAddr(b *testing.B) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // waitTools asks again and again until an endpoint lists at least so many tools, and returns when it did.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -346,16 +347,27 @@ func mustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	return out.mustMatch(t, ready, patience, ended)
 }
 
-// freePort returns an address of the loopback that was free a moment ago.
+// freePort returns an address of the loopback that is free, and that nobody else in this process gets.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.N(20000)) // below those that systems give to connections
+		if !ports.given[address] && !taken(address) {
+			ports.given[address] = true
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
+
+// ports are those that tests of this process were given: somebody may be about to listen there.
+var ports = struct {
+	mu    sync.Mutex
+	given map[string]bool
+}{given: map[string]bool{}}
 
 // taken reports whether somebody listens on the address.
 func taken(address string) bool {

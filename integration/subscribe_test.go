@@ -287,12 +287,12 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		ups, j := twins(t, p, library)
+		ups["a"].listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 		c := j.talk(t)
 		one, _ := subscribe(t, c, `1`, `{"resourceSubscriptions":["mcp://a/file:///x"]}`)
 		two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://a/file:///y"]}`)
 		none, _ := subscribe(t, c, `3`, `{"resourceSubscriptions":["mcp://b/file:///x"],"toolsListChanged":true}`)
 		ups["a"].subscribed(t, p, "file:///y")
-		ups["a"].listened(t, p)
 		ups["a"].notify(t, "notifications/resources/updated", `{"uri":"alias:1"}`)
 		hears(t, one, "resources/updated mcp://a/alias:1")
 		hears(t, two, "resources/updated mcp://a/alias:1")
@@ -440,8 +440,10 @@ func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
 		s.subscribed(t, p, "file:///a")
 		s.updated(t, "file:///a")
 		s.set(t, "tools/list", definitions("new"))
+		want := []string{"notifications/resources/updated", "notifications/tools/list_changed"}
+		again := p.wire == "stdio" // such a server's subscription begins anew, and what it may not have told in between is told by us
 		heard := []string{}
-		for len(heard) < 2 {
+		for len(heard) < len(want) {
 			var m jsonrpc.Message
 			select {
 			case m = <-streams[0].messages:
@@ -449,12 +451,16 @@ func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
 			case <-patient(t).Done():
 				t.Fatalf("heard only %q", heard)
 			}
-			heard = append(heard, m.Method)
+			if !again || !slices.Contains(heard, m.Method) {
+				heard = append(heard, m.Method)
+			}
 		}
 		slices.Sort(heard)
-		if want := []string{"notifications/resources/updated", "notifications/tools/list_changed"}; !slices.Equal(heard, want) {
+		if !slices.Equal(heard, want) {
 			t.Errorf("heard %q, want %q", heard, want)
 		}
-		silent(t, j, streams...)
+		if !again {
+			silent(t, j, streams...)
+		}
 	})
 }
