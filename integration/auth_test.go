@@ -350,7 +350,11 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
 	c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
-	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + "A"} // the secret, the id, the last letter of it
+	last := "A"
+	if ci.key[59:60] == last {
+		last = "B"
+	}
+	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + last} // the secret, the id, the last letter of it
 	took := make([][]time.Duration, len(wrong)+1)
 	for range 300 {
 		for i := range took { // in turn, so that whatever else goes on is the same for all

@@ -373,6 +373,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	ann.mustConnect(t)
 	hers := ann.talk(t, upstream.EraModern, `{}`)
 	hers.succeed(t, "linear__echo", `{}`)
+	await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen")) // or its token runs out twice, which is the end of it
 
 	// T105: no new refresh token is no loss.
 	var kept string
