@@ -345,6 +345,7 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, library("up"), nil)
+			s.listened(t, p)
 			one, two, three := j.talk(t), j.talk(t), j.talk(t)
 			streams := []*answering{one.get(t), two.get(t), three.get(t)}
 			one.must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`)
