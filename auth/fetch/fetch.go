@@ -109,7 +109,13 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	if wantJSON {
 		r.Header.Set("Accept", "application/json")
 	}
-	failed := func(err error) (Document, error) { return Document{}, classify(u.Host, err) }
+	// A server that sees us leave may still end its answer in time for us to read it: what there is of it is not the document, nor why there is none.
+	failed := func(err error) (Document, error) {
+		if late := ctx.Err(); late != nil {
+			err = late
+		}
+		return Document{}, classify(u.Host, err)
+	}
 	response, err := f.guarded(max).RoundTrip(r)
 	if err != nil {
 		return failed(err)
@@ -122,10 +128,7 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 		return failed(&Error{Class: Type, Host: u.Host})
 	}
 	body, err := io.ReadAll(response.Body)
-	if err == nil {
-		err = ctx.Err() // a server that sees us leave may still end its answer in time for us to read that: what there is of it is not the document
-	}
-	if err != nil {
+	if err != nil || ctx.Err() != nil {
 		return failed(err)
 	}
 	return Document{body, response.Header}, nil
