@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -22,6 +23,9 @@ func newLog(w io.Writer, c LogConfig) *slog.Logger {
 	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})
 }
 
+// secret begins everything of ours that is one.
+const secret = "jct_"
+
 // hide keeps secrets out of the log where somebody writes one by mistake: what goes by the name of one, and what looks like one of ours, also in the text of an error.
 func hide(_ []string, a slog.Attr) slog.Attr {
 	text := ""
@@ -37,7 +41,7 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 	case text == "":
 	case key == "authorization", key == "cookie", key == "set-cookie", key == "code", key == "client_assertion", key == "client_secret", key == "password", strings.HasSuffix(key, "_token"):
 		a.Value = slog.StringValue("…")
-	case strings.Contains(text, "jct_"):
+	case strings.Contains(text, secret):
 		a.Value = slog.StringValue(auth.Redact(text))
 	}
 	return a
@@ -96,7 +100,7 @@ type plainText struct {
 func (h plainText) Handle(ctx context.Context, r slog.Record) error {
 	var short [400]byte
 	line, ok := appendRecord(short[:0], &r)
-	if !ok {
+	if !ok || bytes.Contains(line, []byte(secret)) {
 		return h.TextHandler.Handle(ctx, r)
 	}
 	_, err := h.lines.Write(line)
@@ -138,9 +142,7 @@ func appendRecord(b []byte, r *slog.Record) (line []byte, ok bool) {
 // unquoted reports whether a text certainly needs no quotes; it is not empty.
 func unquoted(text string) bool {
 	for i := range len(text) {
-		switch c := text[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.', c == '/':
-		default:
+		if c := text[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' {
 			return false
 		}
 	}

@@ -121,7 +121,7 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	var ours, theirs writes
 	quick := callLog(newLog(&ours, LogConfig{Format: LogText}))
 	slow := slog.NewTextHandler(&theirs, nil)
-	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "日本", "\u202e", "''", "ok"}
+	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "https://idp.example/#user~1", "a!b", "a#b", "a>b", "a\x7fb", "日本", "\u202e", "''", "ok"}
 	plain := 0
 	for i, text := range texts {
 		for _, at := range []time.Time{time.Unix(1700000000, 0).UTC(), time.Unix(1700000000, 123456789), time.Unix(1, 999999999).In(time.FixedZone("", -5400)), {}} {
@@ -158,6 +158,8 @@ func TestLogHidesSecrets(t *testing.T) {
 		log.Debug("with "+key, "Authorization", "Bearer canary-1", "cookie", "canary-2", "code", "canary-3", "refresh_token", "canary-4", "client_assertion", "canary-5",
 			"what", "jct_at_canary-6.canary-7", "error", fmt.Errorf("it was %w", errors.New("jct_rt_canary-8.x")), slog.Group("request", "access_token", "canary-9"))
 		log.With("Set-Cookie", "canary-10").Info("kept", "code", 404, "error", errors.New("as it was"), "upstream", "up", "took", time.Second)
+		callLog(log).Info("call", "principal", "jct_at_canary-11.x")
+		flushLog(log)
 		text := strings.Join(out.take(), "")
 		if strings.Contains(text, "canary") || strings.Contains(text, key[17:]) {
 			t.Errorf("it tells %s", text)
