@@ -1,13 +1,20 @@
 package integration
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
+	"strconv"
+	"sync"
 )
 
 // benchRole plays one of the programs that a benchmark starts beside the program under test, and returns when that program is done. It reports false for
@@ -17,6 +24,7 @@ func benchRole(name string, args []string) (handled bool) {
 		"bench-echo":       echoHTTP,
 		"bench-echo-stdio": echoStdio,
 		"bench-hop":        hop,
+		"bench-hop-stdio":  hopStdio,
 		"bench-load":       loadGenerator,
 	}
 	role, ok := roles[name]
@@ -56,6 +64,109 @@ func hop(args []string) error {
 		}
 		proxy.ServeHTTP(w, r)
 	}))
+}
+
+// hopStdio passes each request on as a line to an echo server that it has started, and the line that comes back, unread, to the client: what is left of a proxy in front
+// of a child process when it knows nothing of MCP, or of HTTP beyond what a benchmark sends. The server answers one after the other, so that whose a line is need not be
+// asked.
+func hopStdio([]string) error {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "JUNCTION_ROLE=bench-echo-stdio")
+	in, err1 := child.StdinPipe()
+	out, err2 := child.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	h := &lineHop{in: in, waiting: make(chan chan []byte, 1000)}
+	go h.read(out)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go h.serve(c)
+	}
+}
+
+type lineHop struct {
+	mu      sync.Mutex // held while a line is written, so that waiting has the order of the lines
+	in      io.Writer
+	waiting chan chan []byte
+	buffers sync.Pool // of *[]byte
+}
+
+// read hands the child's lines to those who wait. A line is its receiver's.
+func (h *lineHop) read(out io.Reader) {
+	buffer, end := make([]byte, 64<<10), 0
+	for {
+		n, err := out.Read(buffer[end:])
+		if err != nil {
+			return // the child has ended, and so does the benchmark
+		}
+		for from := end; ; from = 0 {
+			at := bytes.IndexByte(buffer[from:end+n], '\n')
+			if at < 0 {
+				break
+			}
+			line := buffer[:from+at+1]
+			next, _ := h.buffers.Get().(*[]byte)
+			if next == nil || cap(*next) < cap(buffer) {
+				fresh := make([]byte, cap(buffer))
+				next = &fresh
+			}
+			rest := copy((*next)[:cap(*next)], buffer[len(line):end+n])
+			(<-h.waiting) <- line
+			buffer, end, n = (*next)[:cap(*next)], 0, rest
+		}
+		if end += n; end == len(buffer) {
+			buffer = append(buffer, make([]byte, len(buffer))...)
+		}
+	}
+}
+
+func (h *lineHop) serve(c net.Conn) {
+	defer c.Close()
+	r, answer := bufio.NewReader(c), make(chan []byte)
+	for {
+		length := 0
+		for {
+			field, err := r.ReadSlice('\n')
+			if err != nil {
+				return
+			}
+			if field = bytes.TrimSpace(field); len(field) == 0 {
+				break
+			}
+			if name, value, _ := bytes.Cut(field, []byte(": ")); string(name) == "Content-Length" {
+				length, _ = strconv.Atoi(string(value))
+			}
+		}
+		body := make([]byte, length+1)
+		if _, err := io.ReadFull(r, body[:length]); err != nil {
+			return
+		}
+		if !bytes.Contains(body, []byte(`"id":`)) {
+			io.WriteString(c, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+			continue
+		}
+		body[length] = '\n'
+		h.mu.Lock()
+		h.waiting <- answer
+		h.in.Write(body)
+		h.mu.Unlock()
+		line := <-answer
+		head := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: 0123456789abcdef0123456789abcdef\r\nContent-Length: %d\r\n\r\n", len(line))
+		(&net.Buffers{head, line}).WriteTo(c)
+		h.buffers.Put(&line)
+	}
 }
 
 // serveRole serves h on a free port of the loopback, tells its address in one line on standard output. It ends with the process.

@@ -126,6 +126,11 @@ func startHop(b *testing.B, to benchEndpoint) benchEndpoint {
 	return startServer(b, "bench-hop", "-to", "http://"+to.addr)
 }
 
+func startHopStdio(b *testing.B) benchEndpoint {
+	b.Helper()
+	return startServer(b, "bench-hop-stdio")
+}
+
 // findNginx returns the program, or why there is none.
 func findNginx() (program, absent string) {
 	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {

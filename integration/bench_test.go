@@ -25,7 +25,7 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "junction-stdio"}
+var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio"}
 
 var benchEras = []string{legacyEra, modernEra}
 
@@ -78,6 +78,8 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startJunction(b, program(b), era, 1, overHTTP(upstream, era)), ""
 	case "junction-jwt": // as junction-http, for people who sign in
 		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
+	case "hop-stdio":
+		return startHopStdio(b), ""
 	case "junction-stdio":
 		return startJunction(b, program(b), era, 1, overStdio(b, "echo", era, "")), ""
 	}

@@ -21,5 +21,5 @@ type pipeWriter struct{}
 func (pipeWriter) open(*os.File)           {}
 func (pipeWriter) try([]byte) (int, error) { return 0, nil }
 
-// widen does nothing: here the size of a pipe is the system's.
-func widen(*os.File) {}
+// outputPair returns the two ends of what the child's standard output goes through.
+func outputPair() (ours, theirs *os.File, err error) { return os.Pipe() }

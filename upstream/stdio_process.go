@@ -59,19 +59,22 @@ func startProcess(o stdioOptions) (*process, error) {
 	p := &process{cmd: cmd, grace: o.StopGrace, log: o.Log, exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
 	for i := range ours {
-		r, w, err := os.Pipe()
+		switch i {
+		case 0:
+			theirs[i], ours[i], err = os.Pipe()
+		case 1:
+			ours[i], theirs[i], err = outputPair()
+		case 2:
+			ours[i], theirs[i], err = os.Pipe()
+		}
 		if err != nil {
 			closeFiles(theirs[:i])
 			closeFiles(ours[:i])
 			return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
 		}
-		if theirs[i], ours[i] = w, r; i == 0 {
-			theirs[i], ours[i] = r, w
-		}
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
 	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
-	widen(p.stdout)
 	started := make(chan error)
 	go p.own(started)
 	err = <-started
