@@ -226,12 +226,20 @@ func bearer(headers []string) (string, error) {
 func b64token(s string) bool {
 	s = strings.TrimRight(s, "=")
 	for i := range len(s) {
-		if c := s[i]; !alphanumeric(c) && strings.IndexByte("-._~+/", c) < 0 {
+		if !inToken[s[i]] {
 			return false
 		}
 	}
 	return s != ""
 }
+
+// inToken are the characters of a token but for the = at its end.
+var inToken = func() (set [256]bool) {
+	for c := range set {
+		set[c] = alphanumeric(byte(c)) || strings.IndexByte("-._~+/", byte(c)) >= 0
+	}
+	return set
+}()
 
 func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,6 +35,12 @@ func (r *Resources) Of(path string) string {
 		return ""
 	}
 	return r.origin + path
+}
+
+// is reports whether a resource is the endpoint at the path, in the words of Of.
+func (r *Resources) is(resource, path string) bool {
+	rest, ok := strings.CutPrefix(resource, r.origin)
+	return ok && rest == path && endpointPath(path)
 }
 
 // Canonical returns the name of the endpoint that a URL means, whatever the case of its host, with or without the default port and a slash at its end. The bare
@@ -96,23 +103,20 @@ func (r *Resources) admit(p *Principal, path string) error {
 	if p.Kind != KindUser && p.Kind != KindService {
 		return nil
 	}
-	this := r.Of(path)
 	for _, resource := range p.Resources {
 		if r == nil || resource == "" {
 			continue
 		}
-		if resource == this {
+		if r.is(resource, path) { // as it is with most, and costs nothing
 			return nil
 		}
-		c := canonical(resource)
+		this, c := r.Of(path), canonical(resource)
 		foreign := c != r.origin && !strings.HasPrefix(c, r.origin+"/")
 		if foreign || this != "" && r.Canonical(c) == this {
 			return nil
 		}
 	}
-	if this == "" {
-		this = "another endpoint"
-	}
+	this := cmp.Or(r.Of(path), "another endpoint")
 	return fmt.Errorf("%w: it is for %s, and this is %s", ErrInvalidToken, strings.Join(p.Resources, " "), this)
 }
 

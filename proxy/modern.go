@@ -33,7 +33,9 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	ctx, end := context.WithCancelCause(r.Context())
 	cancel := func() { end(nil) }
 	defer cancel()
-	defer context.AfterFunc(f.killing, cancel)()
+	if ctx.Value(baseKey{}) != f.Server {
+		defer context.AfterFunc(f.killing, cancel)()
+	}
 	x.end, x.reply.broken = end, cancel
 	f.serve(ctx, x)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,14 @@ func New(o Options) (*Server, error) {
 	s.world.Store(s.newWorld(WorldConfig{}, nil, nil))
 	return s, nil
 }
+
+// BaseContext is for the http.Server that the handler is in: its requests end when Kill is called. It saves the calls of another server a look at that of their own.
+func (s *Server) BaseContext(net.Listener) context.Context {
+	return context.WithValue(s.killing, baseKey{}, s)
+}
+
+// baseKey is the name of the Server whose BaseContext a context descends from.
+type baseKey struct{}
 
 // ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

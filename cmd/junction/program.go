@@ -225,7 +225,7 @@ func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &plain.Server{HTTP: &http.Server{
-		Handler: p.publicHandler(), ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
+		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // what takes longer, as calls and streams do, says so before it writes
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}

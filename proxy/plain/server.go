@@ -28,8 +28,8 @@ import (
 // that goes away is noticed no sooner than 20 ms after its request was read; and requests on one connection share their context, which ends with the
 // connection and not with the request, and perhaps their Header, which must not be changed.
 type Server struct {
-	// HTTP is the server for everything that is not plain. Its Handler, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are those of plain
-	// requests as well, but that the WriteTimeout is one for each write, and only until the handler sets a deadline of its own. Server shuts it down; nobody else serves with it.
+	// HTTP is the server for everything that is not plain. Its Handler, BaseContext, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are
+	// those of plain requests as well, but that the WriteTimeout is one for each write, and only until the handler sets a deadline of its own. Server shuts it down; nobody else serves with it.
 	HTTP *http.Server
 
 	mu       sync.Mutex
@@ -56,7 +56,11 @@ func (s *Server) Serve(l net.Listener) error {
 	s.mu.Unlock()
 	go s.HTTP.Serve(&s.handed) // until Shutdown or Close
 	defer l.Close()
-	ctx := context.WithValue(context.Background(), http.ServerContextKey, s.HTTP)
+	ctx := context.Background()
+	if s.HTTP.BaseContext != nil {
+		ctx = s.HTTP.BaseContext(l)
+	}
+	ctx = context.WithValue(ctx, http.ServerContextKey, s.HTTP)
 	var pause time.Duration
 	for {
 		c, err := l.Accept()
