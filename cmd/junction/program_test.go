@@ -175,6 +175,60 @@ func TestReadyzBeforeTheFirstTry(t *testing.T) {
 	}
 }
 
+// TestGraceIsOver: a call that takes longer than we give it when we stop gets an answer that says so, and does not keep us.
+func TestGraceIsOver(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			s, url := upstreamtest.Start(t, upstreamtest.Script{})
+			r := mustServe(t, "shutdown_grace: 50ms\nupstreams: { a: { url: "+url+" } }\n")
+			r.stdout.mustSay(t, "ready", 1) // and its tools are listed
+			post := func(header map[string]string, body string) (*http.Response, string, error) {
+				req, err := http.NewRequest(http.MethodPost, r.url(), strings.NewReader(body))
+				if err != nil {
+					return nil, "", err
+				}
+				req.Header.Set("Content-Type", "application/json")
+				for name, value := range header {
+					req.Header.Set(name, value)
+				}
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					return nil, "", err
+				}
+				defer resp.Body.Close()
+				text, err := io.ReadAll(resp.Body)
+				return resp, string(text), err
+			}
+			header, meta := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "a__slow"},
+				`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+			if era == "legacy" {
+				resp, _, err := post(nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				header, meta = map[string]string{"Mcp-Session-Id": resp.Header.Get("Mcp-Session-Id")}, ""
+			}
+			answered := make(chan string, 1)
+			go func() {
+				_, text, err := post(header, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__slow","arguments":{"ms":3600000}`+meta+`}}`)
+				answered <- fmt.Sprint(text, err)
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := s.Await(ctx, upstreamtest.Method("tools/call")); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+			if got := <-answered; !strings.Contains(got, `"id":1,"error":{`) || !strings.HasSuffix(got, "<nil>") {
+				t.Errorf("the call was answered %s, want an error of ours", got)
+			}
+			r.stderr.mustSay(t, "calls are cut off", 1)
+		})
+	}
+}
+
 // TestReadTimeout: a client that does not send its request is cut off in time; one that has sent it may wait for longer than that.
 func TestReadTimeout(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
