@@ -233,7 +233,7 @@ func TestGraceIsOver(t *testing.T) {
 func TestReadTimeout(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "limits: { read_timeout: 300ms }\nupstreams: { a: { url: "+url+" } }\n")
-	r.stderr.mustSay(t, "state=ready", 1)
+	r.stdout.mustSay(t, "ready", 1) // and its tools are listed
 	conn, err := net.Dial("tcp", r.public.Addr().String())
 	if err != nil {
 		t.Fatal(err)
