@@ -246,8 +246,8 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// plainBlocks skips blocks of 32 plain bytes from i on. One branch for four words takes a fifth off the time of a long string.
-func plainBlocks(b []byte, i int) int {
+// plainWords skips blocks of 32 plain bytes from i on. One branch for four words takes a fifth off the time of a long string.
+func plainWords(b []byte, i int) int {
 	for ; i+32 <= len(b); i += 32 {
 		block := b[i : i+32]
 		v, w := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
