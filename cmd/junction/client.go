@@ -68,8 +68,12 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 				} else {
 					err = printTools(stdout, tools)
 				}
-				if err == nil && len(tools) == 0 && len(args) == 1 {
-					err = fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
+				switch {
+				case err != nil || len(tools) > 0:
+				case len(args) == 1:
+					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
+				default:
+					fmt.Fprintln(cmd.ErrOrStderr(), "A server that is still starting lists its tools when it is ready. What is missing, and why: junction doctor")
 				}
 				return err
 			})
