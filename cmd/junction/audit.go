@@ -189,6 +189,10 @@ func (a *audit) take(spare []byte) []byte {
 		spare = nil // of a very long line, or of a bad time
 	}
 	a.waiting = spare[:0]
+	select {
+	case <-a.urgent: // it was about what is taken now
+	default:
+	}
 	return taken
 }
 
