@@ -18,23 +18,32 @@ import (
 )
 
 func TestStdioClose(t *testing.T) {
-	const never = 20 * time.Second // no step of the ladder may be waited for
+	const (
+		short = 300 * time.Millisecond // every step is waited for
+		long  = 2 * time.Second        // a step is waited for, and another is taken at once, be the machine slow
+		never = 20 * time.Second       // no step of the ladder may be waited for
+	)
 	for _, row := range []struct {
 		role, state string
 		grace       time.Duration
 	}{
-		{"server", "exit status 0", never},                      // its input ended
-		{"eof-deaf", "exit status 7", 300 * time.Millisecond},   // SIGTERM
-		{"stubborn", "signal: killed", 300 * time.Millisecond},  // SIGKILL
-		{"deaf", "signal: terminated", 300 * time.Millisecond},  // never reads
-		{"family", "exit status 0", 300 * time.Millisecond},     // has a child that holds its stdout and ignores everything
-		{"family-old", "exit status 0", 300 * time.Millisecond}, // has a child that holds its stdout and goes on SIGTERM
-		{"family-run", "exit status 0", never},                  // the same, and that child has left the group
+		{"server", "exit status 0", never},     // its input ended
+		{"eof-deaf", "exit status 7", long},    // SIGTERM
+		{"stubborn", "signal: killed", short},  // SIGKILL
+		{"deaf", "signal: terminated", long},   // never reads
+		{"family", "exit status 0", long},      // has a child that holds its stdout and ignores everything
+		{"family-old", "exit status 0", long},  // has a child that holds its stdout and goes on SIGTERM
+		{"family-run", "exit status 0", never}, // the same, and that child has left the group
 	} {
 		t.Run(row.role, func(t *testing.T) {
 			w := mustOpen(t, row.role, func(o *stdioOptions) { o.StopGrace = row.grace })
 			var runaway int
-			if row.role == "family-run" {
+			switch row.role {
+			case "family", "family-old":
+				if m := w.hear(); m == nil || m.Method != "begun" { // the child, which knows from now on what to do with a signal
+					t.Fatalf("the second message is %v, want begun", m)
+				}
+			case "family-run":
 				m := w.hear()
 				for m.Method != "runaway" { // it begins, too
 					m = w.hear()

@@ -108,7 +108,7 @@ func begin() {
 	fmt.Println(`{"jsonrpc":"2.0","method":"begun"}`)
 }
 
-// spawn starts a child that shares everything with us; it returns when the child has begun.
+// spawn starts a child that shares everything with us. It does not wait for the child, which says itself that it has begun.
 func spawn(role string, attr *syscall.SysProcAttr) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
