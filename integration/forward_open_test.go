@@ -240,7 +240,8 @@ func (j *junction) talkTo(t *testing.T, path string) *talker {
 	return talk(t, j.url+path, j.pair.client)
 }
 
-// listened waits until the upstream can tell of changes: a server over HTTP is asked for that in a request of its own.
+// listened waits until the upstream can tell of changes, and the proxy has told everybody of what may have changed before that: a server over HTTP is asked in a request of
+// its own, and for its lists once more when that stream has begun.
 func (s *served) listened(t *testing.T, p pair) {
 	t.Helper()
 	switch {
@@ -248,5 +249,6 @@ func (s *served) listened(t *testing.T, p pair) {
 		await(t, s.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
 	case p.wire == "http":
 		await(t, s.Journal, "OPEN", upstreamtest.Verb("OPEN"))
+		s.requestsOf(t, "tools/list", 2)
 	}
 }

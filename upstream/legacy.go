@@ -55,17 +55,15 @@ func (l *legacyConn) watch() <-chan struct{} {
 	if !ok {
 		return closed
 	}
-	gap := func() {}
-	if _, any, _ := l.info.tells(); any {
-		gap = l.hooks.changed
-	}
-	if tellsOfLists := gap; l.hooks.missed != nil {
-		gap = func() {
-			tellsOfLists()
+	_, lists, _ := l.info.tells()
+	return w.listen(func() {
+		if l.hooks.missed != nil {
 			l.hooks.missed(nil)
 		}
-	}
-	return w.listen(gap)
+		if lists {
+			l.hooks.changed()
+		}
+	})
 }
 
 func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {

@@ -28,6 +28,7 @@ type subscriptions struct {
 	held     *link           // in use while somebody has; nil otherwise
 	conn     conn            // that follows
 	followed map[string]bool // what it follows; changed by who has the turn
+	before   []string        // what was wanted when conn came, and others followed
 }
 
 func newSubscriptions() subscriptions {
@@ -99,7 +100,7 @@ func (p *pool) Unsubscribe(uris []string) {
 func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
-		s.conn, s.followed = c, map[string]bool{}
+		s.conn, s.followed, s.before = c, map[string]bool{}, slices.Sorted(maps.Keys(s.wanted))
 	}
 	all := map[string]bool{}
 	for uri := range s.wanted {
@@ -138,7 +139,7 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	return err
 }
 
-// resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that everything may have changed.
+// resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that all that was wanted then may have changed.
 func (p *pool) resubscribe(ctx context.Context, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, p.hard.ConnectTimeout)
 	defer cancel()
@@ -149,11 +150,17 @@ func (p *pool) resubscribe(ctx context.Context, c conn) {
 		return
 	}
 	err := s.sync(ctx, c, nil)
+	s.mu.Lock()
+	before := s.before
+	s.before = nil
+	s.mu.Unlock()
 	<-s.turn
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("not all resources are followed any more", "error", err)
 	}
-	p.missed(nil)
+	if len(before) > 0 {
+		p.missed(before)
+	}
 }
 
 // withdraw tells the server of what nobody wants any more, unless somebody is talking to it just now, who will see to that.
