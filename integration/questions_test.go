@@ -423,17 +423,28 @@ func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 // TestProtocolT55TimeOfAPersonDoesNotCount has a person take longer to answer than a call may be silent, and than it may take at all.
 func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		_, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 100*time.Millisecond, 150*time.Millisecond })
-		c, other := j.talk(t), talkAs(t, j.url, p.client, "2025-11-25", `{}`)
-		m, asked := c.converse(t, asking(askForm, askRoots), func(q put) string {
-			for range 2 { // meanwhile two calls of another client time out, one after the other
-				ours(t, other.call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
+		eachTimeout(t, 100*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
+			_, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
+				rule := upstream.Rule{Timeout: timeout, MaxTimeout: timeout * 3 / 2}
+				c.Tools = upstream.Rules{{Glob: "ask", Rule: rule}, {Glob: "hang", Rule: rule}}
+			})
+			c, other := j.talk(t), talkAs(t, j.url, p.client, "2025-11-25", `{}`)
+			other.succeed(t, "up__echo", `{}`) // the connection of its calls is there
+			m, asked := c.converse(t, asking(askForm, askRoots), func(q put) string {
+				for range 2 { // meanwhile two calls of another client time out, one after the other
+					ours(t, other.call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
+				}
+				return answersTo(q)
+			})
+			if m.Error != nil {
+				ours(t, m, "up", upstream.KindTimeout)
+				return true
 			}
-			return answersTo(q)
+			if len(asked) != 2 || answersOf(t, m) != `[{`+accepted+`},{`+rooted+`}]` {
+				t.Errorf("%d questions and %s", len(asked), m.Append(nil))
+			}
+			return false
 		})
-		if len(asked) != 2 || answersOf(t, m) != `[{`+accepted+`},{`+rooted+`}]` {
-			t.Errorf("%d questions and %s", len(asked), m.Append(nil))
-		}
 	})
 }
 
