@@ -355,26 +355,26 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 		last = "B"
 	}
 	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + last} // the secret, the id, the last letter of it
-	took := make([][]time.Duration, len(wrong)+1)
-	for range 300 {
-		for i := range took { // in turn, so that whatever else goes on is the same for all
-			if c.key = ci.key[:60] + "AAAAAA"; i < len(wrong) {
-				c.key = withCheck(wrong[i])
+	// Of many times that are measured in turn the least is what the work takes: a machine that is busy makes one longer, and never shorter. More are measured as long as they differ.
+	least := slices.Repeat([]time.Duration{time.Hour}, len(wrong)+1)
+	alike := false
+	for round := 0; !alike && round < 20; round++ {
+		for range 300 {
+			for i := range least {
+				if c.key = ci.key[:60] + "AAAAAA"; i < len(wrong) {
+					c.key = withCheck(wrong[i])
+				}
+				began := time.Now()
+				if a := refusedTo(t, c, "GET"); a.status != 401 {
+					t.Fatalf("%s is answered %s", c.key, a)
+				}
+				least[i] = min(least[i], time.Since(began))
 			}
-			began := time.Now()
-			if a := refusedTo(t, c, "GET"); a.status != 401 {
-				t.Fatalf("%s is answered %s", c.key, a)
-			}
-			took[i] = append(took[i], time.Since(began))
 		}
+		alike = slices.Max(least) <= slices.Min(least)*3/2
 	}
-	var medians []time.Duration
-	for _, all := range took {
-		slices.Sort(all)
-		medians = append(medians, all[len(all)/2])
-	}
-	if slices.Max(medians) > slices.Min(medians)*3/2 {
-		t.Errorf("a wrong secret, id, last letter, and a wrong check take %v", medians)
+	if !alike {
+		t.Errorf("a wrong secret, id, last letter, and a wrong check take %v", least)
 	}
 }
 
