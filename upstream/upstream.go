@@ -84,6 +84,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
+	whole := ctx
 	ctx, clock := newClock(ctx, c.End, timeout, max)
 	defer clock.stop()
 	select {
@@ -105,6 +106,12 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		result, err := cn.call(ctx, u.own(c, tool), clock)
 		if err == nil {
 			l.release()
+			if result.Type == TypeInputRequired {
+				if clock.stop(); whole.Err() != nil { // it came at the very end: what the call was made with is over, so that nobody can be asked with it any more
+					err := context.Cause(whole)
+					return Result{}, &Error{u.name, kindOf(err), err}
+				}
+			}
 			return result, nil
 		}
 		peer, said := errors.AsType[*jsonrpc.Error](err)
