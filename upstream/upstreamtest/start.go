@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // downKey is the key of the context that ends when the HTTP server of a request is stopped.
@@ -148,6 +149,7 @@ type Child struct {
 	conns struct {
 		sync.Mutex
 		all    map[net.Conn]bool
+		begun  chan struct{} // closed when there is the first one
 		closed bool
 	}
 }
@@ -167,7 +169,7 @@ func Command(t testing.TB, script Script) *Child {
 	script.withDefaults() // panics here, where the test can see it
 	c := &Child{Command: []string{program}, Env: map[string]string{scriptVariable: string(mustJSON(script))}}
 	c.Env["GORACE"] = "atexit_sleep_ms=0" // a process under the race detector otherwise takes a second to exit
-	c.conns.all = map[net.Conn]bool{}
+	c.conns.all, c.conns.begun = map[net.Conn]bool{}, make(chan struct{})
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		for {
@@ -201,6 +203,11 @@ func (c *Child) hold(conn net.Conn) bool {
 		return false
 	}
 	c.conns.all[conn] = true
+	select {
+	case <-c.conns.begun:
+	default:
+		close(c.conns.begun)
+	}
 	return true
 }
 
@@ -249,7 +256,13 @@ func (c *Child) Ask(method string, params []byte) error {
 // AddRules is like that of Server, in every process that runs.
 func (c *Child) AddRules(rules ...Rule) error { return c.tell(order{Verb: "AddRules", Rules: rules}) }
 
+// tell gives an order to every process that runs. A process that a client talks to already may not have been seen here yet: the first one is waited for.
 func (c *Child) tell(o order) error {
+	select {
+	case <-c.conns.begun:
+	case <-time.After(time.Minute):
+		return errors.New("tell a child: none was started")
+	}
 	c.conns.Lock()
 	defer c.conns.Unlock()
 	var errs []error
