@@ -167,7 +167,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	} {
 		began := time.Now()
 		problems, err := (&validator{}).check(definitionOf(row.schema), mustArguments(t, row.arguments))
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute { // a machine that is slow, and not one that counts to 2^100
 			t.Errorf("%s took %v", name, took)
 		}
 		if name != "in not" && (err != nil || len(problems) != 1 || !strings.Contains(problems[0], "too many")) {
@@ -245,7 +245,7 @@ func TestArgumentsWithEnormousNumbers(t *testing.T) {
 	if _, err := v.check(definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`)); err == nil {
 		t.Error("a schema with such a number is used")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute { // a machine that is slow, and not one that counts to 2^100
 		t.Errorf("it took %v", took)
 	}
 }
