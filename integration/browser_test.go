@@ -33,7 +33,7 @@ func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
 			m = c.begin(t, q).answer(t)
 		}
 		s.openGate(t, "signed in")
-		for deadline := time.Now().Add(10 * time.Second); member(m.Result, "resultType") == `"input_required"` && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience); member(m.Result, "resultType") == `"input_required"` && time.Now().Before(deadline); {
 			open := requested(t, m) // a process of its own may see the gate a moment late, and ask once more
 			q.params = retried(base, m, string(raw.Quote(open[0].key))+`:{"action":"accept"}`)
 			m = c.begin(t, q).answer(t)
@@ -149,7 +149,7 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 			t.Errorf("elicitations = %s", list)
 		}
 		s.openGate(t, "signed in")
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 			if m = c.call(t, "up__url", signIn); m.Error == nil || m.Error.Code != -32042 {
 				break // until then it is a process that sees the gate a moment late
 			}

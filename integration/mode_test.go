@@ -358,6 +358,13 @@ func (c *client) send(ctx context.Context, verb, body string, changes ...change)
 type eventStream struct {
 	header http.Header
 	reader *jsonrpc.EventReader
+	drop   context.CancelFunc // hangs up
+}
+
+// read returns the next event, for which it is patient.
+func (s *eventStream) read() (jsonrpc.Event, error) {
+	defer time.AfterFunc(patience, s.drop).Stop()
+	return s.reader.Next()
 }
 
 // mustOpen opens the stream on which the client hears of changes: GET in the legacy era, subscriptions/listen in the modern one. The test's end closes it.
@@ -371,8 +378,10 @@ func (c *client) mustOpen(t testing.TB, changes ...change) *eventStream {
 		body, own = c.request(strconv.Itoa(c.serial), "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
 		changes = append(own, changes...)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(t.Context())
+	late := time.AfterFunc(patience, cancel)
 	r, err := c.send(ctx, verb, body, changes...)
+	late.Stop()
 	if err != nil {
 		cancel()
 		t.Fatalf("open a stream: %v", err)
@@ -385,5 +394,5 @@ func (c *client) mustOpen(t testing.TB, changes ...change) *eventStream {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, 4096))
 		t.Fatalf("open a stream: HTTP %d %s", r.StatusCode, text)
 	}
-	return &eventStream{r.Header, jsonrpc.NewEventReader(r.Body, 64<<20)}
+	return &eventStream{r.Header, jsonrpc.NewEventReader(r.Body, 64<<20), cancel}
 }

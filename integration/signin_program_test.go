@@ -217,7 +217,7 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 // TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with one that is not what she was given, or too late.
 func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	waits(t)
-	const lasts = 5 * time.Second
+	const lasts = 20 * time.Second
 	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraModern)})
 	parks, parking := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy)})
 	c := mustCompany(t, relaying+`" }, old: { url: "`+parking, "", "limits: { patience: "+lasts.String()+" }\n")

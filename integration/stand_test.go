@@ -46,7 +46,7 @@ type stateEvent struct {
 }
 
 // soon bounds what must happen, and does not happen at once only because machines are slow.
-const soon = 30 * time.Second
+const soon = patience
 
 // mustStand starts a proxy over the upstreams, which ends with the test, and is then expected to leave no goroutine and no process behind. It returns when all
 // upstreams that can be ready are, which are those not named in unready.
@@ -186,7 +186,7 @@ func (s *stand) mustSay(t testing.TB, name, words string) {
 func mustLeaveNothing(t testing.TB, children []int) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(soon); time.Now().Before(end); runtime.Gosched() {
 		b := make([]byte, 1<<20)
 		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
 			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")

@@ -15,7 +15,7 @@ import (
 func (s *eventStream) next(t *testing.T) string {
 	t.Helper()
 	for {
-		v, err := s.reader.Next()
+		v, err := s.read()
 		if err != nil {
 			t.Fatalf("read the stream: %v", err)
 		}
@@ -81,7 +81,9 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 func (c *client) mustListen(t *testing.T, notifications string) *eventStream {
 	t.Helper()
 	body, own := c.request(`"L"`, "subscriptions/listen", `{"notifications":`+notifications+`}`)
-	r, err := c.send(t.Context(), "POST", body, own...)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, err := c.send(ctx, "POST", body, own...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func (c *client) mustListen(t *testing.T, notifications string) *eventStream {
 	if r.StatusCode != 200 {
 		t.Fatalf("listen: %s", r.Status)
 	}
-	return &eventStream{r.Header, jsonrpc.NewEventReader(r.Body, 64<<20)}
+	return &eventStream{r.Header, jsonrpc.NewEventReader(r.Body, 64<<20), cancel}
 }
 
 func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {

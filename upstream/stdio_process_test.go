@@ -182,7 +182,7 @@ func TestStdioParentKilled(t *testing.T) {
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
-		fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
+		fifo.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.ReadAll(fifo); err != nil {
 			t.Fatalf("%s: a process is left: %v", role, err)
 		}

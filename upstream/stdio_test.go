@@ -103,11 +103,11 @@ func (w *opened) hear() *jsonrpc.Message {
 // mustBeGone checks that no process and no goroutine of the wire is left.
 func (w *opened) mustBeGone() {
 	w.t.Helper()
-	w.fifo.SetReadDeadline(time.Now().Add(10 * time.Second))
+	w.fifo.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadAll(w.fifo); err != nil {
 		w.t.Errorf("a process is left after Close: %v", err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]

@@ -19,11 +19,12 @@ import { chromium } from "playwright-core";
 const [executablePath, name, folder] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] });
 const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+const patience = 120000; // of a browser that has to share its processor
 let page; // one for each visit: what an app does with the last one is its own affair
 const console_ = [];
 const origins = new Set();
 context.on("page", (page) => {
-  page.setDefaultTimeout(10000);
+  page.setDefaultTimeout(patience);
   page.on("console", (message) => page.url().includes("/interaction/") || console_.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => console_.push(`error: ${error.message}`));
 });
@@ -95,11 +96,23 @@ async function look() {
   return seen;
 }
 
+// go does what leads to another page, and waits until it is there, or until the browser was sent to what is no page.
+async function go(act) {
+  let there = false;
+  const arrived = page.waitForNavigation().catch(() => {}).then(() => (there = true)); // where it leads may not exist
+  const left = async () => {
+    while (!there && (returned === null || /^https?:/.test(returned))) {
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  };
+  await Promise.all([Promise.race([arrived, left()]), act().catch(() => {})]);
+}
+
 async function press(texts, keyboard, double) {
   if ((await page.locator("input[name=login]").count()) > 0) {
     await page.fill("input[name=login]", name);
     await page.fill("input[name=password]", "anything");
-    await Promise.all([page.waitForNavigation(), page.click("button[type=submit]")]);
+    await go(() => page.click("button[type=submit]"));
     return true;
   }
   const labels = await page.locator("button").allInnerTexts();
@@ -113,11 +126,10 @@ async function press(texts, keyboard, double) {
     for (let i = 0; i < 20 && !(await button.evaluate((e) => e === document.activeElement)); i++) {
       await page.keyboard.press("Tab");
     }
-    await Promise.all([page.waitForNavigation().catch(() => {}), page.keyboard.press("Enter")]);
+    await go(() => page.keyboard.press("Enter"));
     return true;
   }
-  const click = () => (double ? button.evaluate((e) => [e.click(), e.click()]) : button.click());
-  await Promise.all([page.waitForNavigation().catch(() => {}), click().catch(() => {})]); // where it leads may not exist
+  await go(() => (double ? button.evaluate((e) => [e.click(), e.click()]) : button.click()));
   return true;
 }
 
