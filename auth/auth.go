@@ -2,8 +2,8 @@
 //
 // auth.go has the Principal and the Guard, which every request passes before anything looks at its message; address.go finds the client's address behind proxies.
 // keys.go has the API keys. tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of our own, an authorization server whose
-// tokens can be read (jwt.go, with its keys in keyset.go), or one that must be asked (introspection.go). claims.go makes a Principal of what these servers say.
-// resource.go tells clients where to sign in. request.go gives requests their ids.
+// tokens can be read (jwt.go, with its keys in keyset.go), or one that must be asked (introspection.go). claims.go makes a Principal of what these servers say;
+// providers.go keeps what is known of them from one reload to the next. resource.go tells clients where to sign in. request.go gives requests their ids.
 // config.go is the section of the file. The package knows no MCP, and decides nothing about what a principal may do.
 package auth
 
@@ -178,7 +178,12 @@ func (g *Guard) Still(p *Principal) bool {
 	if g.Verifier == nil {
 		return p.Kind == KindLocal
 	}
-	keeper, ok := g.Verifier.(interface{ Still(*Principal) bool })
+	return still(g.Verifier, p)
+}
+
+// still asks the Verifier, which may be nil; see there.
+func still(v Verifier, p *Principal) bool {
+	keeper, ok := v.(interface{ Still(*Principal) bool })
 	return ok && keeper.Still(p)
 }
 

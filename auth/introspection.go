@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,13 +51,9 @@ const (
 
 // newIntrospection returns the introspection of an entry of the file, which has been validated.
 func newIntrospection(c *Introspection, p *Providers) *introspection {
-	audienceClaim := c.AudienceClaim
-	if audienceClaim == "" {
-		audienceClaim = "aud"
-	}
 	return &introspection{
 		judge: judge{
-			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: audienceClaim, requiredScopes: c.RequiredScopes, requiredClaims: c.RequiredClaims,
+			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: cmp.Or(c.AudienceClaim, "aud"), requiredScopes: c.RequiredScopes, requiredClaims: c.RequiredClaims,
 			paths: c.Claims, print: printOf(c), now: p.now,
 		},
 		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,

@@ -38,16 +38,15 @@ var (
 
 // newIssuer returns the issuer of an entry of the file, which has been validated.
 func newIssuer(c *Issuer, p *Providers) *issuer {
-	i := &issuer{
+	return &issuer{
 		judge: judge{
 			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: c.audienceClaim(), skew: c.skew(), requiredScopes: c.RequiredScopes,
 			requiredClaims: c.RequiredClaims, paths: c.Claims, print: printOf(c), now: p.now,
 		},
-		keys:   &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
-		onlyAT: c.RequireATJWT,
+		keys:       &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
+		algorithms: c.algorithms(),
+		onlyAT:     c.RequireATJWT,
 	}
-	i.algorithms = c.algorithms()
-	return i
 }
 
 func canonicals(list []string) []string {

@@ -171,6 +171,16 @@ func (k *keySet) load(ctx context.Context, unknown bool) error {
 	return k.err
 }
 
+func (k *keySet) status() ProviderStatus {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := ProviderStatus{Issuer: k.issuer, Usable: k.current.Load() != nil}
+	if k.err != nil {
+		s.Err = k.err.(*unavailableError).err.Error()
+	}
+	return s
+}
+
 // begin starts a fetch; k.mu is held.
 func (k *keySet) begin() {
 	done, at := make(chan struct{}), k.url
