@@ -166,7 +166,7 @@ const metadataPath = "/.well-known/oauth-protected-resource"
 // ServeHTTP answers everything below /.well-known/, for anybody: the documents, and that the rest is not here. All of it is JSON, since clients that look for a sign-in
 // read it.
 func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if CORS(w, req, "GET") {
+	if cors(w, req, "GET") {
 		return
 	}
 	path, ok := strings.CutPrefix(req.URL.Path, metadataPath)
@@ -191,9 +191,9 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// CORS lets pages of any origin read an answer that has no secrets and depends on no cookie; it reports whether the request was a preflight, which it has answered.
+// cors lets pages of any origin read an answer that has no secrets and depends on no cookie; it reports whether the request was a preflight, which it has answered.
 // The methods are those of a request that a page may make.
-func CORS(w http.ResponseWriter, r *http.Request, methods string) bool {
+func cors(w http.ResponseWriter, r *http.Request, methods string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "WWW-Authenticate, X-Request-Id")
