@@ -82,7 +82,7 @@ func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
 	if application, _ := c.text("idtyp"); p.User == p.OAuthClient || application == "app" { // RFC 9068, section 5; Entra
 		p.Kind = KindService
 	}
-	p.ID = string(p.Kind) + ":" + short(j.issuer) + ":" + p.User
+	p.ID = signedInID(p.Kind, j.issuer, p.User)
 	if email, _ := c.text("email"); string(c["email_verified"]) == "true" || string(c["email_verified"]) == `"true"` {
 		p.Email = email
 	}
@@ -98,10 +98,14 @@ func printable(s string) bool {
 	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// short tells issuers apart in IDs. Issuers are of the file, so that nobody has a reason to look for two that are short the same.
-func short(issuer string) string {
+// UserID is the ID of the principal whom an issuer calls subject, as logs and the audit have it. It is one person, whether their token comes from the issuer itself or from
+// us, where they have signed in with that issuer.
+func UserID(issuer, subject string) string { return signedInID(KindUser, issuer, subject) }
+
+// signedInID is the ID of whoever has signed in, with a short print of the issuer: issuers are of the file, so that nobody has a reason to look for two with one print.
+func signedInID(kind Kind, issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer))
-	return hex.EncodeToString(sum[:8])
+	return string(kind) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject
 }
 
 // times returns when a token ends; zero is never.

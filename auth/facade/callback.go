@@ -2,8 +2,6 @@ package facade
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -213,16 +211,9 @@ func (f *Facade) principal(u store.User, claims []byte, g store.Grant) *auth.Pri
 	var c claimsOf
 	_ = json.Unmarshal(claims, &c)
 	return &auth.Principal{
-		Kind: auth.KindUser, ID: UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
+		Kind: auth.KindUser, ID: auth.UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
 		OAuthClient: g.ClientID, Grant: g.ID, Resources: []string{g.Resource},
 	}
-}
-
-// UserID is the id of a principal whom an issuer calls subject, as logs and the audit have it. It is that of a user whose token comes from the issuer itself: it is one
-// person, whichever way they come.
-func UserID(issuer, subject string) string {
-	sum := sha256.Sum256([]byte(issuer))
-	return string(auth.KindUser) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject
 }
 
 // event writes down what happened. What cannot be written down is logged: nobody is kept out for it.

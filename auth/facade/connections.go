@@ -84,7 +84,7 @@ func (f *Facade) uses(s session, upstream string) bool {
 }
 
 // principalOf is who a session's apps act for.
-func (s session) principal() string { return UserID(s.user.Issuer, s.user.Subject) }
+func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
 // connectPage is GET /connect/{upstream}: what connecting means, and for whom.
 func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {

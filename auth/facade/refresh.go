@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/auth"
 	"junction/auth/store"
 )
 
@@ -148,7 +149,7 @@ func (f *Facade) confirm(ctx context.Context, g store.Grant) error {
 	if isOver(err) {
 		return nil
 	}
-	f.refreshed(UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
+	f.refreshed(auth.UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/auth/facade"
+	"junction/auth"
 	"junction/auth/store"
 	"junction/proxy"
 )
@@ -43,7 +43,7 @@ func (s *storage) person(who string) (store.User, error) {
 	var found []store.User
 	var names []string
 	for _, u := range s.people {
-		if u.ID == who || facade.UserID(u.Issuer, u.Subject) == who {
+		if u.ID == who || auth.UserID(u.Issuer, u.Subject) == who {
 			return u, nil
 		}
 		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who {
@@ -207,7 +207,7 @@ type personJSON struct {
 }
 
 func personOf(u store.User) personJSON {
-	return personJSON{u.ID, facade.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
+	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
 }
 
 type grantJSON struct {

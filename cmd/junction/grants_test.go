@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"junction/auth/facade"
+	"junction/auth"
 	"junction/auth/seal"
 	"junction/auth/store"
 )
@@ -187,7 +187,7 @@ func TestGrantsAndSessionsEnd(t *testing.T) {
 		"user": {func(*office) []string { return []string{"sessions", "revoke", "--user", "ann@example.com"} }, "Ended: 1 session and 2 grants of ann@example.com.",
 			func(o *office) []store.Grant { return []store.Grant{o.bob} }},
 		"principal": {func(*office) []string {
-			return []string{"sessions", "revoke", "--user", facade.UserID("https://idp.example", "ann")}
+			return []string{"sessions", "revoke", "--user", auth.UserID("https://idp.example", "ann")}
 		}, "of ann@example.com",
 			func(o *office) []store.Grant { return []store.Grant{o.bob} }},
 		"client by name": {func(*office) []string { return []string{"sessions", "revoke", "--client", "Codex"} }, "Ended: 2 grants of Codex.",
@@ -288,7 +288,7 @@ func TestGrantsMistakes(t *testing.T) {
 		"no database":             {o.config(place("broken.db")), "grants list", 1, "file is not a database"},
 		"a folder":                {o.config(place("")), "grants list", 1, "is no file (storage.dsn)"},
 		"Postgres that is away":   {o.config(fmt.Sprintf("storage: { driver: postgres, dsn: \"postgres://127.0.0.1:1/x\", key_file: %q }\n", o.keys)), "grants list", 1, "open the storage of sign-ins:"},
-		"good":                    {o.config(keys), "grants list --user " + facade.UserID("https://idp.example", "ann"), 0, "twin0"},
+		"good":                    {o.config(keys), "grants list --user " + auth.UserID("https://idp.example", "ann"), 0, "twin0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.t = t
