@@ -181,12 +181,6 @@ func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession,
 	return all, err
 }
 
-// EndWebSession ends the session with a secret, if there is one.
-func (s *Store) EndWebSession(ctx context.Context, secret string) error {
-	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE id_hash = $1`, hash(secret))
-	return err
-}
-
 // EndWebSessions ends all sessions of a user in browsers.
 func (s *Store) EndWebSessions(ctx context.Context, user string) error {
 	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE user_id = $1`, user)

@@ -5,10 +5,10 @@
 //	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback for libraries that want those; Keep, for an error that is no reason to undo
 //	users.go     User: PutUser, User, Users, DisableUser
 //	sessions.go  IDPSession: AddIDPSession, IDPSession, IDPSessions, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, WebSessions,
-//	             EndWebSession, EndWebSessions · SignOut, of all that a user has
+//	             EndWebSessions · SignOut, of all that a user has
 //	requests.go  AuthRequest: AddAuthRequest, AuthRequest, ApproveAuthRequest, ConsumeAuthRequest (by the provider's state), ConsumeApproved (by its own id)
 //	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince
-//	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, PKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
+//	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
 //	refresh.go   Refresh: one refresh token for its successor, once, with the replay of the same answer
 //	connections.go  Connection: PutConnection, Connection, Connections, ClaimConnection and what ends a claim, DeleteConnection · UpstreamClient
 //	clients.go   Document: PutDocument, Document · BlockClient, UnblockClient, ClientBlocked · UseAssertion
@@ -219,9 +219,6 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Ping reports whether the database can be reached.
-func (s *Store) Ping(ctx context.Context) error { return s.read.PingContext(ctx) }
 
 // txKey finds the transaction of this store in a context.
 type txKey struct{ *Store }

@@ -60,12 +60,6 @@ func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, e
 	return err
 }
 
-// PKCE returns what AddPKCE has stored.
-func (s *Store) PKCE(ctx context.Context, signature string) (request []byte, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&request) }, `SELECT request FROM oauth_pkce WHERE signature = $1`+s.lock(ctx), signature)
-	return request, err
-}
-
 // TakePKCE returns what AddPKCE has stored, and deletes it: of any number of calls exactly one succeeds, the others get ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
 	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) }, `DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
