@@ -318,18 +318,6 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Capabilities returns those that some policy gives, sorted.
-func (p *Policy) Capabilities() []string {
-	var all []string
-	if p != nil {
-		for _, e := range p.entries {
-			all = append(all, e.capabilities...)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // For returns the rights of a subject; never nil. Nothing of the subject is kept.
 func (p *Policy) For(s Subject) *Rights {
 	r := &Rights{held: map[string]bool{}}

@@ -326,10 +326,7 @@ func TestCapabilities(t *testing.T) {
 `
 	want := []string{"deploy:prod", "files", "web"}
 	if got := mustConfig(t, text).Capabilities(); !slices.Equal(got, want) {
-		t.Errorf("Config.Capabilities = %q, want %q", got, want)
-	}
-	if got := mustCompile(t, text).Capabilities(); !slices.Equal(got, want) {
-		t.Errorf("Policy.Capabilities = %q, want %q", got, want)
+		t.Errorf("Capabilities = %q, want %q", got, want)
 	}
 	if r := mustCompile(t, text).For(policy.Subject{}); !r.Holds("web") || r.Holds("deploy:prod") || r.Holds("") {
 		t.Error("Holds is wrong")
