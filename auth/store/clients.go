@@ -10,24 +10,23 @@ type Document struct {
 	URL        string
 	Body       []byte
 	Failure    string // why it could not be had, "" if it could
-	ETag       string
 	Fetched    time.Time
 	FreshUntil time.Time
 }
 
 // PutDocument stores a document in place of the last one of that URL.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
-	_, err := s.exec(ctx, `INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure, etag = excluded.etag, fetched_at = excluded.fetched_at,
-		fresh_until = excluded.fresh_until`, d.URL, d.Body, d.Failure, d.ETag, seconds(d.Fetched), seconds(d.FreshUntil))
+	_, err := s.exec(ctx, `INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
+		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,
+		d.URL, d.Body, d.Failure, seconds(d.Fetched), seconds(d.FreshUntil))
 	return err
 }
 
 // Document returns the document of a URL, however old.
 func (s *Store) Document(ctx context.Context, url string) (d Document, err error) {
 	err = s.get(ctx, func(row scanner) error {
-		return row.Scan(&d.URL, &d.Body, &d.Failure, &d.ETag, moment{&d.Fetched}, moment{&d.FreshUntil})
-	}, `SELECT url, document, failure, etag, fetched_at, fresh_until FROM cimd_cache WHERE url = $1`, url)
+		return row.Scan(&d.URL, &d.Body, &d.Failure, moment{&d.Fetched}, moment{&d.FreshUntil})
+	}, `SELECT url, document, failure, fetched_at, fresh_until FROM cimd_cache WHERE url = $1`, url)
 	return d, err
 }
 
