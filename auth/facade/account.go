@@ -35,7 +35,7 @@ func (f *Facade) account(w http.ResponseWriter, r *http.Request) {
 	for _, g := range grants {
 		d.Grants = append(d.Grants, grantRow{ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost, Resource: strings.TrimPrefix(g.Resource, f.url), Used: g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly)})
 	}
-	f.page(w, r, http.StatusOK, "account", d)
+	f.page(w, http.StatusOK, "account", d)
 }
 
 // mine returns who sends a form of the account page; if ok is false, it has been answered.
@@ -45,12 +45,12 @@ func (f *Facade) mine(w http.ResponseWriter, r *http.Request) (s session, ok boo
 	}
 	binding := cookie(r, bindingCookie)
 	if binding == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was changed. Open your account again.", Next: f.url + "/account"})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was changed. Open your account again.", Next: f.url + "/account"})
 		return s, false
 	}
 	s, err := f.session(r)
 	if isOver(err) {
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "You are signed out", Text: "Nothing was changed. Sign in again.", Next: f.url + "/account"})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "You are signed out", Text: "Nothing was changed. Sign in again.", Next: f.url + "/account"})
 		return s, false
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *Facade) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		f.event(r, w, "grant_revoked", s.user.ID, g.ClientID, "by the user")
 	case errors.Is(err, store.ErrNotFound):
-		f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such app", Text: "It is not among the apps that you have allowed.", Next: f.url + "/account"})
+		f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such app", Text: "It is not among the apps that you have allowed.", Next: f.url + "/account"})
 		return
 	case !isOver(err):
 		f.unreachable(w, r, err)
@@ -103,10 +103,10 @@ func (f *Facade) logout(w http.ResponseWriter, r *http.Request) {
 	f.forget(ended...)
 	f.event(r, w, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
-	f.page(w, r, http.StatusOK, "error", pageData{Title: "You are signed out", Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})
+	f.page(w, http.StatusOK, "error", pageData{Title: "You are signed out", Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})
 }
 
 // connect is GET /: what this is, and how to connect to it.
 func (f *Facade) connect(w http.ResponseWriter, r *http.Request) {
-	f.page(w, r, http.StatusOK, "connect", pageData{Title: "Connect to " + f.name, Resource: f.url + "/mcp"})
+	f.page(w, http.StatusOK, "connect", pageData{Title: "Connect to " + f.name, Resource: f.url + "/mcp"})
 }

@@ -143,17 +143,17 @@ func printable(s string) bool {
 func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 	if !f.ceilings["/oauth/authorize"].Allow() {
 		w.Header().Set("Retry-After", "2")
-		f.page(w, r, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: "Wait a moment, and start again from your app."})
+		f.page(w, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: "Wait a moment, and start again from your app."})
 		return
 	}
 	if err := r.ParseForm(); err != nil {
-		f.page(w, r, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
+		f.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
 		return
 	}
 	request, err := f.core.BeginAuthorize(r.Context(), r)
 	if wrong, ok := errors.AsType[*problem](err); ok {
-		f.event(r, w, "authorize_refused", "", form64(r.Form.Get("client_id")), wrong.code)
-		f.page(w, r, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(r.Form.Get("redirect_uri"), 200)})
+		f.event(r, w, "authorize_refused", "", visible(r.Form.Get("client_id"), 64), wrong.code)
+		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(r.Form.Get("redirect_uri"), 200)})
 		return
 	}
 	if wrong, ok := errors.AsType[*flaw](err); ok {
@@ -161,7 +161,7 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if gone, ok := errors.AsType[*unreachable](err); ok {
-		f.page(w, r, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now", Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
+		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now", Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
 		return
 	}
 	if err != nil {
@@ -185,9 +185,6 @@ func explicit(b bool) []byte {
 	}
 	return nil
 }
-
-// form64 bounds what a stranger makes us write down.
-func form64(s string) string { return visible(s, 64) }
 
 // ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a browser that was sent here cannot be told from a person who came.
 func (f *Facade) ask(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
@@ -215,7 +212,7 @@ func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding
 		if to, err := url.Parse(string(row.Request)); err == nil {
 			d.Upstream = strings.TrimPrefix(to.Path, "/connect/")
 		}
-		f.page(w, r, http.StatusOK, "login", d)
+		f.page(w, http.StatusOK, "login", d)
 		return
 	}
 	if s, err := f.session(r); err == nil {
@@ -225,7 +222,7 @@ func (f *Facade) showConsent(w http.ResponseWriter, r *http.Request, id, binding
 		return
 	}
 	d.Title = "Allow " + who.Name + "?"
-	f.page(w, r, http.StatusOK, "consent", d)
+	f.page(w, http.StatusOK, "consent", d)
 }
 
 // lasts is a duration in words.
@@ -248,7 +245,7 @@ func (f *Facade) consent(w http.ResponseWriter, r *http.Request) {
 	id, action := r.PostForm.Get("tx"), r.PostForm.Get("action")
 	binding := cookie(r, bindingCookie)
 	if binding == "" || id == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
-		f.startAgain(w, r, binding == "")
+		f.startAgain(w, binding == "")
 		return
 	}
 	row, err := f.store.AuthRequest(r.Context(), id, binding)
@@ -269,14 +266,14 @@ func (f *Facade) consent(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		f.event(r, w, "consent_denied", "", row.ClientID, "")
-		f.goTo(w, r, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
+		f.goTo(w, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
 			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
 		f.allow(w, r, id, binding, who)
 	case strings.HasPrefix(action, "idp:"):
-		f.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"), row)
+		f.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
 	default:
-		f.startAgain(w, r, false)
+		f.startAgain(w, false)
 	}
 }
 
@@ -302,15 +299,15 @@ func (f *Facade) allow(w http.ResponseWriter, r *http.Request, id, binding strin
 		f.over(w, r, err)
 		return
 	}
-	f.goTo(w, r, f.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
+	f.goTo(w, f.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
 // toProvider approves a request, and sends the browser to the provider. All that the provider is given is made now, and of this request and browser, so that a
 // second click is sent the same way.
-func (f *Facade) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string, row store.AuthRequest) {
+func (f *Facade) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
 	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == idp })
 	if i < 0 {
-		f.startAgain(w, r, false)
+		f.startAgain(w, false)
 		return
 	}
 	p := f.providers[i]
@@ -328,7 +325,7 @@ func (f *Facade) toProvider(w http.ResponseWriter, r *http.Request, id, binding,
 		f.over(w, r, err)
 		return
 	}
-	f.goTo(w, r, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
+	f.goTo(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
 }
 
 // refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1; RFC 9207).
@@ -350,30 +347,30 @@ func (f *Facade) answerURL(redirect string, members url.Values, state string) st
 }
 
 // goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser that checks where a form's answers lead would stop a redirect.
-func (f *Facade) goTo(w http.ResponseWriter, r *http.Request, where string, d pageData) {
+func (f *Facade) goTo(w http.ResponseWriter, where string, d pageData) {
 	d.Next = where
 	w.Header().Set("Refresh", "0; url="+where)
-	f.page(w, r, http.StatusOK, "going", d)
+	f.page(w, http.StatusOK, "going", d)
 }
 
 // startAgain tells a person that a page is not theirs, or too old.
-func (f *Facade) startAgain(w http.ResponseWriter, r *http.Request, noCookies bool) {
+func (f *Facade) startAgain(w http.ResponseWriter, noCookies bool) {
 	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. Nothing was allowed. Go back to your app and let it connect once more."}
 	if noCookies {
 		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. Allow cookies for this server, go back to your app and let it connect once more."
 	}
-	f.page(w, r, http.StatusForbidden, "error", d)
+	f.page(w, http.StatusForbidden, "error", d)
 }
 
 // over answers for a request that is not there any more, or one that could not be looked up.
 func (f *Facade) over(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, store.ErrUsed):
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
 	case errors.Is(err, store.ErrExpired):
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
 	case isOver(err):
-		f.startAgain(w, r, false)
+		f.startAgain(w, false)
 	default:
 		f.unreachable(w, r, err)
 	}
@@ -385,7 +382,7 @@ func (f *Facade) unreachable(w http.ResponseWriter, r *http.Request, err error) 
 		f.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	f.page(w, r, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
+	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
 }
 
 func (f *Facade) providerAway(w http.ResponseWriter, r *http.Request, p *provider, err error) {
@@ -393,5 +390,5 @@ func (f *Facade) providerAway(w http.ResponseWriter, r *http.Request, p *provide
 		f.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	f.page(w, r, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
+	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
 }

@@ -17,13 +17,13 @@ import (
 func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == r.PathValue("idp") })
 	if i < 0 {
-		f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+		f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 		return
 	}
 	p, q := f.providers[i], r.URL.Query()
 	binding := cookie(r, bindingCookie)
 	if binding == "" || len(q["state"]) != 1 || len(q["code"]) > 1 {
-		f.startAgain(w, r, binding == "")
+		f.startAgain(w, binding == "")
 		return
 	}
 	row, err := f.store.ConsumeAuthRequest(r.Context(), p.ID, q.Get("state"), binding)
@@ -94,7 +94,7 @@ func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider
 	if row.Purpose == purposeAuthorize {
 		d.Next = f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person could not sign in"})
 	}
-	f.page(w, r, http.StatusForbidden, "refused", d)
+	f.page(w, http.StatusForbidden, "refused", d)
 }
 
 // signedIn is what a sign-in has left behind.
@@ -143,7 +143,7 @@ func (f *Facade) carryOn(w http.ResponseWriter, r *http.Request) {
 	binding := cookie(r, bindingCookie)
 	id := r.URL.Query().Get("tx")
 	if binding == "" || id == "" {
-		f.startAgain(w, r, binding == "")
+		f.startAgain(w, binding == "")
 		return
 	}
 	row, err := f.store.ConsumeApproved(r.Context(), id, binding)
@@ -176,7 +176,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 		f.event(r, w, "not_granted", user.ID, row.ClientID, "")
 		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+", and no policy of this server lets you use anything. Ask whoever runs it."
 		d.Next = f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "signed in, and no policy lets this person use anything"})
-		f.page(w, r, http.StatusForbidden, "refused", d)
+		f.page(w, http.StatusForbidden, "refused", d)
 		return
 	}
 	host, local := target(row.RedirectURI)
@@ -203,7 +203,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 	}
 	d.Title = "Connected as " + d.User
 	d.Text = "Returning to " + who.Name + ". You can close this page if nothing happens any more."
-	f.goTo(w, r, answer, d)
+	f.goTo(w, answer, d)
 }
 
 // principal is who a user is for policies, by way of a grant.

@@ -72,7 +72,7 @@ func (f *Facade) linkOf(upstream, t string) string {
 func (f *Facade) connectable(w http.ResponseWriter, r *http.Request) string {
 	name := r.PathValue("upstream")
 	if f.connector == nil || !slices.Contains(f.connector.Upstreams(), name) {
-		f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such server", Text: "Nothing of that name is connected here by the people who use it."})
+		f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server", Text: "Nothing of that name is connected here by the people who use it."})
 		return ""
 	}
 	return name
@@ -83,7 +83,7 @@ func (f *Facade) uses(s session, upstream string) bool {
 	return f.mayUse == nil || f.mayUse(f.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(f.scopes, " ")}), upstream)
 }
 
-// principalOf is who a session's apps act for.
+// principal is who a session's apps act for.
 func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
 // connectPage is GET /connect/{upstream}: what connecting means, and for whom.
@@ -107,11 +107,11 @@ func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("t") != "" && f.linkOf(name, link) != s.principal() {
 		f.event(r, w, "connect_refused", s.user.ID, "", name)
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: f.url + "/account", Label: "Go to your account",
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: f.url + "/account", Label: "Go to your account",
 			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. To connect " + name + " for yourself, start from your own app or from your account."})
 		return
 	}
-	if !f.mayConnect(w, r, s, name) {
+	if !f.mayConnect(w, s, name) {
 		return
 	}
 	at, scopes, err := f.connector.Describe(r.Context(), name)
@@ -120,7 +120,7 @@ func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at, Scopes: strings.Join(scopes, ", "), CSRF: f.connectCSRF(name, s, f.binding(w, r))}
-	f.page(w, r, http.StatusOK, "upstream", d)
+	f.page(w, http.StatusOK, "upstream", d)
 }
 
 func (f *Facade) connectCSRF(name string, s session, binding string) string {
@@ -128,11 +128,11 @@ func (f *Facade) connectCSRF(name string, s session, binding string) string {
 }
 
 // mayConnect reports whether policies let the person use what they want to connect; if not, they have been told.
-func (f *Facade) mayConnect(w http.ResponseWriter, r *http.Request, s session, name string) bool {
+func (f *Facade) mayConnect(w http.ResponseWriter, s session, name string) bool {
 	if f.uses(s, name) {
 		return true
 	}
-	f.page(w, r, http.StatusForbidden, "error", pageData{Title: "You may not use " + name, Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
+	f.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name, Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
 	return false
 }
 
@@ -149,10 +149,10 @@ func (f *Facade) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	}
 	binding := cookie(r, bindingCookie)
 	if err != nil || binding == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was connected. Open it again.", Next: f.url + "/connect/" + url.PathEscape(name)})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was connected. Open it again.", Next: f.url + "/connect/" + url.PathEscape(name)})
 		return
 	}
-	if !f.mayConnect(w, r, s, name) {
+	if !f.mayConnect(w, s, name) {
 		return
 	}
 	id, state, verifier := secret(), secret(), secret()
@@ -172,7 +172,7 @@ func (f *Facade) connectUpstream(w http.ResponseWriter, r *http.Request) {
 		f.unreachable(w, r, err)
 		return
 	}
-	f.goTo(w, r, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
+	f.goTo(w, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
 }
 
 // connectKey is where a request keeps which upstream answers it. No identity provider has such an id.
@@ -187,7 +187,7 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 	}
 	binding, q := cookie(r, bindingCookie), r.URL.Query()
 	if binding == "" || len(q["state"]) != 1 {
-		f.startAgain(w, r, binding == "")
+		f.startAgain(w, binding == "")
 		return
 	}
 	row, err := f.store.ConsumeAuthRequest(r.Context(), connectKey(name), q.Get("state"), binding)
@@ -207,10 +207,10 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
 		f.event(r, w, "connect_refused", way.User, "", name)
-		f.page(w, r, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected.", Next: f.url + "/account", Label: "Go to your account"})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected.", Next: f.url + "/account", Label: "Go to your account"})
 		return
 	}
-	if !f.mayConnect(w, r, s, name) {
+	if !f.mayConnect(w, s, name) {
 		return
 	}
 	if err := f.connector.Finish(r.Context(), name, way.Kept, row.Verifier, q, s.user.ID, s.principal()); err != nil {
@@ -219,7 +219,7 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.event(r, w, "upstream_connected", s.user.ID, "", name)
-	f.page(w, r, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
+	f.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
 }
 
 // notConnected tells a person why an upstream is not connected.
@@ -235,7 +235,7 @@ func (f *Facade) notConnected(w http.ResponseWriter, r *http.Request, name strin
 	if r.Context().Err() == nil {
 		f.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
 	}
-	f.page(w, r, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Text: "This is why: " + visible(said.Public(), 300) + ".", Next: f.url + "/account", Label: "Go to your account"})
+	f.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Text: "This is why: " + visible(said.Public(), 300) + ".", Next: f.url + "/account", Label: "Go to your account"})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.

@@ -1,7 +1,6 @@
 package facade
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -61,14 +60,11 @@ func (s session) label() string {
 
 // session returns who is signed in in the browser; store.ErrNotFound and the like if nobody is.
 func (f *Facade) session(r *http.Request) (session, error) {
-	return f.sessionOf(r.Context(), cookie(r, sessionCookie))
-}
-
-func (f *Facade) sessionOf(ctx context.Context, value string) (session, error) {
+	value := cookie(r, sessionCookie)
 	if value == "" {
 		return session{}, store.ErrNotFound
 	}
-	s, user, err := f.store.WebSession(ctx, value)
+	s, user, err := f.store.WebSession(r.Context(), value)
 	return session{s, user}, err
 }
 
@@ -78,11 +74,11 @@ func (f *Facade) ownForm(w http.ResponseWriter, r *http.Request) bool {
 	// Pages that send no referrer have the browser send Origin: null (Fetch, section 3.2), which a page of somebody else's in a frame has too; that one is cross-site.
 	own := origin == "" || origin == f.url || origin == "null" && site == "same-origin"
 	if !own || site != "" && site != "same-origin" {
-		f.startAgain(w, r, false)
+		f.startAgain(w, false)
 		return false
 	}
 	if err := r.ParseForm(); err != nil {
-		f.startAgain(w, r, false)
+		f.startAgain(w, false)
 		return false
 	}
 	return true

@@ -218,7 +218,7 @@ func (f *Facade) router() http.Handler {
 	m.HandleFunc("GET /{$}", f.connect)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
-			f.page(w, r, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+			f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 			return
 		}
 		fail(w, http.StatusNotFound, "not_found", "nothing is here")
@@ -318,7 +318,7 @@ func derive(key []byte, purpose string, of []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// known reports whether an error of the store says something about a row, as opposed to one that kept us from finding out.
+// isOver reports whether an error of the store says something about a row, as opposed to one that kept us from finding out.
 func isOver(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) || errors.Is(err, store.ErrRevoked)
 }

@@ -26,7 +26,6 @@ type pageData struct {
 	Title, Text string
 	Server      string // ours
 	Request     string // its id
-	Style       template.CSS
 
 	Tx, CSRF     string
 	Client, Kind string
@@ -42,7 +41,6 @@ type pageData struct {
 	Grants       []grantRow
 	Upstream     string // that somebody connects
 	Upstreams    []upstreamRow
-	ID           string
 }
 
 // Link is Next for a link: where clients are returned to has been checked by redirect.go, the rest is ours or the provider's.
@@ -88,7 +86,7 @@ func pageHeaders(w http.ResponseWriter) {
 }
 
 // page answers with a page.
-func (f *Facade) page(w http.ResponseWriter, _ *http.Request, status int, name string, d pageData) {
+func (f *Facade) page(w http.ResponseWriter, status int, name string, d pageData) {
 	d.Server, d.Request = f.name, auth.RequestID(w)
 	var b bytes.Buffer
 	if err := f.pages.all[name].Execute(&b, d); err != nil {

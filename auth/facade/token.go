@@ -32,7 +32,7 @@ func bad(code, format string, args ...any) *oauthError {
 	return &oauthError{status, code, fmt.Sprintf(format, args...)}
 }
 
-// tokens is the answer of the token endpoint (RFC 6749, section 5.1).
+// tokenResponse is the answer of the token endpoint (RFC 6749, section 5.1).
 type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"`
