@@ -152,7 +152,7 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	request, err := f.core.BeginAuthorize(r.Context(), r)
 	if wrong, ok := errors.AsType[*problem](err); ok {
-		f.event(r, w, "authorize_refused", "", visible(r.Form.Get("client_id"), 64), wrong.code)
+		f.event(w, r, "authorize_refused", "", visible(r.Form.Get("client_id"), 64), wrong.code)
 		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(r.Form.Get("redirect_uri"), 200)})
 		return
 	}
@@ -265,7 +265,7 @@ func (f *Facade) consent(w http.ResponseWriter, r *http.Request) {
 			f.over(w, r, err)
 			return
 		}
-		f.event(r, w, "consent_denied", "", row.ClientID, "")
+		f.event(w, r, "consent_denied", "", row.ClientID, "")
 		f.goTo(w, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
 			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	var who asking
 	_ = json.Unmarshal(row.Detail, &who)
-	id, refreshToken, err := f.answerOf(r.Context(), p, row, r)
+	id, refreshToken, err := f.answerOf(r.Context(), p, row, q)
 	if err != nil {
 		f.notSignedIn(w, r, p, row, who, err)
 		return
@@ -41,15 +42,14 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	in, err := f.signIn(r.Context(), p, id, refreshToken)
 	if err != nil {
 		if errors.Is(err, store.ErrRevoked) {
-			err = errRules
-			f.notSignedIn(w, r, p, row, who, err)
+			f.notSignedIn(w, r, p, row, who, errRules)
 			return
 		}
 		f.unreachable(w, r, err)
 		return
 	}
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
-	f.event(r, w, "signed_in", in.user.ID, row.ClientID, p.ID)
+	f.event(w, r, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
 		next := "/account"
 		if len(row.Request) > 0 { // the page of ours that wanted to know who it is
@@ -62,8 +62,7 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerOf reads the provider's answer.
-func (f *Facade) answerOf(ctx context.Context, p *provider, row store.AuthRequest, r *http.Request) (identity, string, error) {
-	q := r.URL.Query()
+func (f *Facade) answerOf(ctx context.Context, p *provider, row store.AuthRequest, q url.Values) (identity, string, error) {
 	if err := p.issuer(ctx, q); err != nil {
 		return identity{}, "", err
 	}
@@ -84,7 +83,7 @@ func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider
 		return
 	}
 	f.log.Warn("somebody could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
-	f.event(r, w, "sign_in_refused", "", row.ClientID, p.ID)
+	f.event(w, r, "sign_in_refused", "", row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
 		d.Text = p.label() + " answered: " + no.code + "."
@@ -173,7 +172,7 @@ func (f *Facade) carryOn(w http.ResponseWriter, r *http.Request) {
 func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthRequest, who asking, user store.User, idp store.IDPSession) {
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := f.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope, Resource: row.Resource}); f.granted != nil && !f.granted(p) {
-		f.event(r, w, "not_granted", user.ID, row.ClientID, "")
+		f.event(w, r, "not_granted", user.ID, row.ClientID, "")
 		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+", and no policy of this server lets you use anything. Ask whoever runs it."
 		d.Next = f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "signed in, and no policy lets this person use anything"})
 		f.page(w, http.StatusForbidden, "refused", d)
@@ -195,7 +194,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 		f.over(w, r, err)
 		return
 	}
-	f.event(r, w, "code_issued", user.ID, row.ClientID, "")
+	f.event(w, r, "code_issued", user.ID, row.ClientID, "")
 	if strings.HasPrefix(row.RedirectURI, "https://") && !local {
 		pageHeaders(w)
 		http.Redirect(w, r, answer, http.StatusSeeOther)
@@ -217,7 +216,7 @@ func (f *Facade) principal(u store.User, claims []byte, g store.Grant) *auth.Pri
 }
 
 // event writes down what happened. What cannot be written down is logged: nobody is kept out for it.
-func (f *Facade) event(r *http.Request, w http.ResponseWriter, what, user, client, detail string) {
+func (f *Facade) event(w http.ResponseWriter, r *http.Request, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()
 	f.audit(ctx, auth.RequestID(w), what, user, client, detail)

@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -32,15 +33,7 @@ type client struct {
 }
 
 // label is what people are shown.
-func (c *client) label() string {
-	if c.Name != "" {
-		return c.Name
-	}
-	if c.Host != "" {
-		return c.Host
-	}
-	return "An app without a name"
-}
+func (c *client) label() string { return cmp.Or(c.Name, c.Host, "An app without a name") }
 
 // problem is what is wrong with a client, or with its redirect URI, in words for the person in the browser: it is shown here and never sent anywhere.
 type problem struct {

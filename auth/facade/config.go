@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -245,16 +246,11 @@ func short(d time.Duration) string {
 }
 
 func (t Tokens) withDefaults() Tokens {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	set(&t.AccessTTL, time.Hour)
-	set(&t.RefreshTTL, 720*time.Hour)
-	set(&t.AbsoluteTTL, 2160*time.Hour)
-	set(&t.MaxAgeWithoutIDPRefresh, 24*time.Hour)
-	set(&t.IDPOutageGrace, 24*time.Hour)
+	t.AccessTTL = cmp.Or(t.AccessTTL, time.Hour)
+	t.RefreshTTL = cmp.Or(t.RefreshTTL, 720*time.Hour)
+	t.AbsoluteTTL = cmp.Or(t.AbsoluteTTL, 2160*time.Hour)
+	t.MaxAgeWithoutIDPRefresh = cmp.Or(t.MaxAgeWithoutIDPRefresh, 24*time.Hour)
+	t.IDPOutageGrace = cmp.Or(t.IDPOutageGrace, 24*time.Hour)
 	if t.ReuseInterval == nil {
 		minute := time.Minute
 		t.ReuseInterval = &minute

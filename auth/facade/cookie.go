@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -48,15 +49,7 @@ type session struct {
 	user store.User
 }
 
-func (s session) label() string {
-	if s.user.Email != "" {
-		return s.user.Email
-	}
-	if s.user.Display != "" {
-		return s.user.Display
-	}
-	return s.user.Subject
-}
+func (s session) label() string { return cmp.Or(s.user.Email, s.user.Display, s.user.Subject) }
 
 // session returns who is signed in in the browser; store.ErrNotFound and the like if nobody is.
 func (f *Facade) session(r *http.Request) (session, error) {

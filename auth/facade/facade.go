@@ -2,14 +2,16 @@
 // registration, resource indicators), people sign in where they always do, and what a client is given is ours alone.
 //
 // A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go, register.go, documents.go); its person's browser comes to
-// authorize.go, which checks what is asked and shows who asks (pages.go); once the person has agreed, callback.go sends them to the provider (provider.go) and takes
-// its answer; server.go makes a code of it, and token.go and refresh.go tokens of the code. verify.go tells the guard whose a token is, account.go shows people what
-// they have allowed and takes it back. redirect.go says where an answer may go. On the pages of connections.go people sign in to upstreams of their own.
+// authorize.go, which knows it again by a cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who agrees to the provider
+// (provider.go); callback.go takes the provider's answer; server.go makes a code of it, and token.go and refresh.go tokens of the code, for a client that signs where it
+// has keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what they have allowed and takes it back. redirect.go says where an answer
+// may go. On the pages of connections.go people sign in to upstreams of their own. config.go is the section of the file.
 //
 // Whatever cannot be found out is 503, and nobody's sign-in is over for it.
 package facade
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -89,8 +91,8 @@ type Facade struct {
 // New returns a Facade. It asks nobody for anything yet: a provider that is down keeps nothing from starting.
 func New(o Options) (*Facade, error) {
 	f := &Facade{
-		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, name: o.Config.Name, store: o.Store, granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, ended: o.Ended, log: o.Log, now: o.Now,
-		static: map[string]*client{},
+		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
+		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, ended: o.Ended, log: o.Log, now: o.Now,
 		ceilings: map[string]*rate.Limiter{
 			"/oauth/authorize": rate.NewLimiter(100, 400), "/oauth/register": rate.NewLimiter(100, 400), "/oauth/token": rate.NewLimiter(500, 2000), "/oauth/revoke": rate.NewLimiter(100, 400),
 		},
@@ -100,9 +102,7 @@ func New(o Options) (*Facade, error) {
 	if err != nil || u.Host == "" || u.Path != "" {
 		return nil, fmt.Errorf("the URL of an authorization server ends after the host: %q", o.URL)
 	}
-	if f.name == "" {
-		f.name = u.Host
-	}
+	f.name = cmp.Or(f.config.Name, u.Host)
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -131,19 +131,12 @@ func New(o Options) (*Facade, error) {
 	if err != nil {
 		return nil, err
 	}
-	asker := o.HTTP
-	if asker == nil {
-		asker = &http.Client{Timeout: providerPatience}
-	}
+	asker := cmp.Or(o.HTTP, &http.Client{Timeout: providerPatience})
 	for _, p := range o.Config.IdentityProviders {
 		f.providers = append(f.providers, &provider{IdentityProvider: p, redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
 	}
 	for _, s := range o.Config.Clients.Static {
-		name := s.Name
-		if name == "" {
-			name = s.ID
-		}
-		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: name, Redirects: s.RedirectURIs}
+		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: cmp.Or(s.Name, s.ID), Redirects: s.RedirectURIs}
 	}
 	if o.Config.Clients.CIMD.Trust != trustOff && (o.Fetch != nil || len(o.Config.Clients.CIMD.StaticDocuments) > 0) {
 		if f.documents, err = newDocuments(f, o.Fetch); err != nil {
@@ -171,20 +164,20 @@ func (f *Facade) Close() {
 
 func (f *Facade) router() http.Handler {
 	m := http.NewServeMux()
-	public := func(pattern string, h http.HandlerFunc, methods string) { // for programs, also those that run in a browser on another page
+	public := func(pattern string, answer http.HandlerFunc, methods string) { // for programs, also those that run in a browser on another page
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			h2 := w.Header()
-			h2.Set("Access-Control-Allow-Origin", "*")
-			h2.Set("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After, X-Request-Id")
+			h := w.Header()
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After, X-Request-Id")
 			if r.Method == http.MethodOptions {
-				h2.Set("Access-Control-Allow-Methods", methods)
-				h2.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Mcp-Protocol-Version")
-				h2.Set("Access-Control-Max-Age", "600")
+				h.Set("Access-Control-Allow-Methods", methods)
+				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Mcp-Protocol-Version")
+				h.Set("Access-Control-Max-Age", "600")
 				w.WriteHeader(http.StatusNoContent)
 				return
 			}
 			if !strings.Contains(methods, r.Method) {
-				h2.Set("Allow", methods)
+				h.Set("Allow", methods)
 				// An authorization server says 400 to a GET of the token endpoint, which clients understand (RFC 6749, section 5.2).
 				status := http.StatusMethodNotAllowed
 				if r.URL.Path == "/oauth/token" {
@@ -193,7 +186,7 @@ func (f *Facade) router() http.Handler {
 				fail(w, status, "invalid_request", "use "+methods)
 				return
 			}
-			h(w, r)
+			answer(w, r)
 		})
 	}
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"

@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,12 +66,7 @@ const (
 	providerPause    = 5 * time.Second
 )
 
-func (p *provider) label() string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return p.ID
-}
+func (p *provider) label() string { return cmp.Or(p.Name, p.ID) }
 
 // discover returns what the provider says of itself. It may wait for the network, and for another who is asking already.
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
