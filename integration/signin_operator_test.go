@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -58,7 +59,7 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 			waits(t)
 			storage := ""
 			if driver == "postgres" {
-				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", mustSchema(t))
+				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", authtest.Schema(t))
 			}
 			_, up := upstreamtest.Start(t, upstreamtest.Script{})
 			c := mustCompany(t, up, "", storage)

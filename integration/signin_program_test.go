@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -26,7 +27,7 @@ import (
 // The tests of this file have people sign in to the real program, with a provider that others wrote, and look at what becomes of that: calls, streams, the account, what
 // is written down.
 
-// pair is what a client is given.
+// tokenPair is what a client is given.
 type tokenPair struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
@@ -272,7 +273,7 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	}
 }
 
-// TestAuthT89T111T116 kills the program in the middle of refreshes, and then looks for secrets where none may be.
+// TestAuthT89T111T116CrashesAndSecrets kills the program in the middle of refreshes, and then looks for secrets where none may be.
 func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -359,24 +360,11 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 	}
 }
 
-// TestAuthT47 registers often: nothing grows by it.
+// TestAuthT47RegistrationsKeepNothing registers often: nothing grows by it.
 func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
-	size := func() (n int64) {
-		files, err := filepath.Glob(filepath.Join(c.dir, "junction", "junction.db*"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			info, err := os.Stat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += info.Size()
-		}
-		return n
-	}
+	size := func() int64 { return authtest.Size(t, filepath.Join(c.dir, "junction", "junction.db*")) }
 	before := size()
 	for range 200 { // as many as the ceiling lets through at once
 		mustRegister(t, c, appRedirect)

@@ -3,9 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -21,8 +19,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"junction/auth/authtest"
 	"junction/upstream"
@@ -75,41 +71,10 @@ func refreshing(token string) url.Values {
 	return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
 }
 
-// mustSchema returns a DSN of an empty schema in the Postgres of JUNCTION_TEST_POSTGRES, and skips the test where there is none.
-func mustSchema(t *testing.T) string {
-	t.Helper()
-	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
-	if dsn == "" {
-		t.Skip("JUNCTION_TEST_POSTGRES names no Postgres; .ci/postgres starts one")
-	}
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := "t" + strings.ToLower(rand.Text())
-	if _, err := db.Exec(`CREATE SCHEMA ` + schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := db.Exec(`DROP SCHEMA ` + schema + ` CASCADE`); err != nil {
-			t.Error(err)
-		}
-		_ = db.Close()
-	})
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 // mustReplicas starts two processes over one Postgres, behind a balancer that gives each request to the other one than the last. The company is at the balancer.
 func mustReplicas(t *testing.T, upstreams, config string) (c *company, replicas [2]*program) {
 	t.Helper()
-	dsn := mustSchema(t)
+	dsn := authtest.Schema(t)
 	var targets [2]atomic.Pointer[url.URL]
 	var turn atomic.Uint32
 	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

@@ -1,5 +1,5 @@
 // Package authtest is an authorization server that does what a test wants, good or bad: it signs tokens, says where its keys are, and answers about tokens that only it
-// can read.
+// can read. Beside it are the secrets that no log may show (secrets.go), and what tests of stored sign-ins share (storage.go).
 package authtest
 
 import (

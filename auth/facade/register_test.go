@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -154,20 +154,7 @@ func random(n int) string {
 func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	s.ceilings["/oauth/register"].SetLimit(rate.Inf)
-	size := func() (n int64) {
-		files, err := filepath.Glob(filepath.Join(s.dir, "*"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			info, err := os.Stat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += info.Size()
-		}
-		return n
-	}
+	size := func() int64 { return authtest.Size(t, filepath.Join(s.dir, "*")) }
 	before, n := size(), 100_000
 	if testing.Short() {
 		n = 1000

@@ -2,14 +2,11 @@ package facade
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
 )
@@ -33,39 +31,14 @@ func (s *stand) second(t *testing.T, o Options) *Facade {
 	return f
 }
 
-// onPostgres has a stand's store in a schema of its own, where JUNCTION_TEST_POSTGRES says where.
+// onPostgres has a stand's store in a schema of its own.
 func onPostgres(t *testing.T) *store.Store {
 	t.Helper()
-	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
-	if dsn == "" {
-		t.Skip("JUNCTION_TEST_POSTGRES is not set")
-	}
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := "f" + hex.EncodeToString(seal.NewSecret()[:8])
-	if _, err := db.Exec(`CREATE SCHEMA ` + schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := db.Exec(`DROP SCHEMA ` + schema + ` CASCADE`); err != nil {
-			t.Error(err)
-		}
-		db.Close()
-	})
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
 	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: u.String(), Keys: ring})
+	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring})
 	if err != nil {
 		t.Fatal(err)
 	}

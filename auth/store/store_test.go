@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -31,34 +31,7 @@ type database struct {
 func run(t *testing.T, f func(t *testing.T, d database)) {
 	keys := mustRing(t, "a")
 	t.Run(SQLite, func(t *testing.T) { f(t, database{SQLite, filepath.Join(t.TempDir(), "junction ?#%.db"), keys}) })
-	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
-	if dsn == "" {
-		return
-	}
-	t.Run(Postgres, func(t *testing.T) {
-		db, err := sql.Open("pgx", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		schema := "t" + fmt.Sprintf("%x", seal.NewSecret()[:8])
-		if _, err := db.Exec(`CREATE SCHEMA ` + schema); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := db.Exec(`DROP SCHEMA ` + schema + ` CASCADE`); err != nil {
-				t.Error(err)
-			}
-			db.Close()
-		})
-		u, err := url.Parse(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		q.Set("search_path", schema)
-		u.RawQuery = q.Encode()
-		f(t, database{Postgres, u.String(), keys})
-	})
+	t.Run(Postgres, func(t *testing.T) { f(t, database{Postgres, authtest.Schema(t), keys}) })
 }
 
 // ringText is a ring of keys that their ids make.
