@@ -253,13 +253,8 @@ func TestConformance(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
-	serve := func(args ...string) string {
-		address := freePort(t)
-		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
-		return "http://" + address + "/"
-	}
 	// The suite adds a tool and waits for what is said of it: nobody else may use the same server.
-	direct := map[string]string{legacyVersion: serve("-stateless=false"), modernVersion: serve()}
+	direct := map[string]string{legacyVersion: mustServeReference(t, "-stateless=false"), modernVersion: mustServeReference(t)}
 	p := mustProgram(t, fmt.Sprintf(`upstreams:
   dual-http: {url: %q}
   dual-stdio: {command: [%q]}
@@ -267,7 +262,7 @@ func TestConformance(t *testing.T) {
   legacy-stdio: {command: [%q], era: legacy}
   modern-http: {url: %q, era: modern}
   modern-stdio: {command: [%q], era: modern}
-`, mustJoinEras(t, serve("-stateless=false"), serve()), reference, serve("-stateless=false"), reference, serve(), reference))
+`, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference, mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
 	for _, u := range p.mustReady(t, patience).Upstreams {
 		if want, _, _ := strings.Cut(u.Name, "-"); u.Era != want && !(want == "dual" && u.Era == "modern") {
 			t.Fatalf("upstream %+v, want the %s era", u, want)

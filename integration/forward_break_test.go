@@ -2,11 +2,10 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"junction/proxy"
@@ -82,47 +81,13 @@ func TestProtocolT58SessionGone(t *testing.T) {
 	}
 }
 
-// lines is a log that can be waited for.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-	more chan struct{}
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(b)
-	close(l.more)
-	l.more = make(chan struct{})
-	return len(b), nil
-}
-
-func (l *lines) await(t *testing.T, words string) {
-	t.Helper()
-	ctx := patient(t)
-	for {
-		l.mu.Lock()
-		text, more := l.text.String(), l.more
-		l.mu.Unlock()
-		if strings.Contains(text, words) {
-			return
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			t.Fatalf("the log has no %q:\n%s", words, text)
-		}
-	}
-}
-
 func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 	for _, client := range eras {
 		for _, up := range eras {
 			runPair(t, pair{client, up, "stdio"}, func(t *testing.T, p pair) {
-				log := &lines{more: make(chan struct{})}
+				log := newOutput()
 				s := p.serve(t, upstreamtest.Script{})
-				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, log: slog.NewTextHandler(io.Writer(log), &slog.HandlerOptions{Level: slog.LevelDebug})})
+				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, log: slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})})
 				j.offers(t, "up")
 				c := j.talk(t)
 				for what, shown := range map[string]string{"garbage": "this is not JSON-RPC", "stderr": "of the flood"} {
@@ -130,7 +95,7 @@ func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 					if m.Error != nil || len(notes) > 0 || strings.Contains(string(m.Result), shown) {
 						t.Errorf("%s: %d notifications and %s, want a result alone", what, len(notes), m.Append(nil))
 					}
-					log.await(t, shown)
+					log.mustMatch(t, regexp.MustCompile(regexp.QuoteMeta(shown)), patience, nil)
 				}
 				c.succeed(t, "up__echo", `{}`)
 				if n := len(slices.DeleteFunc(s.Received(), func(r upstreamtest.Record) bool { return r.Verb != "START" })); n != 1 {
@@ -141,20 +106,27 @@ func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 	}
 }
 
+// mustBegin begins a call that goes on for a while, and returns when the client has heard of its progress.
+func mustBegin(t *testing.T, s *served, c *talker) *answering {
+	t.Helper()
+	q := called("up__progress", `{"n":5,"gate":"step"}`)
+	q.meta = `"progressToken":1`
+	a := c.begin(t, q)
+	if err := s.release("step"); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := a.next(t); m.Method != "notifications/progress" {
+		t.Fatalf("the stream begins with %s, want progress", m.Append(nil))
+	}
+	return a
+}
+
 func TestProtocolT82ModernClientLeaves(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, upstreamtest.Script{}, nil)
 			c := j.talk(t)
-			q := called("up__progress", `{"n":5,"gate":"step"}`)
-			q.meta = `"progressToken":1`
-			a := c.begin(t, q)
-			if err := s.release("step"); err != nil {
-				t.Fatal(err)
-			}
-			if m, _ := a.next(t); m.Method != "notifications/progress" {
-				t.Fatalf("the stream begins with %s, want progress", m.Append(nil))
-			}
+			a := mustBegin(t, s, c)
 			a.drop()
 			cancelled(t, s, p, callsOf(t, s.Journal, 1)[0])
 
@@ -175,15 +147,7 @@ func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
 			s, j := over(t, p, upstreamtest.Script{}, nil)
 			c := j.talk(t)
-			q := called("up__progress", `{"n":2,"gate":"step"}`)
-			q.meta = `"progressToken":1`
-			a := c.begin(t, q)
-			if err := s.release("step"); err != nil {
-				t.Fatal(err)
-			}
-			if m, _ := a.next(t); m.Method != "notifications/progress" {
-				t.Fatalf("the stream begins with %s, want progress", m.Append(nil))
-			}
+			a := mustBegin(t, s, c)
 			a.drop()
 			for range a.messages { // ends when the connection has
 			}

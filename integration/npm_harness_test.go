@@ -1,14 +1,12 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -242,76 +240,18 @@ type npmProgress struct {
 }
 
 // npmSession is a client that stays connected and says on standard output, line by line, what happens.
-type npmSession struct {
-	t      testing.TB
-	name   string
-	in     io.WriteCloser
-	lines  chan []byte // closed when it has ended
-	stderr *output
-}
+type npmSession struct{ *nodeScript }
 
 // mustOpen starts the command watch or restart of a client.
-func (c npmClient) mustOpen(t testing.TB, url, command string) *npmSession {
+func (c npmClient) mustOpen(t testing.TB, url, command string) npmSession {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := c.command(ctx, t, url, command)
-	s := &npmSession{t: t, name: c.name + " " + command, lines: make(chan []byte, 100), stderr: newOutput()}
-	cmd.Stderr = s.stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", s.name, err)
-	}
-	s.in = in
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		scanner := bufio.NewScanner(out)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			select {
-			case s.lines <- bytes.Clone(scanner.Bytes()):
-			case <-ctx.Done():
-			}
-		}
-		close(s.lines)
-		cmd.Wait() // how it ended matters to nobody: what it has said does
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	return s
-}
-
-// mustRead reads the next line.
-func (s *npmSession) mustRead(into any) {
-	s.t.Helper()
-	select {
-	case line, ok := <-s.lines:
-		if !ok {
-			s.t.Fatalf("%s has ended; its standard error:\n%s", s.name, s.stderr)
-		}
-		if err := json.Unmarshal(line, into); err != nil {
-			s.t.Fatalf("%s: %v in: %s", s.name, err, line)
-		}
-	case <-time.After(patience):
-		s.t.Fatalf("%s says nothing for %v; its standard error:\n%s", s.name, patience, s.stderr)
-	}
+	return npmSession{mustTalk(t, c.name+" "+command, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, url, command) })}
 }
 
 // mustContinue sends the line that it waits for.
-func (s *npmSession) mustContinue() {
+func (s npmSession) mustContinue() {
 	s.t.Helper()
-	if _, err := io.WriteString(s.in, "go on\n"); err != nil {
-		s.t.Fatalf("%s: %v; its standard error:\n%s", s.name, err, s.stderr)
-	}
+	s.mustWrite("go on")
 }
 
 // mustServe starts server-everything over HTTP, in the mode streamableHttp or sse, and returns its URL.

@@ -3,8 +3,6 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,12 +72,7 @@ func TestForeignQuestions(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
-	serve := func(args ...string) string {
-		address := freePort(t)
-		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
-		return "http://" + address + "/"
-	}
-	everything, modern := mustServe(t, "streamableHttp"), serve()
+	everything, modern := mustServe(t, "streamableHttp"), mustServeReference(t)
 	p := mustProgram(t, fmt.Sprintf(`upstreams:
   every-http: {url: %q}
   every-sse: {transport: sse, url: %q}

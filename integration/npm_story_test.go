@@ -25,13 +25,13 @@ type heard struct {
 }
 
 // mustHear waits until the client has heard of a change after which the tool is listed.
-func (s *npmSession) mustHear(tool string) {
+func (s npmSession) mustHear(tool string) {
 	s.t.Helper()
 	s.mustReadUntil(func(h heard) bool { return slices.Contains(h.Changed, tool) })
 }
 
 // mustReadUntil reads what watch prints until it is what the test waits for.
-func (s *npmSession) mustReadUntil(good func(heard) bool) {
+func (s npmSession) mustReadUntil(good func(heard) bool) {
 	s.t.Helper()
 	for {
 		var h heard
@@ -50,7 +50,7 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 	p := mustProgram(t, "upstreams:\n  ref: {"+reference+"}\n")
 	p.mustReady(t, patience)
 	clients := sdkClients()
-	var watching []*npmSession
+	var watching []npmSession
 	for _, c := range clients {
 		s := c.mustOpen(t, p.URL, "watch")
 		watching = append(watching, s)
@@ -83,7 +83,7 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 	p := mustProgram(t, before)
 	p.mustReady(t, patience)
 	clients := sdkClients()
-	var sessions, watching []*npmSession
+	var sessions, watching []npmSession
 	for _, c := range clients {
 		s := c.mustOpen(t, p.URL, "restart")
 		var first heard
@@ -145,16 +145,20 @@ var reference = sync.OnceValues(func() (string, error) {
 	return exe, nil
 })
 
+// mustServeReference starts the reference server over Streamable HTTP, and returns its URL.
+func mustServeReference(t testing.TB, args ...string) string {
+	t.Helper()
+	address := freePort(t)
+	mustStartServer(t, exec.Command(mustBuildReference(t), append(args, "-http", address)...), regexp.MustCompile("listening at"))
+	return "http://" + address + "/"
+}
+
 // TestReferenceServer puts the official reference server behind Junction, over both wires, and without and with sessions, for clients of both eras.
 func TestReferenceServer(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
 	reference := mustBuildReference(t)
-	serve := func(args ...string) string {
-		address := freePort(t)
-		mustStartServer(t, exec.Command(reference, append(args, "-http", address)...), regexp.MustCompile("listening at"))
-		return fmt.Sprintf("url: %q", "http://"+address+"/")
-	}
+	serve := func(args ...string) string { return fmt.Sprintf("url: %q", mustServeReference(t, args...)) }
 	upstreams := []npmUpstream{
 		{name: "http", config: serve(), era: "modern"},
 		{name: "stateful", config: serve("-stateless=false"), era: "legacy"}, // with sessions it speaks no other

@@ -34,14 +34,24 @@ type nodeScript struct {
 	stderr *output
 }
 
+// mustNode starts a script. It ends with the test.
 func mustNode(t testing.TB, args ...string) *nodeScript {
 	t.Helper()
+	return mustTalk(t, args[0], func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "node", args...)
+		cmd.Dir = mustNPM(t)
+		cmd.SysProcAttr = childAttr(syscall.SIGKILL)
+		cmd.WaitDelay = 5 * time.Second
+		return cmd
+	})
+}
+
+// mustTalk starts the command of a script; its context ends with the test.
+func mustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd) *nodeScript {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "node", args...)
-	cmd.Dir = mustNPM(t)
-	cmd.SysProcAttr = childAttr(syscall.SIGKILL)
-	cmd.WaitDelay = 5 * time.Second
-	n := &nodeScript{t: t, name: args[0], lines: make(chan []byte, 100), stderr: newOutput()}
+	cmd := command(ctx)
+	n := &nodeScript{t: t, name: name, lines: make(chan []byte, 100), stderr: newOutput()}
 	cmd.Stderr = n.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -97,7 +107,7 @@ func (n *nodeScript) mustRead(into any) {
 func (n *nodeScript) mustWrite(line string) {
 	n.t.Helper()
 	if _, err := io.WriteString(n.in, line+"\n"); err != nil {
-		n.t.Fatalf("%s: %v", n.name, err)
+		n.t.Fatalf("%s: %v; its standard error:\n%s", n.name, err, n.stderr)
 	}
 }
 
