@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"junction/upstream"
 	"junction/upstream/raw"
 )
 
@@ -256,11 +255,9 @@ func (s *Server) Definitions() []Definition {
 		catalog, config := b.Catalog(), b.Config()
 		for i := range catalog.Tools {
 			t := &catalog.Tools[i]
-			rule, ruled := config.Tools.Match(t.Name)
-			if rule.Enabled != nil && !*rule.Enabled || !ruled && config.Expose == upstream.ExposeListed {
-				continue
+			if _, offered := config.Offers(t.Name); offered {
+				list = append(list, Definition{b.Name(), t.Name, t.Definition.Text()})
 			}
-			list = append(list, Definition{b.Name(), t.Name, t.Definition.Text()})
 		}
 	}
 	return list

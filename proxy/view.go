@@ -193,8 +193,8 @@ func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstrea
 	if p == upstream.PartTools {
 		t.tool = &catalog.Tools[i]
 		config := b.Config()
-		rule, ruled := config.Tools.Match(t.name)
-		if rule.Enabled != nil && !*rule.Enabled || !ruled && config.Expose == upstream.ExposeListed {
+		rule, offered := config.Offers(t.name)
+		if !offered {
 			return
 		}
 		if !v.bare && !names.AppTools && appOnly(t.item.Definition) {
@@ -311,12 +311,7 @@ func (v *view) named(p upstream.Part, name string) *target {
 }
 
 // prefixOf returns what the names of an upstream's tools and prompts begin with on the merged endpoint, before the separator; "" is nothing.
-func prefixOf(b backend) string {
-	if p := b.Config().Prefix; p != nil {
-		return *p
-	}
-	return b.Name()
-}
+func prefixOf(b backend) string { return b.Config().PrefixOr(b.Name()) }
 
 // rename finds the exposed name and makes the definition that clients see: the upstream's bytes, but for the name and the URIs in _meta.
 func (t *target) rename(names Names) error {

@@ -106,6 +106,23 @@ func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 // Personal reports whether each person has connections of their own, made with what they themselves were given.
 func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
 
+// Off reports whether the file keeps the entry and leaves the server out.
+func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
+
+// PrefixOr returns what stands before the names of its items: Prefix, or by default the upstream's name.
+func (c Config) PrefixOr(name string) string {
+	if c.Prefix != nil {
+		return *c.Prefix
+	}
+	return name
+}
+
+// Offers reports whether clients are to see the tool of that name, the upstream's own, and returns the rule for it, the zero one where there is none.
+func (c Config) Offers(tool string) (rule Rule, offered bool) {
+	rule, ruled := c.Tools.Match(tool)
+	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)
+}
+
 // Defaults is the file's defaults section: what an upstream's entry leaves out.
 type Defaults struct {
 	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 30s.
@@ -126,6 +143,9 @@ type Rule struct {
 	Timeout    time.Duration `yaml:"timeout"`
 	MaxTimeout time.Duration `yaml:"max_timeout"`
 }
+
+// Off reports whether the matching tools are left out.
+func (r Rule) Off() bool { return r.Enabled != nil && !*r.Enabled }
 
 // Rules keeps the order in which the file gives the globs.
 type Rules []GlobRule

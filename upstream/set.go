@@ -35,7 +35,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	}
 	next, own := map[string]*Upstream{}, map[string]Config{}
 	for name, c := range configs {
-		if c.Enabled != nil && !*c.Enabled {
+		if c.Off() {
 			continue
 		}
 		if c.Personal() {

@@ -72,7 +72,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		if len(u.Command) == 0 || u.Enabled != nil && !*u.Enabled {
+		if len(u.Command) == 0 || u.Off() {
 			continue
 		}
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {

@@ -450,13 +450,11 @@ func (c *Config) validateNames(d *decoder) {
 	}
 	prefixes, tools := map[string]string{}, map[string]string{}
 	for _, name := range names {
-		u, prefix := c.Upstreams[name], name
-		if u.Enabled != nil && !*u.Enabled {
+		u := c.Upstreams[name]
+		if u.Off() {
 			continue
 		}
-		if u.Prefix != nil {
-			prefix = *u.Prefix
-		}
+		prefix := u.PrefixOr(name)
 		if other, ok := prefixes[prefix]; ok && prefix != "" {
 			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", show(prefix), other)
 			continue // each of its tools would be the same mistake
@@ -464,7 +462,7 @@ func (c *Config) validateNames(d *decoder) {
 		prefixes[prefix] = name
 		for _, r := range u.Tools {
 			exposed := r.As
-			if exposed == "" || r.Enabled != nil && !*r.Enabled {
+			if exposed == "" || r.Off() {
 				continue
 			}
 			if prefix != "" {

@@ -165,17 +165,14 @@ func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
 
 // exposed counts what clients see of a catalog, and finds names that had to be changed for them.
 func (d *diagnosis) exposed(names proxy.Names, e *examinee, c *upstream.Catalog) {
-	prefix := e.name
-	if e.config.Prefix != nil {
-		prefix = *e.config.Prefix
-	}
+	prefix := e.config.PrefixOr(e.name)
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
 		for i := range c.Items(p) {
 			item := c.Item(p, i)
 			name, advice := item.Name, "give the upstream a shorter prefix"
 			if p == upstream.PartTools {
-				rule, ruled := e.config.Tools.Match(name)
-				if rule.Enabled != nil && !*rule.Enabled || !ruled && e.config.Expose == upstream.ExposeListed {
+				rule, offered := e.config.Offers(name)
+				if !offered {
 					continue
 				}
 				name = cmp.Or(rule.As, name)
@@ -257,7 +254,7 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 	var known, personal []string
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
-		if u.Enabled != nil && !*u.Enabled {
+		if u.Off() {
 			continue
 		}
 		known = append(known, name)

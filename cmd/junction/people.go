@@ -45,7 +45,7 @@ func (p *people) Token(ctx context.Context, name, person string, refused ...stri
 func (c *Config) personal() map[string]oauth.Upstream {
 	all := map[string]oauth.Upstream{}
 	for name, u := range c.Upstreams {
-		if u.Personal() && (u.Enabled == nil || *u.Enabled) {
+		if u.Personal() && !u.Off() {
 			all[name] = oauth.Upstream{URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret}
 		}
 	}
@@ -61,7 +61,7 @@ func (r *reach) personal() (names []string) {
 		return nil
 	}
 	for name, u := range r.upstreams {
-		if u.Personal() && (u.Enabled == nil || *u.Enabled) {
+		if u.Personal() && !u.Off() {
 			names = append(names, name)
 		}
 	}
@@ -76,7 +76,7 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 	}
 	return r.some(p, func(rights *policy.Rights) bool {
 		u, there := r.upstreams[upstream]
-		_, begin := r.names.Expose(prefix(upstream, u), "")
+		_, begin := r.names.Expose(u.PrefixOr(upstream), "")
 		for _, k := range []policy.Kind{policy.Tool, policy.Prompt, policy.Resource} {
 			if there && rights.Reaches(k, upstream, u.Capabilities, begin) {
 				return true
@@ -84,14 +84,6 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 		}
 		return false
 	})
-}
-
-// prefix is what the names of an upstream's items begin with.
-func prefix(name string, u upstream.Config) string {
-	if u.Prefix != nil {
-		return *u.Prefix
-	}
-	return name
 }
 
 var (

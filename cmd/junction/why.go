@@ -283,7 +283,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 	var names []string
 	naming := p.server.Names()
 	for own, u := range p.reach.Load().upstreams {
-		if _, begin := naming.Expose(prefix(own, u), ""); u.Personal() && strings.HasPrefix(name, begin) {
+		if _, begin := naming.Expose(u.PrefixOr(own), ""); u.Personal() && strings.HasPrefix(name, begin) {
 			hint("%s may have it: each person signs in there themselves, and sees what it has for them alone (upstreams.%s.auth)", own, own)
 			if who.Kind != string(auth.KindUser) {
 				hint("%s is no person who could sign in there", who.ID)
@@ -292,10 +292,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 	}
 	for _, u := range p.set.All() {
 		c, catalog, s := u.Config(), u.Catalog(), u.Status()
-		prefix := u.Name()
-		if c.Prefix != nil {
-			prefix = *c.Prefix
-		}
+		prefix := c.PrefixOr(u.Name())
 		meant := func(own string) bool {
 			exposed, full := naming.Expose(prefix, own)
 			names = append(names, exposed)
@@ -314,7 +311,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 				other := u.Name()
 				elsewhere, _ := p.server.Explain(who, other, own)
 				switch {
-				case rule.Enabled != nil && !*rule.Enabled:
+				case rule.Off():
 					hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", u.Name(), u.Name(), own)
 				case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
 					hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", u.Name(), u.Name())
