@@ -23,27 +23,27 @@ type attempt struct {
 
 // Describe returns where a person will sign in for an upstream, and what will be asked for there. The error is a *Problem where there is something to tell them.
 func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
-	u, ok := c.upstream(name)
-	if !ok {
-		return "", nil, problem(nil, "there is no server %s that people connect", name)
-	}
-	s, a, err := c.prepare(ctx, name, u)
+	_, s, a, err := c.prepare(ctx, name)
 	if err != nil {
 		return "", nil, err
 	}
 	return host(s.AuthorizationEndpoint), a.Scopes, nil
 }
 
-func (c *Client) prepare(ctx context.Context, name string, u Upstream) (*server, attempt, error) {
+// prepare finds out where people sign in to an upstream, and what is to be asked for there.
+func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *server, a attempt, err error) {
+	u, ok := c.upstream(name)
+	if !ok {
+		return u, nil, a, problem(nil, "there is no server %s that people connect", name)
+	}
 	p, err := c.look(ctx, name, u)
 	if err != nil {
-		return nil, attempt{}, err
+		return u, nil, a, err
 	}
-	s, err := c.describe(ctx, u, p.Issuers[0])
-	if err != nil {
-		return nil, attempt{}, err
+	if s, err = c.describe(ctx, u, p.Issuers[0]); err != nil {
+		return u, nil, a, err
 	}
-	a := attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes}
+	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes}
 	switch {
 	case len(u.Scopes) > 0:
 		a.Scopes = u.Scopes
@@ -53,7 +53,7 @@ func (c *Client) prepare(ctx context.Context, name string, u Upstream) (*server,
 	if slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
 		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // or there is nothing to renew with
 	}
-	return s, a, nil
+	return u, s, a, nil
 }
 
 const scopeOffline = "offline_access"
@@ -61,11 +61,7 @@ const scopeOffline = "offline_access"
 // Begin returns where a person's browser is to go to connect an upstream, and what Finish will need. The state and the PKCE verifier are the caller's, who keeps them for
 // that browser, and for one use. The error is a *Problem where there is something to tell the person.
 func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
-	u, ok := c.upstream(name)
-	if !ok {
-		return "", nil, problem(nil, "there is no server %s that people connect", name)
-	}
-	s, a, err := c.prepare(ctx, name, u)
+	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
 		return "", nil, err
 	}

@@ -58,7 +58,7 @@ var (
 // look asks an upstream where people sign in to it. The error is a *Problem.
 func (c *Client) look(ctx context.Context, name string, u Upstream) (place, error) {
 	v, err := c.find(ctx, "place "+name+" "+u.URL, func(ctx context.Context) (*finding, error) {
-		p, err := c.ask(ctx, name, u)
+		p, err := c.place(ctx, name, u)
 		return &finding{place: p}, err
 	})
 	if err != nil {
@@ -106,7 +106,8 @@ func (c *Client) find(ctx context.Context, key string, out func(context.Context)
 	return v.(*finding), nil
 }
 
-func (c *Client) ask(ctx context.Context, name string, u Upstream) (place, error) {
+// place asks an upstream where people sign in to it (RFC 9728), as anybody would who has no token.
+func (c *Client) place(ctx context.Context, name string, u Upstream) (place, error) {
 	at, err := url.Parse(u.URL)
 	if err != nil {
 		return place{}, problem(err, "the address of %s is none", name)
