@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -35,10 +34,7 @@ func adminAddress(flag, file string) (address string, c *Config, err error) {
 		}
 		return flag, nil, nil
 	}
-	c, _, err = Load(file, os.LookupEnv)
-	if problems, ok := errors.AsType[Problems](err); ok {
-		return "", nil, fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
-	} else if err != nil {
+	if c, err = loadForCommand(file); err != nil {
 		return "", nil, err
 	}
 	if strings.HasSuffix(*c.Admin, ":0") {

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -48,10 +46,8 @@ const providerPatience = 10 * time.Second
 
 // authDoctor writes what it finds. The error says how much is wrong.
 func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
-	c, _, err := Load(file, os.LookupEnv)
-	if problems, ok := errors.AsType[Problems](err); ok {
-		return fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
-	} else if err != nil {
+	c, err := loadForCommand(file)
+	if err != nil {
 		return err
 	}
 	if !c.Auth.SignsIn() && c.Auth.OAuth == nil {
@@ -62,8 +58,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 	if err != nil {
 		return err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: fetcher.RootCAs}
+	transport := trusting(fetcher)
 	defer transport.CloseIdleConnections()
 	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}}
 	if c.Auth.OAuth != nil {

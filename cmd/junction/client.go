@@ -28,6 +28,14 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errTool is returned for a call whose result says isError. The result has been printed, so nothing is left to say.
 var errTool = errors.New("the tool reported an error")
 
+// checkOutput refuses what --output cannot be.
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return usagef("--output is text or json, not %q", output)
+	}
+	return nil
+}
+
 // toolsCommand is `junction tools`: what an endpoint offers.
 func toolsCommand(stdout io.Writer) *cobra.Command {
 	var f clientFlags
@@ -180,10 +188,11 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		return usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
 	case key != "" && u.Scheme == "http" && !loopbackHost(u.Hostname()):
 		return usagef("--url %q is not https: the key would cross the network for all to read", f.url)
-	case f.output != "text" && f.output != "json":
-		return usagef("--output is text or json, not %q", f.output)
 	case f.timeout < 0:
 		return usagef("--timeout is negative")
+	}
+	if err := checkOutput(f.output); err != nil {
+		return err
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc

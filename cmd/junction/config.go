@@ -159,6 +159,20 @@ func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, e
 	return c, warnings, nil
 }
 
+// loadForCommand is Load for a command that does something else than to show mistakes.
+func loadForCommand(file string) (*Config, error) {
+	c, _, err := Load(file, os.LookupEnv)
+	if problems, ok := errors.AsType[Problems](err); ok {
+		return nil, mistaken(file, problems)
+	}
+	return c, err
+}
+
+// mistaken is the error of a command that a file with mistakes is of no use to.
+func mistaken(file string, problems Problems) error {
+	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
+}
+
 // Parse is Load for a text at hand. The name of the file is for messages, and ${file:…} is relative to its folder; it opens no other files, and
 // does not look for programs. The error is Problems.
 func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {

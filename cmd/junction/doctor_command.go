@@ -34,10 +34,10 @@ The exit code is 1 when something is wrong that a client would miss, and 0 where
   junction doctor github --output json
   junction doctor --config config.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case output != "text" && output != "json":
-				return usagef("--output is text or json, not %q", output)
-			case admin != "" && *file != "":
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if admin != "" && *file != "" {
 				return usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			d, err := consult(cmd.Context(), admin, *file, args)
@@ -46,10 +46,9 @@ The exit code is 1 when something is wrong that a client would miss, and 0 where
 			}
 			if output == "json" {
 				text, err := json.Marshal(d)
-				if err != nil {
-					return err
+				if err == nil {
+					err = printJSON(stdout, text)
 				}
-				err = printJSON(stdout, text)
 				if err != nil {
 					return err
 				}

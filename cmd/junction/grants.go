@@ -142,8 +142,8 @@ type signIns struct {
 // command returns a command that is run with the storage open.
 func (x *signIns) command(what, use, short string, run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
-		if x.output != "text" && x.output != "json" {
-			return usagef("--output is text or json, not %q", x.output)
+		if err := checkOutput(x.output); err != nil {
+			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), storageLimit)
 		defer cancel()

@@ -81,24 +81,14 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			}
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
-		CatalogChanged: func(string) { p.catalogChanged() },
-		OwnChanged: func(string) {
-			select {
-			case p.recheck <- struct{}{}:
-			default:
-			}
-		},
+		CatalogChanged:  func(string) { p.catalogChanged() },
+		OwnChanged:      func(string) { nudge(p.recheck) },
 		ResourceUpdated: func(name, person, uri string) { p.server.Updated(name, person, uri) },
 	}
 }
 
 // catalogChanged wakes refreshLoop.
-func (p *program) catalogChanged() {
-	select {
-	case p.refresh <- struct{}{}:
-	default:
-	}
-}
+func (p *program) catalogChanged() { nudge(p.refresh) }
 
 // report is what /readyz says.
 type report struct {

@@ -101,8 +101,8 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "list", Short: "list the keys of the file", Args: none,
 		Long: `List the keys of the file (auth.api_keys). When a key was last used is in the audit, as the principal key:NAME.`,
 		RunE: func(*cobra.Command, []string) error {
-			if output != "text" && output != "json" {
-				return usagef("--output is text or json, not %q", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			list, err := keysOfFile("keys list", *file, time.Now())
 			if err != nil {
@@ -199,7 +199,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	}
 	c, d := parse(file, text, os.LookupEnv)
 	if len(d.problems) > 0 {
-		return nil, fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(d.problems), "mistake"), file)
+		return nil, mistaken(file, d.problems)
 	}
 	list := []keyJSON{}
 	for i, k := range c.Auth.APIKeys {

@@ -93,8 +93,7 @@ func (p *program) openSignIn(c *Config) (err error) {
 		return err
 	}
 	// What the file names may be anywhere; what only an issuer names may not.
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: fetcher.RootCAs}
+	transport := trusting(fetcher)
 	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
 	p.providers.Strangers = fetcher.Client()
 	if c.Auth.OAuth == nil {
@@ -243,6 +242,13 @@ func (c OutboundConfig) fetcher() (*fetch.Fetcher, error) {
 		}
 	}
 	return f, nil
+}
+
+// trusting is for what the file itself names, wherever that is. It believes the certificates that the fetcher does.
+func trusting(f *fetch.Fetcher) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}
+	return t
 }
 
 // serves reports whether a request is for the authorization server.

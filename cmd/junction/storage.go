@@ -59,10 +59,8 @@ func storageConfig(what, file string) (*Config, error) {
 	if file == "" {
 		return nil, usagef("%s needs --config FILE, which says where sign-ins are stored", what)
 	}
-	c, _, err := Load(file, os.LookupEnv)
-	if problems, ok := errors.AsType[Problems](err); ok {
-		return nil, fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
-	} else if err != nil {
+	c, err := loadForCommand(file)
+	if err != nil {
 		return nil, err
 	}
 	if c.Auth.OAuth == nil {

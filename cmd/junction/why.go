@@ -385,10 +385,10 @@ The exit code is 1 if whoever that is cannot use it.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.name = args[0]
-			switch {
-			case output != "text" && output != "json":
-				return usagef("--output is text or json, not %q", output)
-			case admin != "" && *file != "":
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if admin != "" && *file != "" {
 				return usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			if _, err := q.subject(); err != nil {
