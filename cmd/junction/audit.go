@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -346,19 +345,6 @@ func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// validateAudit adds to d what is wrong with the section.
-func (c *Config) validateAudit(d *decoder) {
-	switch file := c.Audit.File; {
-	case d.broken("audit.file"):
-	case file == "" && (d.has("audit.file") || d.has("audit.arguments")):
-		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the section to write no audit")
-	case strings.HasSuffix(file, "/"):
-		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)
-	case strings.EqualFold(file, "stdout") || file == "-":
-		d.invalid("audit.file", "standard output is for people; write stderr, or a file")
 	}
 }
 

@@ -40,11 +40,20 @@ func testEnv() func(string) (string, bool) {
 		"API_KEY": "jct_key_Example0_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg0kcQpA"})
 }
 
+// parseText is Load for a text, without the warnings.
+func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
+	c, d := parse(file, text, getenv)
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	return c, nil
+}
+
 func mustParse(t *testing.T, text string, vars map[string]string) *Config {
 	t.Helper()
-	c, err := Parse("test.yaml", []byte(text), environment(vars))
+	c, err := parseText("test.yaml", []byte(text), environment(vars))
 	if err != nil {
-		t.Fatalf("Parse: %v\n%s", err, text)
+		t.Fatalf("parseText: %v\n%s", err, text)
 	}
 	return c
 }
@@ -96,7 +105,7 @@ func expectations(text []byte) (want []string) {
 
 func messages(t *testing.T, file string, text []byte) (got []string) {
 	t.Helper()
-	c, err := Parse(filepath.Base(file), text, testEnv())
+	c, err := parseText(filepath.Base(file), text, testEnv())
 	if err == nil {
 		return nil
 	}
@@ -403,7 +412,7 @@ func TestAliasesAreBounded(t *testing.T) {
 	for i := range 400 {
 		fmt.Fprintf(&b, "  u%d: { command: [x], env: *env }\n", i)
 	}
-	_, err := Parse("test.yaml", []byte(b.String()), environment(nil))
+	_, err := parseText("test.yaml", []byte(b.String()), environment(nil))
 	want := "test.yaml:1: means more than 100000 values once its aliases are followed; use fewer aliases"
 	if err == nil || err.Error() != want {
 		t.Errorf("Parse = %v, want %s", err, want)
@@ -416,7 +425,7 @@ func TestMergeBombIsBounded(t *testing.T) {
 	for i := 1; i < 20; i++ {
 		text += fmt.Sprintf("  a%d: &a%d\n    <<: [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
-	_, err := Parse("test.yaml", []byte(text), environment(nil))
+	_, err := parseText("test.yaml", []byte(text), environment(nil))
 	if err == nil || !strings.Contains(err.Error(), "once its aliases are followed") {
 		t.Errorf("Parse = %v, want a refusal", err)
 	}
@@ -616,7 +625,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := Parse("f", text, testEnv())
+		c, err := parseText("f", text, testEnv())
 		if (c == nil) == (err == nil) {
 			t.Fatalf("Parse = %v, %v", c, err)
 		}
@@ -628,7 +637,7 @@ func FuzzParse(f *testing.F) {
 		}
 		problems, ok := errors.AsType[Problems](err)
 		if !ok || len(problems) == 0 {
-			t.Fatalf("Parse: %T %v", err, err)
+			t.Fatalf("parseText: %T %v", err, err)
 		}
 		last, end := 1, 1
 		for _, r := range string(text) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,13 +66,6 @@ func loadPins(c *Config) (*proxy.Pins, error) {
 		return nil, nil
 	}
 	return proxy.LoadPins(c.Pins)
-}
-
-func pinsProblem(file string) string {
-	if file != "" && !filepath.IsAbs(file) {
-		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in different folders"
-	}
-	return ""
 }
 
 // pinsCommand is `junction pins`.

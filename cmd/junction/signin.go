@@ -36,48 +36,6 @@ type signIn struct {
 // masterKeys is the variable that has the master keys where no file does.
 const masterKeys = "JUNCTION_MASTER_KEYS"
 
-// validateSignIn adds to d what is wrong with auth.oauth, and with what only it needs.
-func (c *Config) validateSignIn(d *decoder) {
-	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
-		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
-	}
-	if c.Auth.OAuth != nil {
-		for _, p := range c.Auth.OAuth.Validate() {
-			if path := "auth.oauth." + p.Path; !d.wrong[above(path)] {
-				d.check(path, p.Text)
-			}
-		}
-		if c.PublicURL == "" && !d.broken("public_url") {
-			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; http://localhost:8420 does on this machine")
-		}
-	}
-	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
-		switch at := "upstreams." + name + ".auth.mode"; {
-		case !c.Upstreams[name].Personal():
-		case c.Auth.OAuth == nil && !d.broken("auth.oauth") && !d.wrong["auth"]:
-			d.check(at, "needs auth.oauth: each person connects it on a page here, and has to be signed in there")
-		case name == "mcp":
-			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; choose another name")
-		}
-	}
-	switch s := c.Storage; {
-	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
-		d.check("storage.driver", show(s.Driver)+" is none of sqlite, postgres")
-	case s.Driver == store.Postgres && s.DSN == "":
-		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${env:DATABASE_URL}")
-	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):
-		d.check("storage.dsn", "want the absolute path of a file, such as /var/lib/junction/junction.db")
-	}
-	if f := c.Storage.KeyFile; f != "" && !filepath.IsAbs(f) {
-		d.check("storage.key_file", "want an absolute path, such as /var/lib/junction/master.key")
-	}
-	for i, p := range c.Outbound.AllowPrivate {
-		if p.IsValid() && p.Bits() == 0 {
-			d.check(fmt.Sprintf("outbound.allow_private[%d]", i), "would have strangers send us anywhere; name the networks that you mean")
-		}
-	}
-}
-
 // signInAt is the URL that tokens are bound to, "" where there are none.
 func signInAt(c *Config) string {
 	if c.Auth.OAuth == nil {

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"junction/auth/store"
+)
+
+// validate adds to d what is wrong with values that are well formed each. It opens and looks up nothing.
+func (c *Config) validate(d *decoder) {
+	d.check("public_url", c.publicURLProblem())
+	c.validateAddresses(d)
+	for _, p := range c.Auth.Validate() {
+		if path := "auth." + p.Path; !d.wrong[above(path)] {
+			d.check(path, p.Text)
+		}
+	}
+	c.validateSignIn(d)
+	for i, o := range c.AllowedOrigins {
+		d.check(fmt.Sprintf("allowed_origins[%d]", i), originProblem(o))
+	}
+	for i, h := range c.AllowedHosts {
+		d.check(fmt.Sprintf("allowed_hosts[%d]", i), hostProblem(h))
+	}
+	if n := c.Names.MaxLength; n != 0 && (n < 16 || n > 128) {
+		d.invalid("names.max_length", "%d is out of range; want 16 to 128", n)
+	}
+	if s := c.Names.Separator; d.has("names.separator") && !separator(s) {
+		d.invalid("names.separator", "want 1 to 4 of A-Z, a-z, 0-9, _ and -")
+	}
+	if len(c.Upstreams) == 0 && !d.broken("upstreams") {
+		d.invalid("upstreams", "needs at least one entry, such as demo: { command: [junction, demo] }")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		c.validateUpstream(d, name)
+	}
+	c.validateNames(d)
+	c.validateEndpoints(d)
+	c.validatePolicies(d)
+	d.check("pins", pinsProblem(c.Pins))
+	c.validateAudit(d)
+}
+
+func (c *Config) validateAddresses(d *decoder) {
+	// What is there and cannot be understood must not be reported as missing on top.
+	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
+	d.check("listen", problem)
+	if *c.Admin == "" {
+		return
+	}
+	host, port, _ := splitAddress(c.Listen, "127.0.0.1:8420")
+	adminHost, adminPort, adminProblem := splitAddress(*c.Admin, "127.0.0.1:8421")
+	if adminProblem == "" && !adminHost.IsLoopback() {
+		adminProblem = "is for this machine alone; use 127.0.0.1:" + strconv.Itoa(int(adminPort))
+	}
+	if d.check("admin", adminProblem); problem != "" || adminProblem != "" {
+		return
+	}
+	if port != 0 && port == adminPort && (host == adminHost || host.IsUnspecified()) {
+		path, other := "admin", "listen"
+		if !d.has(path) {
+			path, other = other, path
+		}
+		d.invalid(path, "is the address of %s too; give one of them another port", other)
+	}
+}
+
+// listenProblem says what is wrong with listening on an address, if anything is. Beyond loopback strangers reach it: each must say who it is, and nobody on the way
+// may read that. The last two arguments say that the file gives keys, and a public_url, whatever is wrong with them.
+func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string {
+	host, port, problem := splitAddress(address, "127.0.0.1:8420")
+	if problem != "" || host.IsLoopback() {
+		return problem
+	}
+	var missing []string
+	if !c.Auth.Needed() && !givesKeys {
+		missing = append(missing, "auth.api_keys or auth.oauth")
+	}
+	if !strings.HasPrefix(c.PublicURL, "https://") && !givesURL {
+		missing = append(missing, "an https public_url")
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("listening elsewhere than on loopback needs %s; add what is missing, or use 127.0.0.1:%d behind your own gateway or an ssh tunnel",
+		strings.Join(missing, " and "), port)
+}
+
+// splitAddress takes an address apart and says what is wrong with it as one to listen on, if anything is. Without a host it is that of all addresses.
+func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
+	name, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return netip.Addr{}, 0, "want host:port, such as " + example + " or [::1]" + example[strings.IndexByte(example, ':'):]
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return netip.Addr{}, 0, "want a port from 0 to 65535, such as " + example
+	}
+	switch name {
+	case "localhost":
+		name = "127.0.0.1"
+	case "":
+		name = "::"
+	}
+	// A name other than localhost is not looked up: what it means may change after this check.
+	if host, err = netip.ParseAddr(name); err != nil {
+		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example + "; what another name means may change"
+	}
+	return host.Unmap(), uint16(n), ""
+}
+
+// publicURLProblem says what is wrong with public_url, if anything is.
+func (c *Config) publicURLProblem() string {
+	if c.PublicURL == "" {
+		return ""
+	}
+	u, err := url.Parse(c.PublicURL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || hostProblem(u.Host) != "" || u.User != nil:
+		return "want the URL that clients reach the server by, such as https://mcp.example.com"
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
+	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+		return "want https: keys and answers would cross the network for all to read; http is for loopback alone"
+	}
+	return ""
+}
+
+// loopbackHost reports whether the host of a URL is this machine.
+func loopbackHost(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+func originProblem(o string) string {
+	switch u, err := url.Parse(o); {
+	case o == "*" || o == "null":
+		return "would let any web page in; name each origin, such as https://app.example.com"
+	case err != nil || u.Scheme == "" || u.Host == "" || strings.ContainsAny(o, "* "):
+		return "want an origin, such as https://app.example.com"
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.ForceQuery:
+		return "an origin ends after host and port; write " + u.Scheme + "://" + u.Host
+	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
+		return "browsers leave out the default port; write " + u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())
+	}
+	return ""
+}
+
+func hostProblem(h string) string {
+	if h == "*" {
+		return "would switch the check off; name each host, such as mcp.example.com"
+	}
+	if u, err := url.Parse("http://" + h); err != nil || h == "" || u.Host != h || u.Hostname() == "" || strings.ContainsAny(h, "* ") {
+		return "want a host, such as mcp.example.com or mcp.example.com:8443"
+	}
+	return ""
+}
+
+func separator(s string) bool {
+	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// validateUpstream asks the package that the entry is for.
+func (c *Config) validateUpstream(d *decoder, name string) {
+	u, at := c.Upstreams[name], "upstreams."+name
+	// Where a command or a url is there and cannot be understood, it must not be reported as missing on top.
+	if d.broken(at+".command") && (len(u.Command) == 0 || u.Command[0] == "") {
+		u.Command = append([]string{"unknown"}, u.Command[min(1, len(u.Command)):]...)
+	}
+	if d.broken(at+".url") && u.URL == "" {
+		u.URL = "http://unknown.invalid"
+	}
+	for _, p := range u.Validate(name) {
+		path := at
+		if p.Path != "" {
+			path += "." + p.Path
+		}
+		d.check(path, p.Text)
+	}
+	for _, twice := range folded(inOrder(d, at+".headers", u.Headers)) {
+		d.invalid(at+".headers."+twice[1], "is the header %s again; keep one", twice[0])
+	}
+}
+
+// validateNames finds entries that would be one to a client, or to a person.
+func (c *Config) validateNames(d *decoder) {
+	names := inOrder(d, "upstreams", c.Upstreams)
+	for _, twice := range folded(names) {
+		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another name", twice[0])
+	}
+	// What a client will certainly see: prefixes, and the tools that the file itself names. The rest is known only when the servers have listed.
+	sep := c.Names.Separator
+	if sep == "" {
+		sep = "__"
+	}
+	prefixes, tools := map[string]string{}, map[string]string{}
+	for _, name := range names {
+		u := c.Upstreams[name]
+		if u.Off() {
+			continue
+		}
+		prefix := u.PrefixOr(name)
+		if other, ok := prefixes[prefix]; ok && prefix != "" {
+			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", show(prefix), other)
+			continue // each of its tools would be the same mistake
+		}
+		prefixes[prefix] = name
+		for _, r := range u.Tools {
+			exposed := r.As
+			if exposed == "" || r.Off() {
+				continue
+			}
+			if prefix != "" {
+				exposed = prefix + sep + exposed
+			}
+			if other, ok := tools[exposed]; ok && other != name {
+				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "clients would see %s twice, here and from the upstream %s; give one of them another name",
+					exposed, other)
+			}
+			tools[exposed] = name
+		}
+	}
+}
+
+// folded returns the pairs of keys that differ only in case, the earlier one first.
+func folded(keys []string) [][2]string {
+	var twice [][2]string
+	first := map[string]string{}
+	for _, k := range keys {
+		low := strings.ToLower(k)
+		if other, ok := first[low]; ok {
+			twice = append(twice, [2]string{other, k})
+			continue
+		}
+		first[low] = k
+	}
+	return twice
+}
+
+func (c *Config) validateEndpoints(d *decoder) {
+	for _, name := range inOrder(d, "endpoints", c.Endpoints) {
+		at := "endpoints." + name
+		if name == "mcp" {
+			d.invalid(at, "/mcp/mcp would be the endpoint of an upstream called mcp; choose another name")
+		} else if !word(name) {
+			d.invalid(at, "the name of an endpoint has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
+		}
+		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
+			d.invalid(at+".surface", "want 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
+		}
+		if list := c.Endpoints[name].Upstreams; list != nil && len(list) == 0 {
+			d.invalid(at+".upstreams", "is an empty list; name an upstream, or remove the key if all are meant")
+		}
+		for i, u := range c.Endpoints[name].Upstreams {
+			if _, there := c.Upstreams[u]; !there {
+				problem := "there is no upstream " + show(u)
+				if near := closest(slices.Sorted(maps.Keys(c.Upstreams)), u); len(near) > 0 {
+					problem += "; did you mean " + near[0] + "?"
+				}
+				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s", problem)
+			} else if slices.Contains(c.Endpoints[name].Upstreams[:i], u) {
+				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s is named twice; keep one", u)
+			}
+		}
+	}
+}
+
+// word reports whether s can be the name of an endpoint or of a surface.
+func word(s string) bool {
+	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// validatePolicies asks the package. What it says of a value in which the walk found mistakes would be about a stand-in, and waits until they are gone.
+func (c *Config) validatePolicies(d *decoder) {
+	const at = "policies"
+	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {
+		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let everybody in use everything")
+	}
+	for _, p := range c.Policies.Validate() {
+		if path := at + p.Path; !d.broken(path) && !d.within(path) {
+			d.invalid(path, "%s", p.Text)
+		}
+	}
+}
+
+// validateSignIn adds to d what is wrong with auth.oauth, and with what only it needs.
+func (c *Config) validateSignIn(d *decoder) {
+	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
+		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
+	}
+	if c.Auth.OAuth != nil {
+		for _, p := range c.Auth.OAuth.Validate() {
+			if path := "auth.oauth." + p.Path; !d.wrong[above(path)] {
+				d.check(path, p.Text)
+			}
+		}
+		if c.PublicURL == "" && !d.broken("public_url") {
+			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; http://localhost:8420 does on this machine")
+		}
+	}
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		switch at := "upstreams." + name + ".auth.mode"; {
+		case !c.Upstreams[name].Personal():
+		case c.Auth.OAuth == nil && !d.broken("auth.oauth") && !d.wrong["auth"]:
+			d.check(at, "needs auth.oauth: each person connects it on a page here, and has to be signed in there")
+		case name == "mcp":
+			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; choose another name")
+		}
+	}
+	switch s := c.Storage; {
+	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
+		d.check("storage.driver", show(s.Driver)+" is none of sqlite, postgres")
+	case s.Driver == store.Postgres && s.DSN == "":
+		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${env:DATABASE_URL}")
+	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):
+		d.check("storage.dsn", "want the absolute path of a file, such as /var/lib/junction/junction.db")
+	}
+	if f := c.Storage.KeyFile; f != "" && !filepath.IsAbs(f) {
+		d.check("storage.key_file", "want an absolute path, such as /var/lib/junction/master.key")
+	}
+	for i, p := range c.Outbound.AllowPrivate {
+		if p.IsValid() && p.Bits() == 0 {
+			d.check(fmt.Sprintf("outbound.allow_private[%d]", i), "would have strangers send us anywhere; name the networks that you mean")
+		}
+	}
+}
+
+// validateAudit adds to d what is wrong with the section.
+func (c *Config) validateAudit(d *decoder) {
+	switch file := c.Audit.File; {
+	case d.broken("audit.file"):
+	case file == "" && (d.has("audit.file") || d.has("audit.arguments")):
+		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the section to write no audit")
+	case strings.HasSuffix(file, "/"):
+		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)
+	case strings.EqualFold(file, "stdout") || file == "-":
+		d.invalid("audit.file", "standard output is for people; write stderr, or a file")
+	}
+}
+
+func pinsProblem(file string) string {
+	if file != "" && !filepath.IsAbs(file) {
+		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in different folders"
+	}
+	return ""
+}
+
+// inOrder returns the keys of m, which the file gives at path, in the order of the file.
+func inOrder[T any](d *decoder, path string, m map[string]T) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.line(join(path, a)), d.line(join(path, b))), cmp.Compare(a, b))
+	})
+}
