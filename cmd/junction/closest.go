@@ -36,3 +36,54 @@ func closest(names []string, want string) []string {
 	}
 	return best
 }
+
+// nearest returns the one of known that key is a slip of, or "".
+func nearest(key string, known []string) string {
+	fold := strings.NewReplacer("_", "", "-", "", " ", "")
+	k := strings.ToLower(fold.Replace(key))
+	best, least := "", 3
+	if len(k) <= 4 {
+		least = 2
+	}
+	var begins []string
+	for _, w := range known {
+		word := fold.Replace(w)
+		if n := distance(k, word, least); n < least {
+			best, least = w, n
+		}
+		if len(k) >= 3 && (strings.HasPrefix(word, k) || strings.HasPrefix(k, word)) {
+			begins = append(begins, w)
+		}
+	}
+	if best == "" && len(begins) == 1 {
+		return begins[0]
+	}
+	return best
+}
+
+// distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a; at least limit if it is not less.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+		for j := 1; j <= len(b); j++ {
+			if i == 0 {
+				rows[i][j] = j
+				continue
+			}
+			n := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				n = min(n, rows[i-1][j], rows[i][j-1]) + 1
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				n = min(n, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = n
+		}
+	}
+	return rows[len(a)][len(b)]
+}

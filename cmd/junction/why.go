@@ -1,12 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -15,15 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
 )
 
-// This file answers why somebody sees an item, or does not: /why of the admin address finds out, and `junction why` asks it.
+// This file answers why somebody sees an item, or does not, for /why of the admin address. why_command.go asks it, and shows the answer to a person.
 
 // account is what /why says.
 type account struct {
@@ -358,196 +351,4 @@ func (p *program) serveWhy(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, a)
-}
-
-// whyCommand is `junction why`.
-func whyCommand(stdout io.Writer, file *string) *cobra.Command {
-	var q question
-	var admin, output string
-	cmd := &cobra.Command{
-		Use:   "why --as WHO NAME",
-		Short: "say why somebody sees a tool, or does not",
-		Long: `Say why somebody sees a tool, a prompt or a resource, or does not: under which name, by which rule or for want of which capability, whether its upstream is
-there, and what to do. The running proxy is asked, at its admin address.
-
-WHO is the name of an API key, or user:NAME with --group and what else policies look at, or local where there are no keys. NAME is the one that clients see, or
-the upstream's own.
-
-The exit code is 1 if whoever that is cannot use it.`,
-		Example: `  junction why --as ci shell__run
-  junction why --as user:jane --group engineering --endpoint /web/mcp search__find
-  junction why --as local file:///etc/motd`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("why takes one name of a tool, a prompt or a resource; junction tools lists tools")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q.name = args[0]
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			if admin != "" && *file != "" {
-				return usagef("give either --admin or --config, not both: the file names an admin address itself")
-			}
-			if _, err := q.subject(); err != nil {
-				return err
-			}
-			address, _, err := adminAddress(admin, *file)
-			if err != nil {
-				return err
-			}
-			if address == "" {
-				return usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
-			}
-			var a account
-			if err := askAdmin(cmd.Context(), address, "/why", q.query(), adminPatience, &a); errors.Is(err, errNotRunning) {
-				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
-			} else if err != nil {
-				return err
-			}
-			if output == "json" {
-				var text []byte
-				if text, err = json.Marshal(a); err == nil {
-					err = printJSON(stdout, text)
-				}
-			} else {
-				err = printAccount(stdout, &a, time.Now())
-			}
-			if err == nil && !a.usable() {
-				err = errTool // all is said
-			}
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&q.as, "as", "", "`who`: the name of a key, user:NAME, or local")
-	cmd.Flags().StringVar(&q.endpoint, "endpoint", "/mcp", "the endpoint that is used: its `path`")
-	cmd.Flags().StringVar(&q.from, "from", "", "the `address` that requests come from")
-	cmd.Flags().StringSliceVar(&q.groups, "group", nil, "a `group` of the user; may be repeated")
-	cmd.Flags().StringSliceVar(&q.scopes, "scope", nil, "a `scope` that was granted; may be repeated")
-	cmd.Flags().StringVar(&q.email, "email", "", "the user's verified `address`")
-	cmd.Flags().StringVar(&q.issuer, "issuer", "", "the `URL` of who the user signs in with")
-	cmd.Flags().StringVar(&q.oauthClient, "oauth-client", "", "the `id` of the client that the user signs in with")
-	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	return cmd
-}
-
-// usable reports whether there is an item, and it can be used now.
-func (a *account) usable() bool {
-	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i itemAccount) bool {
-		return i.Visible && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
-	})
-}
-
-// printAccount writes it for a person.
-func printAccount(w io.Writer, a *account, now time.Time) error {
-	var b bytes.Buffer
-	if a.Refused != "" {
-		wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", flat(a.As), flat(a.Refused)))
-		b.WriteString("If it were:\n\n")
-	}
-	for i := range a.Items {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		a.Items[i].print(&b, a, now)
-	}
-	if len(a.Items) == 0 {
-		wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", flat(a.Name), a.Endpoint))
-	}
-	for _, h := range a.Hints {
-		wrap(&b, "  → ", "    ", flat(h))
-	}
-	_, err := b.WriteTo(w)
-	return err
-}
-
-func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
-	seen := fmt.Sprintf("%s sees the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
-	switch {
-	case i.Exposed == "":
-		seen = fmt.Sprintf("Nobody sees the %s %s of %s at %s", i.Kind, flat(i.Own), flat(i.Upstream), a.Endpoint)
-	case !i.Visible:
-		seen = fmt.Sprintf("%s does not see the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
-	case !i.Listed:
-		seen = fmt.Sprintf("%s may read %s at %s; it is in no list", flat(a.As), flat(i.Exposed), a.Endpoint)
-	}
-	wrap(b, "", "", seen+".")
-	field := func(name, value string) { wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
-	if i.Exposed != "" && i.Own != i.Exposed {
-		field("is", fmt.Sprintf("%s of %s", flat(i.Own), flat(i.Upstream)))
-	}
-	call := map[string]string{"allow": "allowed", "ask": "allowed once a person has said so", "deny": "denied"}[i.Verdict]
-	if i.Kind == upstream.PartTools.String() || i.Reads {
-		switch {
-		case i.Exposed == "":
-		case i.Reads:
-			field("calls", "depend on the arguments; without any: "+call)
-		case i.Visible:
-			field("calls", call)
-		}
-	}
-	state := i.State
-	if since, err := time.Parse(time.RFC3339, i.Since); err == nil {
-		state += fmt.Sprintf(" for %s, since %s", age(now.Sub(since)), since.Local().Format(time.DateTime))
-	}
-	if i.Error != "" {
-		state += ": " + flat(i.Error)
-	}
-	field("upstream", flat(i.Upstream)+" is "+state)
-	if i.Problem != "" {
-		field("problem", flat(i.Problem))
-	}
-	if i.Held != "" {
-		field("held", flat(i.Held))
-	}
-	title := "because"
-	for _, r := range i.Reasons {
-		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
-			continue // what says nothing matters only where nothing allows it
-		}
-		field(title, r.line())
-		title = ""
-	}
-	for _, text := range i.Advice {
-		wrap(b, "  → ", "    ", flat(text))
-	}
-}
-
-// line is a reason in words.
-func (r *reasonJSON) line() string {
-	switch {
-	case r.Missing != "":
-		return "the capability " + flat(r.Missing) + " is missing"
-	case r.Scopes != "":
-		return "the token lacks a scope; needed are: " + flat(r.Scopes)
-	case r.Policy == "" && r.Rule == "":
-		return flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
-	case r.Rule == "":
-		return flat(fmt.Sprintf("%s %s%s", r.Policy, r.Note, layerOf(r.Layer)))
-	}
-	text := fmt.Sprintf("%s %s: %s", r.Policy, r.Rule, r.Verdict)
-	if r.Where != "" {
-		text += " where " + r.Where
-	}
-	text += layerOf(r.Layer)
-	if r.Note != "" {
-		text += "; but " + r.Note
-	}
-	return flat(text)
-}
-
-// layerOf says in which layer something is.
-func layerOf(layer string) string {
-	switch layer {
-	case "own":
-		return " (of the caller's own policies)"
-	case "surface":
-		return " (of the endpoint's surface)"
-	case "global":
-		return " (of those for everybody)"
-	}
-	return ""
 }

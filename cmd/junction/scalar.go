@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/upstream"
+)
+
+// text reads a scalar: its references are replaced and the result is handed to set as the text that it is, whatever YAML would take it for.
+func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(string) error) bool {
+	isString := v.Kind() == reflect.String
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		d.bad(path, "want %s, not %s", wanted(v), kind(n))
+		return false
+	case empty(n) && isString:
+		d.bad(path, `has no value; give it one, remove the key, or write "" for an empty one`)
+		return false
+	case empty(n):
+		d.bad(path, "has no value; give it one, or remove the key")
+		return false
+	}
+	if auth.HoldsKey(n.Value) {
+		d.plaintext(path)
+		return false
+	}
+	text, refs, wrong := d.refs.expand(n.Value)
+	for _, r := range refs {
+		if !strings.Contains(r.text, r.value) { // a default is in the file for all to see
+			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
+		}
+	}
+	for _, w := range wrong {
+		d.bad(path, "%s", w)
+	}
+	if len(wrong) > 0 {
+		return false
+	}
+	if err := set(text); err != nil {
+		if len(refs) > 0 && set(n.Value) != nil {
+			err = set(n.Value) // says the same of what the file says, which is not secret
+		}
+		said := strings.TrimPrefix(err.Error(), "line 0: ")
+		if len(refs) > 0 {
+			said = strings.ReplaceAll(said, strconv.Quote(n.Value), "what "+n.Value+" stands for")
+		}
+		d.bad(path, "%s", said)
+		return false
+	}
+	if problem := tooSmall(path, v); problem != "" {
+		d.bad(path, "%s", problem)
+		v.SetZero()
+		return false
+	}
+	return true
+}
+
+// tooSmall says what is wrong with a number that is there and not positive. Zero means the default in Go and would be ignored without a word; only
+// idle_stop has a use for it.
+func tooSmall(path string, v reflect.Value) string {
+	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
+		return ""
+	}
+	if !strings.HasSuffix(path, ".idle_stop") && path != "auth.oauth.tokens.reuse_interval" {
+		return "want more than 0; remove the key for the default"
+	}
+	if v.Int() < 0 {
+		return "want 0 (never) or more"
+	}
+	return ""
+}
+
+// scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what is wanted.
+func scalar(v reflect.Value) func(string) error {
+	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), show(text)) }
+	switch dst := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return func(text string) (err error) {
+			if *dst, err = time.ParseDuration(text); err == nil {
+				return nil
+			}
+			*dst = 0
+			if _, err := strconv.ParseFloat(text, 64); err == nil {
+				return fmt.Errorf("want %s; %s has no unit", wanted(v), text)
+			}
+			return is(text)
+		}
+	case *slog.Level:
+		return func(text string) error {
+			switch text {
+			case "debug", "info", "warn", "error":
+				return dst.UnmarshalText([]byte(text))
+			}
+			return fmt.Errorf("%s is none of debug, info, warn, error", show(text))
+		}
+	case encoding.TextUnmarshaler:
+		return func(text string) error { return dst.UnmarshalText([]byte(text)) }
+	case yaml.Unmarshaler:
+		// The words and sizes of package upstream. They get a node of their own, on line 0, because the text may have come out of a reference.
+		return func(text string) error {
+			return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return func(text string) error { v.SetString(text); return nil }
+	case reflect.Bool:
+		return func(text string) error {
+			switch text {
+			case "true", "True", "TRUE", "false", "False", "FALSE":
+				v.SetBool(text[0] == 't' || text[0] == 'T')
+				return nil
+			}
+			return is(text)
+		}
+	case reflect.Int:
+		return func(text string) error {
+			i, err := strconv.Atoi(text)
+			if err != nil {
+				return is(text)
+			}
+			v.SetInt(int64(i))
+			return nil
+		}
+	}
+	return nil
+}
+
+// wanted describes what a scalar is to look like.
+func wanted(v reflect.Value) string {
+	switch v.Addr().Interface().(type) {
+	case *time.Duration:
+		return "a duration, such as 500ms, 30s or 5m"
+	case *upstream.Size:
+		return "a size, such as 512, 64KiB or 16MiB"
+	case *policy.Rate:
+		return "a rate, such as 5/s, 60/m or 1000/h"
+	case *auth.Hash:
+		return "a hash"
+	case *auth.CIDR:
+		return "a network, such as 10.0.0.0/8"
+	case *auth.Moment:
+		return "a day, such as 2027-06-30"
+	case *slog.Level, encoding.TextUnmarshaler, yaml.Unmarshaler:
+		return "a word"
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number, such as 32"
+	}
+	return "text"
+}
