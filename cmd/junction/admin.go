@@ -3,82 +3,123 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/netip"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 )
 
-// This file asks the admin address of a running proxy, for the commands that do.
+// This file serves the admin address: what answers there is in the files that are about it, doctor.go, why.go and pins.go. ask.go asks it.
 
-// adminPatience is how long a running proxy may take to answer, beyond what its work takes.
-const adminPatience = 10 * time.Second
-
-// errNotRunning means that nobody listens at an admin address.
-var errNotRunning = errors.New("no junction is running")
-
-// adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty address means that the file
-// turns it off or takes a free port.
-func adminAddress(flag, file string) (address string, c *Config, err error) {
-	if flag != "" {
-		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
-			flag = u.Host // as the log has it
+// adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests should come here, and the state of everything. An upstream that
+// is not there is no reason to send requests elsewhere; one that was not tried yet is. Requests for another host than this machine are refused: a web page
+// whose host name leads to us could read the answers otherwise.
+func (p *program) adminHandler(stopping context.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r := p.report(stopping)
+		status := http.StatusOK
+		if r.Status != "ready" {
+			status = http.StatusServiceUnavailable
 		}
-		if _, _, err := net.SplitHostPort(flag); err != nil {
-			return "", nil, usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+		writeJSON(w, status, r)
+	})
+	mux.HandleFunc("GET /pins", p.servePins)
+	mux.HandleFunc("GET /why", p.serveWhy)
+	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !local(r.Host) {
+			http.Error(w, "This address is for this machine only.", http.StatusForbidden)
+			return
 		}
-		return flag, nil, nil
-	}
-	if c, err = loadForCommand(file); err != nil {
-		return "", nil, err
-	}
-	if strings.HasSuffix(*c.Admin, ":0") {
-		return "", c, nil
-	}
-	return *c.Admin, c, nil
+		mux.ServeHTTP(w, r)
+	})
 }
 
-// askAdmin reads what an admin address says at a path, within a time. The error is errNotRunning when nobody is there, and otherwise says what the proxy said.
-func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
-	defer cancel()
-	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+// local reports whether a Host header means this machine.
+func local(host string) bool {
+	name, _, err := net.SplitHostPort(host)
 	if err != nil {
-		return err
+		name = strings.Trim(host, "[]")
 	}
-	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
-	resp, err := client.Do(r)
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+// report is what /readyz says.
+type report struct {
+	Status    string           `json:"status"` // ready, starting or stopping
+	Tools     int              `json:"tools"`  // on the merged endpoint
+	Upstreams []upstreamReport `json:"upstreams"`
+	Problems  []problemReport  `json:"problems"`
+	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
+	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
+}
+
+type issuerReport struct {
+	Issuer string `json:"issuer"`
+	Usable bool   `json:"usable"` // its tokens can be verified; one that was not needed yet may not be
+	Error  string `json:"error,omitempty"`
+}
+
+type upstreamReport struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error,omitempty"`
+	Era     string    `json:"era,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Tools   int       `json:"tools"`
+	Links   int       `json:"links"`
+}
+
+type problemReport struct {
+	Upstream string `json:"upstream"`
+	Name     string `json:"name"`
+	Reason   string `json:"reason"`
+}
+
+func (p *program) report(stopping context.Context) report {
+	statuses := p.statuses()
+	p.server.Settle() // who reads that an upstream is ready finds its tools
+	r := report{Status: "ready", Tools: p.server.Tools(), Upstreams: []upstreamReport{}, Problems: []problemReport{}}
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w at %s", errNotRunning, address)
-	case err != nil:
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
+	case stopping.Err() != nil:
+		r.Status = "stopping"
+	case starting(statuses):
+		r.Status = "starting"
+	}
+	for _, s := range statuses {
+		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Links})
+		for _, left := range s.Left {
+			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}
-		return fmt.Errorf("ask the proxy at %s: %w", address, err)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		return fmt.Errorf("ask the proxy at %s: %w", address, err)
-	case resp.StatusCode == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
-		return fmt.Errorf("what answers at %s is no admin address of a junction of this version", address)
-	case resp.StatusCode != http.StatusOK:
-		return errors.New(cut(flat(string(text)), 400))
+	for _, name := range p.reach.Load().personal() {
+		r.Upstreams = append(r.Upstreams, upstreamReport{Name: name, State: byPerson})
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("what answers at %s is no admin address of a junction", address)
+	if why := p.unread.Load(); why != nil {
+		r.Reload = *why
 	}
-	return nil
+	for _, s := range p.providers.Status() {
+		r.Issuers = append(r.Issuers, issuerReport{s.Issuer, s.Usable, s.Err})
+	}
+	for _, problem := range p.server.Problems() {
+		r.Problems = append(r.Problems, problemReport{problem.Upstream, problem.Name, problem.Reason})
+	}
+	return r
+}
+
+// writeJSON writes the answer of an admin address.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	e.Encode(v)
 }

@@ -1,10 +1,16 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
-// main.go has the commands and exit codes, program.go the parts of a running proxy and their lifetimes, config.go the file, reload.go what happens when the file
-// changes, hooks.go the log and the admin address, audit.go who did what, doctor.go what is wrong, why.go who sees what. The commands that are clients of an endpoint
-// are in client.go, those that ask the admin address in admin.go, doctor_command.go and pins.go, the one that asks identity providers in auth_doctor.go, those that
-// are about API keys in keys.go, those that look into the storage of sign-ins in sessions.go, grants.go and storage.go, the demo server
-// in demo.go.
+// main.go has the commands and exit codes; program.go the parts of a running proxy and their lifetimes, with those of sign-ins in signin.go and people.go.
+//
+// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of reference.go), validate.go and check.go say what is wrong with it, problem.go
+// where, and hint.go and closest.go what was meant. reload.go takes over a changed one.
+//
+// What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go); admin.go serves the admin address, with what is wrong from doctor.go, who
+// sees what from why.go, and the definitions of pins.go. banner.go is what it says at the start.
+//
+// The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go, result.go); doctor, why and pins ask the admin address (ask.go,
+// doctor_command.go, why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API keys (keys.go); sessions, grants and storage look into
+// the storage of sign-ins (sessions.go, grants.go, storage.go); demo is a server (demo.go).
 package main
 
 import (

@@ -350,5 +350,5 @@ func (p *program) serveWhy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, a)
+	writeJSON(w, http.StatusOK, a)
 }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// This file asks the admin address of a running proxy, for the commands that do.
+
+// adminPatience is how long a running proxy may take to answer, beyond what its work takes.
+const adminPatience = 10 * time.Second
+
+// errNotRunning means that nobody listens at an admin address.
+var errNotRunning = errors.New("no junction is running")
+
+// adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty address means that the file
+// turns it off or takes a free port.
+func adminAddress(flag, file string) (address string, c *Config, err error) {
+	if flag != "" {
+		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
+			flag = u.Host // as the log has it
+		}
+		if _, _, err := net.SplitHostPort(flag); err != nil {
+			return "", nil, usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+		}
+		return flag, nil, nil
+	}
+	if c, err = loadForCommand(file); err != nil {
+		return "", nil, err
+	}
+	if strings.HasSuffix(*c.Admin, ":0") {
+		return "", c, nil
+	}
+	return *c.Admin, c, nil
+}
+
+// askAdmin reads what an admin address says at a path, within a time. The error is errNotRunning when nobody is there, and otherwise says what the proxy said.
+func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
+	defer cancel()
+	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w at %s", errNotRunning, address)
+	case err != nil:
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return fmt.Errorf("ask the proxy at %s: %w", address, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("ask the proxy at %s: %w", address, err)
+	case resp.StatusCode == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
+		return fmt.Errorf("what answers at %s is no admin address of a junction of this version", address)
+	case resp.StatusCode != http.StatusOK:
+		return errors.New(cut(flat(string(text)), 400))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("what answers at %s is no admin address of a junction", address)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"junction/auth"
+	"junction/upstream/raw"
+)
+
+// This file is the part of the audit about requests that were not let in.
+
+// turnedAway takes the line of a request that was not let in, if there is an audit and it is that one's turn.
+func (p *program) turnedAway(r auth.Refusal) {
+	if p.audit.Load() == nil {
+		return
+	}
+	more, ok := p.refusals.line(r.Address, time.Now())
+	if !ok {
+		return
+	}
+	for a := p.audit.Load(); a != nil && !a.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) }); a = p.audit.Load() {
+	}
+}
+
+// refusalLog says which of the requests that nobody was let in by have a line in the audit: anybody can cause these, as many as they like. Each source has one a minute,
+// which says how many there were since the last one, and of those sources that are too many to keep apart all have one together. Its zero value is ready.
+type refusalLog struct {
+	mu      sync.Mutex
+	sources map[netip.Prefix]*tally
+}
+
+type tally struct {
+	told time.Time
+	more int // since then
+}
+
+const (
+	refusalCalm    = time.Minute
+	refusalSources = 100
+)
+
+// line reports whether a refusal has a line at that time, and how many others it stands for.
+func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
+	bits := 32
+	if from.Is6() {
+		bits = 64 // whoever has one address there has them all
+	}
+	source, _ := from.Prefix(bits) // of no address the zero one
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sources == nil {
+		r.sources = map[netip.Prefix]*tally{{}: {}}
+	}
+	others := r.sources[netip.Prefix{}]
+	if r.sources[source] == nil && len(r.sources) > refusalSources {
+		for s, t := range r.sources {
+			if t != others && now.Sub(t.told) >= refusalCalm {
+				others.more += t.more
+				delete(r.sources, s)
+			}
+		}
+		if len(r.sources) > refusalSources {
+			source = netip.Prefix{}
+		}
+	}
+	t := r.sources[source]
+	if t == nil {
+		t = &tally{}
+		r.sources[source] = t
+	}
+	if !t.told.IsZero() && now.Sub(t.told) < refusalCalm {
+		t.more++
+		return 0, false
+	}
+	more, t.told, t.more = t.more, now, 0
+	return more, true
+}
+
+// appendRefusal appends the line of a request that was not let in.
+func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
+	b = appendTime(b, now)
+	b = raw.AppendQuote(append(b, `,"request_id":`...), r.RequestID)
+	if r.Address.IsValid() {
+		b = append(r.Address.AppendTo(append(b, `,"address":"`...)), '"')
+	}
+	path := auth.Redact(r.Path)
+	b = raw.AppendQuote(append(b, `,"path":`...), path[:min(len(path), auditText)])
+	b = strconv.AppendInt(append(b, `,"outcome":"refused","status":`...), int64(r.Status), 10)
+	b = raw.AppendQuote(append(b, `,"error":`...), r.Code)
+	if more > 0 {
+		b = strconv.AppendInt(append(b, `,"more":`...), int64(more), 10)
+	}
+	return append(b, "}\n"...)
+}
