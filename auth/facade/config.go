@@ -30,7 +30,7 @@ type IdentityProvider struct {
 	Name         string `yaml:"name"`          // what people know it by, such as Acme SSO. Default: the id.
 	Issuer       string `yaml:"issuer"`        // its issuer, byte for byte as it writes it itself. https, or http on loopback. Required.
 	ClientID     string `yaml:"client_id"`     // that it has given to this server. Required.
-	ClientSecret string `yaml:"client_secret"` // the same; a reference such as ${env:IDP_SECRET}. Default: none, which is a public client.
+	ClientSecret string `yaml:"client_secret"` // the same; a reference such as ${IDP_SECRET}. Default: none, which is a public client.
 	// Scopes are what is asked of it. Default: openid, profile, email, offline_access. openid must be among them.
 	Scopes []string `yaml:"scopes"`
 	// SubjectClaims are the claims that together never change and are never given to another person, such as [oid] of Entra. Default: [sub].
@@ -146,7 +146,7 @@ func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
 	if len(c.IdentityProviders) == 0 {
-		add("identity_providers", "needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: ${env:…} }")
+		add("identity_providers", `needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
 	}
 	ids := map[string]int{}
 	for i, p := range c.IdentityProviders {

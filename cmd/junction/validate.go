@@ -320,7 +320,7 @@ func (c *Config) validateSignIn(d *decoder) {
 	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
 		d.check("storage.driver", show(s.Driver)+" is none of sqlite, postgres")
 	case s.Driver == store.Postgres && s.DSN == "":
-		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${env:DATABASE_URL}")
+		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${DATABASE_URL}")
 	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):
 		d.check("storage.dsn", "want the absolute path of a file, such as /var/lib/junction/junction.db")
 	}

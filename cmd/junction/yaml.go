@@ -180,7 +180,7 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 	case auth.Introspection:
 		want = "want a mapping, such as { issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
 	case facade.IdentityProvider:
-		want = "want a mapping, such as { id: sso, issuer: https://login.example.com, client_id: …, client_secret: ${env:IDP_SECRET} }"
+		want = `want a mapping, such as { id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }`
 	case facade.StaticClient:
 		want = "want a mapping, such as { id: legacy-app, redirect_uris: [https://app.example.com/cb] }"
 	case auth.Key:
@@ -264,7 +264,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 		case strings.HasPrefix(path, "auth.scope_capabilities."):
 			example = "[web, files]"
 		case path == "auth.oauth.identity_providers":
-			example = "[{ id: sso, issuer: https://login.example.com, client_id: …, client_secret: ${env:IDP_SECRET} }]"
+			example = `[{ id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }]`
 		case path == "auth.oauth.clients.static":
 			example = "[{ id: legacy-app, redirect_uris: [https://app.example.com/cb] }]"
 		case strings.HasSuffix(path, ".redirect_uris"):
