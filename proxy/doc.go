@@ -16,7 +16,7 @@
 //	validate.go   arguments that do not fit the tool's schema do not reach it, where policy wants that
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
 //	approve.go    before it, the person is asked, where policy says so
-//	redact.go     after it, what policy does not let the caller read is taken out (secrets.go)
+//	redact.go     after it, what policy does not let the caller read is taken out (secrets.go, escape.go)
 //	question.go   what an upstream asks the person, as the client may be sent it
 //	asking.go     a legacy client is asked on the stream of its call
 //	parked.go     a modern client is asked by an answer, and comes back (state.go) while the call waits
@@ -27,10 +27,10 @@
 //	errors.go     every error that a client reads, and its status, is made here
 //	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
-// A world is immutable and belongs to the request to its end. It holds a view for each endpoint (view.go): the catalogs of its upstreams, merged and renamed
-// (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go) are marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put
-// another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of their lists is another one then, and of resources that they have
-// subscribed to.
+// A world is immutable and belongs to the request to its end. It is made of the file's sections (config.go), and holds a view for each endpoint (view.go): the catalogs of
+// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go) are
+// marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go,
+// subscriptions.go) are told if one of their lists is another one then, and of resources that they have subscribed to.
 //
 // What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the
 // id, names and URIs, the parts of _meta that speak of the connection.

@@ -8,6 +8,14 @@
 //	conn       a wire whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
 //	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go
 //
+// config.go is an entry of the file. Which era and which wire a server speaks is found out when it is dialled (probe.go). A Call (call.go) of a tool that answers by a
+// task alone is made as one (task.go). subscription.go has which resources somebody wants to hear of, listen.go how a modern server tells of them. Check (check.go,
+// finding.go) looks at all that a server says, for a person.
+//
+// The two wires to remote servers share an origin (origin.go, status.go), with plain.go in place of net/http's transport where it is spoken in the clear. Streamable HTTP
+// says of a call in the header what headers.go makes of it, and takes up broken streams (stream.go). The process at the other end of stdio is stdio_process.go, what it
+// writes is read by stdio_read.go.
+//
 // A server that asks something during a call is answered by the call's Peer (question.go); a legacy one hears once in a connection what its client can do, so that
 // its links are by Profile (profile.go).
 //

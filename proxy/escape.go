@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// This file has what redact.go must know of how JSON writes a string: a rule is about what a reader sees, and what is cut is the text as it was written.
+
+// unescape appends what a reader sees of a string's inside. Half a surrogate pair is U+FFFD, as most readers have it.
+func unescape(out, in []byte) []byte {
+	for i := 0; i < len(in); {
+		n := bytes.IndexByte(in[i:], '\\')
+		if n < 0 {
+			return append(out, in[i:]...)
+		}
+		out = append(out, in[i:i+n]...)
+		r, size := escape(in[i+n:])
+		out = utf8.AppendRune(out, r)
+		i += n + size
+	}
+	return out
+}
+
+// advance moves from a place in a string, which is at in the text as it was written and seen in what a reader sees, to another one.
+func advance(in []byte, at, seen, to int) (int, int) {
+	for seen < to && at < len(in) {
+		if n := bytes.IndexByte(in[at:], '\\'); n < 0 || n >= to-seen {
+			return at + to - seen, to
+		} else if at, seen = at+n, seen+n; seen < to {
+			r, size := escape(in[at:])
+			at, seen = at+size, seen+utf8.RuneLen(r)
+		}
+	}
+	return at, seen
+}
+
+// escape reads the escape at the start of b: a character of its own, and its length.
+func escape(b []byte) (r rune, size int) {
+	if len(b) < 2 {
+		return utf8.RuneError, len(b)
+	}
+	switch c := b[1]; c {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+	default:
+		return rune(c), 2
+	}
+	r = codeUnit(b)
+	if !utf16.IsSurrogate(r) {
+		return r, min(6, len(b))
+	}
+	if r = utf16.DecodeRune(r, codeUnit(b[min(6, len(b)):])); r != utf8.RuneError {
+		return r, 12
+	}
+	return r, 6
+}
+
+// codeUnit reads the \uXXXX at the start of b; U+FFFD means that there is none.
+func codeUnit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return utf8.RuneError
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return utf8.RuneError
+	}
+	return rune(n)
+}
+
+// stringEnd returns the index after the JSON string at i.
+func stringEnd(text []byte, i int) (end int, ok bool) {
+	if i >= len(text) || text[i] != '"' {
+		return 0, false
+	}
+	for end = i + 1; ; end++ {
+		n := bytes.IndexByte(text[end:], '"')
+		if n < 0 {
+			return 0, false
+		}
+		end += n
+		slashes := 0
+		for text[end-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end + 1, true
+		}
+	}
+}
+
+func skipSpace(text []byte, i int) int {
+	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t') {
+		i++
+	}
+	return i
+}
