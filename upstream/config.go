@@ -18,7 +18,7 @@ import (
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is set, never both.
 type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and output: the program, then its arguments.
-	// No shell is involved. A program that does not exist is no error of the file: the upstream shows as unavailable, with that reason.
+	// No shell is involved. A program that does not exist is no error of the file: the upstream shows as waiting, with that reason.
 	Command []string `yaml:"command"`
 	// Env is added to the environment of the child process; it otherwise sees ours.
 	Env map[string]string `yaml:"env"`

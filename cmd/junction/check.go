@@ -76,11 +76,11 @@ func (d *decoder) warnings(c *Config) Warnings {
 			continue
 		}
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warn(at+".dir", "is no folder; that upstream shows as unavailable")
+			warn(at+".dir", "is no folder; that upstream shows as waiting")
 			continue
 		}
 		if program := u.Command[0]; program != "" && program != self && !d.runnable(&u) {
-			warn(at+".command", "there is no program %s; that upstream shows as unavailable until it is installed", program)
+			warn(at+".command", "there is no program %s; that upstream shows as waiting until it is installed", program)
 		}
 	}
 	if file := c.Audit.File; file != "" && file != auditStderr {

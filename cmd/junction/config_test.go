@@ -475,7 +475,7 @@ func TestWarnings(t *testing.T) {
 	for _, w := range warnings {
 		got = append(got, strings.TrimPrefix(Problem(w).String(), file))
 	}
-	const gone = "; that upstream shows as unavailable"
+	const gone = "; that upstream shows as waiting"
 	want := []string{
 		`:4: upstreams.missing.command: there is no program no-such-tool` + gone + ` until it is installed`,
 		`:5: upstreams.text.command: there is no program text` + gone + ` until it is installed`,
@@ -590,11 +590,11 @@ func TestCheck(t *testing.T) {
 		{"upstreams:\n  a: { url: https://a.example.com }\n", "ok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { url: https://a.example.com }\n  b: { command: [junction] }\n", "ok: 2 upstreams\n", "<nil>"},
 		{"upstreams:\n  a: { command: [none] }\n",
-			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream shows as unavailable until it is installed\nok: 1 upstream\n", "<nil>"},
+			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream shows as waiting until it is installed\nok: 1 upstream\n", "<nil>"},
 		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",
 			"FILE:1: lisen: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
-				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream shows as unavailable until it is installed\n",
+				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream shows as waiting until it is installed\n",
 			"FILE has 2 mistakes"},
 	} {
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
