@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -22,12 +23,28 @@ type judge struct {
 	issuer         string
 	audiences      []string
 	audienceClaim  string
-	skew           time.Duration
+	skew           time.Duration // for which the clock of the issuer may be off
 	requiredScopes []string
 	requiredClaims map[string]string
 	paths          Claims
 	print          string // of the entry
 	now            func() time.Time
+}
+
+// newJudge returns the judge of an entry of the file, whose print tells it from others.
+func newJudge(r *TokenRules, print string, now func() time.Time) judge {
+	return judge{
+		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim, "aud"), requiredScopes: r.RequiredScopes,
+		requiredClaims: r.RequiredClaims, paths: r.Claims, print: print, now: now,
+	}
+}
+
+func canonicals(list []string) []string {
+	var all []string
+	for _, s := range list {
+		all = append(all, canonical(s))
+	}
+	return all
 }
 
 var (

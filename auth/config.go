@@ -40,28 +40,34 @@ type Key struct {
 	Expires Moment `yaml:"expires"`
 }
 
-// Issuer is what the file holds of an authorization server that signs its access tokens.
-type Issuer struct {
-	// Issuer is what its tokens say that they come from, byte for byte: an https URL, or http on loopback. Required.
+// TokenRules are what tokens of an authorization server have to be, and where in them things are.
+type TokenRules struct {
+	// Issuer is the authorization server as it calls itself, byte for byte: an https URL, or http on loopback. Clients sign in there, and no token may name another one.
+	// Required.
 	Issuer string `yaml:"issuer"`
-	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID Connect or by RFC 8414.
-	JWKSURL string `yaml:"jwks_url"`
 	// Audiences are what its tokens may be for. That which is the URL of an endpoint of ours is good there alone, another one everywhere. Required.
 	Audiences []string `yaml:"audiences"`
 	// AudienceClaim is the claim that says what a token is for. Default aud; client_id where access tokens have no aud.
 	AudienceClaim string `yaml:"audience_claim"`
-	// Algorithms are those that its tokens may be signed with. Default: RS256, ES256, PS256.
-	Algorithms []string `yaml:"algorithms"`
-	// ClockSkew is how far its clock may be off. Default 60s.
-	ClockSkew time.Duration `yaml:"clock_skew"`
-	// RequireATJWT true takes only tokens whose header has the type at+jwt.
-	RequireATJWT bool `yaml:"require_at_jwt"`
 	// RequiredScopes are what a token needs to be let in at all; clients are told to ask for them.
 	RequiredScopes []string `yaml:"required_scopes"`
 	// RequiredClaims are values that claims of a token must have, such as the tenant. A claim that is a list must hold it.
 	RequiredClaims map[string]string `yaml:"required_claims"`
 	// Claims say where in a token things are.
 	Claims Claims `yaml:"claims"`
+}
+
+// Issuer is what the file holds of an authorization server that signs its access tokens.
+type Issuer struct {
+	TokenRules `yaml:",inline"`
+	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID Connect or by RFC 8414.
+	JWKSURL string `yaml:"jwks_url"`
+	// Algorithms are those that its tokens may be signed with. Default: RS256, ES256, PS256.
+	Algorithms []string `yaml:"algorithms"`
+	// ClockSkew is how far its clock may be off. Default 60s.
+	ClockSkew time.Duration `yaml:"clock_skew"`
+	// RequireATJWT true takes only tokens whose header has the type at+jwt.
+	RequireATJWT bool `yaml:"require_at_jwt"`
 }
 
 // Claims are where in a token things are. Each is a path: the names that lead to it, such as [realm_access, roles]; a name may hold dots and slashes.
@@ -80,25 +86,17 @@ func orElse(list []string, other ...string) []string {
 	return list
 }
 
-func (i *Issuer) audienceClaim() string { return cmp.Or(i.AudienceClaim, "aud") }
-func (i *Issuer) skew() time.Duration   { return cmp.Or(i.ClockSkew, time.Minute) }
-func (i *Issuer) algorithms() []string  { return orElse(i.Algorithms, "RS256", "ES256", "PS256") }
+func (i *Issuer) skew() time.Duration  { return cmp.Or(i.ClockSkew, time.Minute) }
+func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "ES256", "PS256") }
 
 // Introspection is what the file holds of an authorization server that is asked about each token (RFC 7662).
 type Introspection struct {
-	// Issuer is where clients sign in: an https URL, or http on loopback. What the server says of a token must not name another one. Required.
-	Issuer string `yaml:"issuer"`
+	TokenRules `yaml:",inline"`
 	// Endpoint is where it is asked. Required.
 	Endpoint string `yaml:"endpoint"`
 	// ClientID and ClientSecret are who we are there. Both are required.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
-	// Audiences, AudienceClaim, RequiredScopes, RequiredClaims and Claims are as of a JWT.
-	Audiences      []string          `yaml:"audiences"`
-	AudienceClaim  string            `yaml:"audience_claim"`
-	RequiredScopes []string          `yaml:"required_scopes"`
-	RequiredClaims map[string]string `yaml:"required_claims"`
-	Claims         Claims            `yaml:"claims"`
 }
 
 // CIDR is a network of the file, such as 10.0.0.0/8.
@@ -190,46 +188,47 @@ func (c *Config) Validate() []Problem {
 	return ps
 }
 
-// validateServers looks at the authorization servers.
-func (c *Config) validateServers(add func(path, format string, args ...any)) {
-	const audiences = "is missing; name what tokens for this server are for, such as https://mcp.example.com/mcp: one for anybody else must not be good here"
-	shared := func(at string, issuer string, forWhom []string, paths Claims, scopes []string, required map[string]string) {
-		if issuer == "" {
-			add(at+".issuer", "is missing; name the authorization server, such as https://login.example.com")
-		} else if problem := remoteProblem(issuer); problem != "" {
-			add(at+".issuer", "%s", problem)
-		}
-		if len(forWhom) == 0 {
-			add(at+".audiences", audiences)
-		}
-		for i, a := range forWhom {
-			if a == "" {
-				add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such as https://mcp.example.com/mcp")
-			}
-		}
-		for _, claim := range []struct {
-			name string
-			path []string
-		}{{"subject", paths.Subject}, {"groups", paths.Groups}} {
-			if slices.Contains(claim.path, "") {
-				add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
-			}
-		}
-		for i, s := range scopes {
-			if !ValidScope(s) {
-				add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several elements of the list")
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(required)) {
-			if required[name] == "" {
-				add(at+".required_claims."+name, "is empty; write the value that the claim must have")
-			}
+// validate looks at what is said of a server, at a path.
+func (r *TokenRules) validate(at string, add func(path, format string, args ...any)) {
+	if r.Issuer == "" {
+		add(at+".issuer", "is missing; name the authorization server, such as https://login.example.com")
+	} else if problem := remoteProblem(r.Issuer); problem != "" {
+		add(at+".issuer", "%s", problem)
+	}
+	if len(r.Audiences) == 0 {
+		add(at+".audiences", "is missing; name what tokens for this server are for, such as https://mcp.example.com/mcp: one for anybody else must not be good here")
+	}
+	for i, a := range r.Audiences {
+		if a == "" {
+			add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such as https://mcp.example.com/mcp")
 		}
 	}
+	for _, claim := range []struct {
+		name string
+		path []string
+	}{{"subject", r.Claims.Subject}, {"groups", r.Claims.Groups}} {
+		if slices.Contains(claim.path, "") {
+			add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
+		}
+	}
+	for i, s := range r.RequiredScopes {
+		if !validScope(s) {
+			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several elements of the list")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.RequiredClaims)) {
+		if r.RequiredClaims[name] == "" {
+			add(at+".required_claims."+name, "is empty; write the value that the claim must have")
+		}
+	}
+}
+
+// validateServers looks at the authorization servers.
+func (c *Config) validateServers(add func(path, format string, args ...any)) {
 	first := map[string]int{}
 	for n := range c.JWT {
 		i, at := &c.JWT[n], fmt.Sprintf("jwt[%d]", n)
-		shared(at, i.Issuer, i.Audiences, i.Claims, i.RequiredScopes, i.RequiredClaims)
+		i.validate(at, add)
 		if m, twice := first[i.Issuer]; twice && i.Issuer != "" {
 			add(at+".issuer", "is that of jwt[%d] too; write one entry for each issuer, with all its audiences", m)
 		} else {
@@ -249,7 +248,7 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 	}
 	if i := c.Introspection; i != nil {
 		const at = "introspection"
-		shared(at, i.Issuer, i.Audiences, i.Claims, i.RequiredScopes, i.RequiredClaims)
+		i.validate(at, add)
 		if i.Endpoint == "" {
 			add(at+".endpoint", "is missing; name the URL where the server is asked about a token")
 		} else if problem := remoteProblem(i.Endpoint); problem != "" {
@@ -263,7 +262,7 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		}
 	}
 	for _, scope := range slices.Sorted(maps.Keys(c.ScopeCapabilities)) {
-		if !ValidScope(scope) {
+		if !validScope(scope) {
 			add("scope_capabilities."+scope, "is no scope; want one, such as mcp, and the capabilities that it gives")
 		}
 		if slices.Contains(c.ScopeCapabilities[scope], "") {
@@ -297,8 +296,8 @@ func loopbackHost(name string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// ValidScope reports whether s can be one scope (RFC 6749, section 3.3).
-func ValidScope(s string) bool {
+// validScope reports whether s can be one scope (RFC 6749, section 3.3).
+func validScope(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
 			return false

@@ -100,7 +100,7 @@ func TestConfigGuard(t *testing.T) {
 
 // TestConfigServers: what makes a request need a token, and what is most likely not meant.
 func TestConfigServers(t *testing.T) {
-	issuer := auth.Issuer{Issuer: "https://login.example.com", Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x", "https://other.example.com/api", "https://other.example.com/mcp"}}
+	issuer := auth.Issuer{TokenRules: auth.TokenRules{Issuer: "https://login.example.com", Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x", "https://other.example.com/api", "https://other.example.com/mcp"}}}
 	c := auth.Config{JWT: []auth.Issuer{issuer}}
 	if p := c.Validate(); p != nil || !c.SignsIn() || !c.Needed() {
 		t.Errorf("an issuer: %v, signs in %v, needed %v", p, c.SignsIn(), c.Needed())

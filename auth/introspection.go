@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,10 +51,7 @@ const (
 // newIntrospection returns the introspection of an entry of the file, which has been validated.
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
-		judge: judge{
-			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: cmp.Or(c.AudienceClaim, "aud"), requiredScopes: c.RequiredScopes, requiredClaims: c.RequiredClaims,
-			paths: c.Claims, print: printOf(c), now: p.now,
-		},
+		judge:    newJudge(&c.TokenRules, printOf(c), p.now),
 		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
 		places: semaphore.NewWeighted(maxQuestions), answers: map[Hash]*answer{},
 	}

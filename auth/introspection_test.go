@@ -13,7 +13,7 @@ import (
 )
 
 func introspects(s *authtest.Server, change ...func(*auth.Introspection)) *auth.Config {
-	i := &auth.Introspection{Issuer: s.URL, Endpoint: s.URL + authtest.Introspect, ClientID: authtest.ClientID, ClientSecret: authtest.ClientSecret, Audiences: []string{resource}}
+	i := &auth.Introspection{TokenRules: auth.TokenRules{Issuer: s.URL, Audiences: []string{resource}}, Endpoint: s.URL + authtest.Introspect, ClientID: authtest.ClientID, ClientSecret: authtest.ClientSecret}
 	for _, f := range change {
 		f(i)
 	}

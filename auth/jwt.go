@@ -38,23 +38,14 @@ var (
 
 // newIssuer returns the issuer of an entry of the file, which has been validated.
 func newIssuer(c *Issuer, p *Providers) *issuer {
-	return &issuer{
-		judge: judge{
-			issuer: c.Issuer, audiences: canonicals(c.Audiences), audienceClaim: c.audienceClaim(), skew: c.skew(), requiredScopes: c.RequiredScopes,
-			requiredClaims: c.RequiredClaims, paths: c.Claims, print: printOf(c), now: p.now,
-		},
+	i := &issuer{
+		judge:      newJudge(&c.TokenRules, printOf(c), p.now),
 		keys:       &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
 		algorithms: c.algorithms(),
 		onlyAT:     c.RequireATJWT,
 	}
-}
-
-func canonicals(list []string) []string {
-	var all []string
-	for _, s := range list {
-		all = append(all, canonical(s))
-	}
-	return all
+	i.skew = c.skew()
+	return i
 }
 
 // issuerOf returns who a token says it comes from, if it is a signed JSON Web Token. Nothing of that is verified.

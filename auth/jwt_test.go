@@ -26,7 +26,7 @@ const (
 
 // entry is what the file would have for a server.
 func entry(s *authtest.Server, change ...func(*auth.Issuer)) auth.Issuer {
-	i := auth.Issuer{Issuer: s.URL, Audiences: []string{resource}}
+	i := auth.Issuer{TokenRules: auth.TokenRules{Issuer: s.URL, Audiences: []string{resource}}}
 	for _, f := range change {
 		f(&i)
 	}
