@@ -3,7 +3,6 @@ package auth_test
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"net/http/httptest"
 	"net/netip"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 )
 
 func cidrs(t *testing.T, list ...string) []auth.CIDR {
@@ -156,8 +156,8 @@ func TestKeys(t *testing.T) {
 		{"from nobody knows where", inside, "", "", "the token is not valid: the key is not for requests from this address"},
 		{"two entries of one hash", twice, "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 		{"unknown", auth.NewKey(), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"wrong secret", withCheck(ci[:20] + flip(ci[20]) + ci[21:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"wrong id", withCheck(ci[:8] + flip(ci[8]) + ci[9:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+		{"wrong secret", authtest.WithCheck(ci[:20] + flip(ci[20]) + ci[21:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+		{"wrong id", authtest.WithCheck(ci[:8] + flip(ci[8]) + ci[9:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 		{"bad check", ci[:65] + flip(ci[65]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 		{"hash as the key", mustHash(t, ci).String(), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 		{"nothing", "", "203.0.113.7", "", "the token is not valid: it is no key of this server"},
@@ -184,17 +184,6 @@ func flip(c byte) string {
 		return "y"
 	}
 	return "x"
-}
-
-// withCheck completes a key that somebody made up: the check is no secret.
-func withCheck(s string) string {
-	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	sum, check := crc32.ChecksumIEEE([]byte(s)), make([]byte, 6)
-	for i := range check {
-		check[5-i] = base62[sum%62]
-		sum /= 62
-	}
-	return s + string(check)
 }
 
 // TestKeysExpire lives through the last moment of a key, and of what was begun with it.
@@ -287,8 +276,8 @@ func FuzzHashKey(f *testing.F) {
 		if (err == nil) != (h != auth.Hash{}) || err == nil && !form.MatchString(s) || err != nil && !errors.Is(err, auth.ErrNoKey) {
 			t.Errorf("HashKey(%q) = %s, %v", s, h, err)
 		}
-		if form.MatchString(s) && (err == nil) != (withCheck(s[:60]) == s) {
-			t.Errorf("HashKey(%q) = %v, and its check is %s", s, err, withCheck(s[:60])[60:])
+		if form.MatchString(s) && (err == nil) != (authtest.WithCheck(s[:60]) == s) {
+			t.Errorf("HashKey(%q) = %v, and its check is %s", s, err, authtest.WithCheck(s[:60])[60:])
 		}
 		if err == nil && (!auth.HoldsKey(s) || strings.Contains(auth.Redact(s), s[17:])) {
 			t.Errorf("the key %q is shown", s)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"maps"
 	"net/http"
@@ -325,11 +324,11 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	}
 	hash, _ := auth.HashKey(ci.key)
 	c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
-	c.key = withCheck(other(secret))
+	c.key = authtest.WithCheck(other(secret))
 	want := refusedTo(t, c, "POST")
 	wantRefused(t, "POST", want, 401, badToken+"it is no key of this server")
 	for name, key := range map[string]string{
-		"wrong id": withCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(), "cut": ci.key[:40], "no key": "abc",
+		"wrong id": authtest.WithCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(), "cut": ci.key[:40], "no key": "abc",
 		"hash": hash.String()[7:], "longer": ci.key + "0", "lower case": strings.ToLower(ci.key), "JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjaSJ9.",
 	} {
 		c.key = key
@@ -362,7 +361,7 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 		for range 300 {
 			for i := range least {
 				if c.key = ci.key[:60] + "AAAAAA"; i < len(wrong) {
-					c.key = withCheck(wrong[i])
+					c.key = authtest.WithCheck(wrong[i])
 				}
 				began := time.Now()
 				if a := refusedTo(t, c, "GET"); a.status != 401 {
@@ -376,17 +375,6 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 	if !alike {
 		t.Errorf("a wrong secret, id, last letter, and a wrong check take %v", least)
 	}
-}
-
-// withCheck completes what somebody made up to the form of a key: the check is no secret.
-func withCheck(s string) string {
-	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	sum, check := crc32.ChecksumIEEE([]byte(s)), make([]byte, 6)
-	for i := range check {
-		check[5-i] = base62[sum%62]
-		sum /= 62
-	}
-	return s + string(check)
 }
 
 func TestAuthT15ExpiredKeySaysSo(t *testing.T) {

@@ -32,6 +32,7 @@ type nodeScript struct {
 	in     io.WriteCloser
 	lines  chan []byte // closed when it has ended
 	stderr *output
+	ended  chan struct{} // closed when nothing of it is left
 }
 
 // mustNode starts a script. It ends with the test.
@@ -51,7 +52,7 @@ func mustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := command(ctx)
-	n := &nodeScript{t: t, name: name, lines: make(chan []byte, 100), stderr: newOutput()}
+	n := &nodeScript{t: t, name: name, lines: make(chan []byte, 100), stderr: newOutput(), ended: make(chan struct{})}
 	cmd.Stderr = n.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -65,9 +66,8 @@ func mustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 		t.Fatalf("start %s: %v", n.name, err)
 	}
 	n.in = in
-	ended := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(n.ended)
 		scanner := bufio.NewScanner(out)
 		scanner.Buffer(nil, 1<<20)
 		for scanner.Scan() {
@@ -81,7 +81,7 @@ func mustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		<-n.ended
 		if t.Failed() {
 			t.Logf("%s says:\n%s", n.name, n.stderr.tail(3000))
 		}

@@ -2,6 +2,7 @@ package authtest
 
 import (
 	"bytes"
+	"hash/crc32"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -98,4 +99,15 @@ func MustTellNothing(t testing.TB, what, text string) {
 			t.Errorf("%s shows a secret, %s: %s\n%s", what, kind, secret, line)
 		}
 	}
+}
+
+// WithCheck completes what somebody made up to the form of an API key: the check is no secret.
+func WithCheck(s string) string {
+	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	sum, check := crc32.ChecksumIEEE([]byte(s)), make([]byte, 6)
+	for i := range check {
+		check[5-i] = base62[sum%62]
+		sum /= 62
+	}
+	return s + string(check)
 }
