@@ -11,7 +11,7 @@
 //
 // The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go, result.go); doctor, why and pins ask the admin address (ask.go,
 // doctor_command.go, why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API keys (keys.go); sessions, grants and storage look into
-// the storage of sign-ins (sessions.go, grants.go, storage.go); demo is a server (demo.go).
+// the storage of sign-ins (sessions.go, grants.go, operator.go, storage.go); demo is a server (demo.go).
 package main
 
 import (

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+	"junction/auth/store"
+	"junction/proxy"
+)
+
+// This file has what the commands that look into the storage of sign-ins share: sessions.go and grants.go.
+
+const (
+	byOperator = "revoked_by_operator" // why something has ended
+	noticed    = "A running proxy notices within ten seconds."
+	shortest   = 4  // characters of an id that a person may leave it at
+	shown      = 8  // characters of an id in a table
+	shownText  = 40 // characters of a text that others wrote
+)
+
+var byTheOperator = []byte(`{"detail":"by the operator"}`)
+
+// signIns is what the commands about sign-ins share.
+type signIns struct {
+	stdout       io.Writer
+	file         *string
+	output       string
+	user, client string
+}
+
+// command returns a command that is run with the storage open.
+func (x *signIns) command(what, use, short string, run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(x.output); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), storageLimit)
+		defer cancel()
+		s, err := openStorage(ctx, what, *x.file)
+		if err != nil {
+			return err
+		}
+		return errors.Join(run(ctx, s, args), s.Close())
+	}}
+	cmd.Flags().StringVarP(&x.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func (x *signIns) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&x.user, "user", "", "only those of this `person`: e-mail address, subject, or id")
+	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: its id, or what it calls itself")
+}
+
+// print writes a value as JSON, or what text writes.
+func (x *signIns) print(v any, text func(w *tabwriter.Writer)) error {
+	if x.output == "json" {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		return printJSON(x.stdout, raw)
+	}
+	w := tabwriter.NewWriter(x.stdout, 0, 0, 2, ' ', 0)
+	text(w)
+	return w.Flush()
+}
+
+// revoked says what has ended.
+func (x *signIns) revoked(ended store.Ended, of string) error {
+	if ended.Grants == nil {
+		ended.Grants = []string{}
+	}
+	return x.print(endedJSON{ended.Sessions, ended.Grants}, func(w *tabwriter.Writer) {
+		switch {
+		case ended.Sessions == 0 && len(ended.Grants) == 0:
+			fmt.Fprintf(w, "Nothing to revoke%s.\n", of)
+		case ended.Sessions == 0:
+			fmt.Fprintf(w, "Ended: %s%s. %s\n", count(len(ended.Grants), "grant"), of, noticed)
+		default:
+			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", count(ended.Sessions, "session"), count(len(ended.Grants), "grant"), of, noticed)
+		}
+	})
+}
+
+type endedJSON struct {
+	Sessions int      `json:"sessions"`
+	Grants   []string `json:"grants"`
+}
+
+// label is what a person is called in tables and messages.
+func label(u store.User) string { return cmp.Or(u.Email, u.Subject, u.ID) }
+
+type personJSON struct {
+	ID        string `json:"id"`
+	Principal string `json:"principal"`
+	Email     string `json:"email,omitempty"`
+	Issuer    string `json:"issuer"`
+	Subject   string `json:"subject"`
+}
+
+func personOf(u store.User) personJSON {
+	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
+}
+
+// person returns the one whom an operator means: by the id that the list shows, by the principal of logs, or by the e-mail address or subject if only one has that.
+func (s *storage) person(who string) (store.User, error) {
+	var found []store.User
+	var names []string
+	for _, u := range s.people {
+		if u.ID == who || auth.UserID(u.Issuer, u.Subject) == who {
+			return u, nil
+		}
+		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who {
+			found = append(found, u)
+		}
+		names = append(names, label(u))
+	}
+	slices.Sort(names)
+	switch {
+	case len(found) == 0:
+		near := closest(names, who)
+		if len(near) > 0 {
+			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", show(who), proxy.Visible(strings.Join(near, " or ")))
+		}
+		return store.User{}, fmt.Errorf("nobody called %s has signed in here", show(who))
+	case len(found) > 1:
+		var all []string
+		for _, u := range found {
+			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, proxy.Visible(u.Subject), proxy.Visible(u.Issuer)))
+		}
+		slices.Sort(all)
+		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one to --user: %s", show(who), len(found), strings.Join(all, ", "))
+	}
+	return found[0], nil
+}
+
+// chosen returns the id of the person whom --user means, "" without it.
+func (x *signIns) chosen(s *storage) (string, error) {
+	if x.user == "" {
+		return "", nil
+	}
+	u, err := s.person(x.user)
+	return u.ID, err
+}
+
+// only returns the one of ids that a person has written the beginning of.
+func only(ids []string, word, thing string) (string, error) {
+	if slices.Contains(ids, word) {
+		return word, nil
+	}
+	var found []string
+	for _, id := range ids {
+		if len(word) >= shortest && strings.HasPrefix(id, word) {
+			found = append(found, id)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", fmt.Errorf("%s may be any of %d %ss; write more of the one that you mean: %s", show(word), len(found), thing, strings.Join(found, ", "))
+	case len(word) < shortest:
+		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters of it", show(word), thing, shortest)
+	}
+	return "", fmt.Errorf("there is no %s %s", thing, show(word))
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// column is a text that others wrote, for a table.
+func column(s string) string { return cut(proxy.Visible(s), shownText) }
