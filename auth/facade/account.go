@@ -33,7 +33,10 @@ func (f *Facade) account(w http.ResponseWriter, r *http.Request) {
 	binding := f.binding(w, r)
 	d := pageData{Title: "Your account", User: s.label(), CSRF: f.derive("csrf", "account", binding), Upstreams: upstreams}
 	for _, g := range grants {
-		d.Grants = append(d.Grants, grantRow{ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost, Resource: strings.TrimPrefix(g.Resource, f.url), Used: g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly)})
+		d.Grants = append(d.Grants, grantRow{
+			ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost, Resource: strings.TrimPrefix(g.Resource, f.url),
+			Used: g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly),
+		})
 	}
 	f.page(w, http.StatusOK, "account", d)
 }
@@ -103,7 +106,8 @@ func (f *Facade) logout(w http.ResponseWriter, r *http.Request) {
 	f.forget(ended...)
 	f.event(w, r, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
-	f.page(w, http.StatusOK, "error", pageData{Title: "You are signed out", Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})
+	f.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
+		Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})
 }
 
 // connect is GET /: what this is, and how to connect to it.

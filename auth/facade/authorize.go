@@ -161,7 +161,8 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if gone, ok := errors.AsType[*unreachable](err); ok {
-		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now", Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
+		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now",
+			Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
 		return
 	}
 	if err != nil {
@@ -357,7 +358,8 @@ func (f *Facade) goTo(w http.ResponseWriter, where string, d pageData) {
 func (f *Facade) startAgain(w http.ResponseWriter, noCookies bool) {
 	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. Nothing was allowed. Go back to your app and let it connect once more."}
 	if noCookies {
-		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. Allow cookies for this server, go back to your app and let it connect once more."
+		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. " +
+			"Allow cookies for this server, go back to your app and let it connect once more."
 	}
 	f.page(w, http.StatusForbidden, "error", d)
 }

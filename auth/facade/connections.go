@@ -108,7 +108,8 @@ func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("t") != "" && f.linkOf(name, link) != s.principal() {
 		f.event(w, r, "connect_refused", s.user.ID, "", name)
 		f.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: f.url + "/account", Label: "Go to your account",
-			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. To connect " + name + " for yourself, start from your own app or from your account."})
+			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
+				"To connect " + name + " for yourself, start from your own app or from your account."})
 		return
 	}
 	if !f.mayConnect(w, s, name) {
@@ -132,7 +133,8 @@ func (f *Facade) mayConnect(w http.ResponseWriter, s session, name string) bool 
 	if f.uses(s, name) {
 		return true
 	}
-	f.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name, Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
+	f.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name,
+		Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
 	return false
 }
 
@@ -207,7 +209,8 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
 		f.event(w, r, "connect_refused", way.User, "", name)
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected.", Next: f.url + "/account", Label: "Go to your account"})
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Next: f.url + "/account", Label: "Go to your account",
+			Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected."})
 		return
 	}
 	if !f.mayConnect(w, s, name) {
@@ -235,7 +238,8 @@ func (f *Facade) notConnected(w http.ResponseWriter, r *http.Request, name strin
 	if r.Context().Err() == nil {
 		f.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
 	}
-	f.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Text: "This is why: " + visible(said.Public(), 300) + ".", Next: f.url + "/account", Label: "Go to your account"})
+	f.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Next: f.url + "/account", Label: "Go to your account",
+		Text: "This is why: " + visible(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.

@@ -25,7 +25,8 @@ type Connection struct {
 	version int64 // of the tokens: who changes them names those that they are in place of
 }
 
-const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, upstream_tokens.issuer, resource, client_id, expires_at, state, version, upstream_tokens.created_at, updated_at"
+const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, upstream_tokens.issuer, resource, client_id, expires_at, state, version, " +
+	"upstream_tokens.created_at, updated_at"
 
 const (
 	connectionOK     = "ok"
@@ -38,7 +39,8 @@ func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 func (c *Connection) scan(s *Store, row scanner) error {
 	var access, refresh []byte
 	var state string
-	err := row.Scan(&c.Upstream, &c.User, &c.Principal, &access, &refresh, &c.Scope, &c.Issuer, &c.Resource, &c.ClientID, moment{&c.Expires}, &state, &c.version, moment{&c.Created}, moment{&c.Given})
+	err := row.Scan(&c.Upstream, &c.User, &c.Principal, &access, &refresh, &c.Scope, &c.Issuer, &c.Resource, &c.ClientID, moment{&c.Expires}, &state, &c.version,
+		moment{&c.Created}, moment{&c.Given})
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,8 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 // connected anew meanwhile: that stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
 	return s.only(ctx, `UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
-		WHERE id = $1 AND version = $2`, c.row(), c.version, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope, seconds(c.Expires), seconds(s.now()))
+		WHERE id = $1 AND version = $2`, c.row(), c.version, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
+		seconds(c.Expires), seconds(s.now()))
 }
 
 // ReleaseConnection ends a claim without a change, for another try.

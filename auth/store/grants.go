@@ -66,7 +66,8 @@ type GrantFilter struct {
 	Standing                   bool // neither revoked nor expired
 }
 
-const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2) AND ($3 = '' OR idp_session_id = $3) AND (CAST($4 AS BIGINT) = 0 OR (revoked_at = 0 AND expires_at > CAST($4 AS BIGINT)))`
+const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2) AND ($3 = '' OR idp_session_id = $3)
+	AND (CAST($4 AS BIGINT) = 0 OR (revoked_at = 0 AND expires_at > CAST($4 AS BIGINT)))`
 
 func (f GrantFilter) args(now time.Time) []any {
 	var after int64
