@@ -73,20 +73,12 @@ func (f *Facade) authenticate(ctx context.Context, r *http.Request, q url.Values
 
 // subjectOf returns whom an assertion says it is of, before anybody has checked that.
 func subjectOf(assertion string) string {
-	t, err := jwt.ParseSigned(assertion, algorithms())
+	t, err := jwt.ParseSigned(assertion, assertionAlgs)
 	var c jwt.Claims
 	if len(assertion) > maxAssertion || err != nil || t.UnsafeClaimsWithoutVerification(&c) != nil {
 		return ""
 	}
 	return c.Subject
-}
-
-func algorithms() []jose.SignatureAlgorithm {
-	var all []jose.SignatureAlgorithm
-	for _, a := range assertionAlgs {
-		all = append(all, jose.SignatureAlgorithm(a))
-	}
-	return all
 }
 
 // checkAssertion wants a JWT that the client has signed for us, and that was not here before (RFC 7523, section 3).
@@ -95,14 +87,12 @@ func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string
 	if len(assertion) > maxAssertion {
 		return no("it is too large")
 	}
-	t, err := jwt.ParseSigned(assertion, algorithms())
+	t, err := jwt.ParseSigned(assertion, assertionAlgs)
 	if err != nil || len(t.Headers) != 1 {
 		return no("it is no JWT with one of the algorithms of this server")
 	}
-	for name := range t.Headers[0].ExtraHeaders {
-		if name == "crit" {
-			return no("it has a crit header")
-		}
+	if _, critical := t.Headers[0].ExtraHeaders["crit"]; critical {
+		return no("it has a crit header")
 	}
 	var claims jwt.Claims
 	verified := false
