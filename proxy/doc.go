@@ -28,7 +28,7 @@
 //	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
 // A world is immutable and belongs to the request to its end. It is made of the file's sections (config.go), and holds a view for each endpoint (view.go): the catalogs of
-// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go) are
+// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go, canonical.go) are
 // marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go,
 // subscriptions.go) are told if one of their lists is another one then, and of resources that they have subscribed to.
 //

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"junction/upstream/raw"
@@ -266,160 +264,4 @@ func (s *Server) Definitions() []Definition {
 func sum(text []byte) string {
 	s := sha256.Sum256(text)
 	return hex.EncodeToString(s[:])
-}
-
-// canonical returns a JSON text without white space, with members in the order of their names and strings escaped in one way. Numbers stay as they were written, and
-// so do strings that are not UTF-8. Members of one name stay in their order. So two texts have one canonical text only if every reader reads the same.
-func canonical(text []byte) ([]byte, error) {
-	text, err := raw.Scan(text, raw.DefaultDepth)
-	if err != nil {
-		return nil, err
-	}
-	return appendCanonical(make([]byte, 0, len(text)), text)
-}
-
-func appendCanonical(b, text []byte) ([]byte, error) {
-	switch text[0] {
-	case '"':
-		return appendString(b, text), nil
-	case '{':
-		o, err := raw.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, '{')
-		for i, m := range sortedMembers(o) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendCanonical(append(append(b, m.key...), ':'), m.value); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, '}'), nil
-	case '[':
-		list, err := raw.Elements(text)
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, '[')
-		for i, v := range list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendCanonical(b, v); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, ']'), nil
-	}
-	return append(b, text...), nil
-}
-
-func appendString(b, text []byte) []byte {
-	s, err := raw.String(text)
-	if err != nil {
-		return append(b, text...)
-	}
-	return raw.AppendQuote(b, s)
-}
-
-// canonicalMember is a member with its key in canonical form.
-type canonicalMember struct{ key, value []byte }
-
-func sortedMembers(o raw.Object) []canonicalMember {
-	var list []canonicalMember
-	for _, m := range o.Members() {
-		list = append(list, canonicalMember{appendString(nil, m.Key), m.Value})
-	}
-	slices.SortStableFunc(list, func(a, b canonicalMember) int { return bytes.Compare(a.key, b.key) })
-	return list
-}
-
-// flat appends a line for each value in a canonical text, with the path to it; a text of several lines has as many.
-func flat(lines []string, path string, text []byte) []string {
-	switch text[0] {
-	case '{':
-		o, err := raw.Parse(text)
-		if err != nil || len(o.Members()) == 0 {
-			break
-		}
-		for _, m := range o.Members() {
-			key := strings.Trim(string(m.Key), `"`)
-			if strings.ContainsAny(key, `\."[]: `) {
-				key = string(m.Key)
-			}
-			if path != "" {
-				key = path + "." + key
-			}
-			lines = flat(lines, key, m.Value)
-		}
-		return lines
-	case '[':
-		list, err := raw.Elements(text)
-		if err != nil || len(list) == 0 {
-			break
-		}
-		short := true // a list of words is a line
-		for _, v := range list {
-			short = short && v[0] != '{' && v[0] != '['
-		}
-		if short && len(text) <= 200 {
-			break
-		}
-		for i, v := range list {
-			lines = flat(lines, fmt.Sprintf("%s[%d]", path, i), v)
-		}
-		return lines
-	case '"':
-		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 && !strings.Contains(string(text), `\\`) {
-			for _, part := range parts {
-				lines = append(lines, Visible(cmp.Or(path, "(all)"))+` | `+Visible(part))
-			}
-			return lines
-		}
-	}
-	return append(lines, Visible(cmp.Or(path, "(all)"))+": "+Visible(string(text)))
-}
-
-// maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown whole.
-const maxDifferences = 16 << 20
-
-// differences returns the lines that are only in old, and those only in now, each in its place.
-func differences(old, now []string) (out []string) {
-	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
-		old, now = old[1:], now[1:]
-	}
-	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
-		old, now = old[:len(old)-1], now[:len(now)-1]
-	}
-	n, m := len(old), len(now)
-	common := make([][]int, 1) // common[i][k] is how many lines of old[i:] and now[k:] can be paired
-	if n*m <= maxDifferences {
-		common = make([][]int, n+1)
-		for i := n; i >= 0; i-- {
-			common[i] = make([]int, m+1)
-			for k := m - 1; k >= 0 && i < n; k-- {
-				if old[i] == now[k] {
-					common[i][k] = common[i+1][k+1] + 1
-				} else {
-					common[i][k] = max(common[i+1][k], common[i][k+1])
-				}
-			}
-		}
-	}
-	i, k := 0, 0
-	for i < n || k < m {
-		switch {
-		case i < n && k < m && old[i] == now[k] && len(common) > 1:
-			i, k = i+1, k+1
-		case i < n && (k == m || len(common) == 1 || common[i+1][k] >= common[i][k+1]):
-			out = append(out, "- "+old[i])
-			i++
-		default:
-			out = append(out, "+ "+now[k])
-			k++
-		}
-	}
-	return out
 }
