@@ -28,9 +28,12 @@
 //	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
 // A world is immutable and belongs to the request to its end. It is made of the file's sections (config.go), and holds a view for each endpoint (view.go): the catalogs of
-// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go, canonical.go) are
-// marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go,
-// subscriptions.go) are told if one of their lists is another one then, and of resources that they have subscribed to.
+// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go,
+// canonical.go) are marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen
+// (listen.go, subscriptions.go) are told if one of their lists is another one then, and of resources that they have subscribed to.
+//
+// Beside that way are profile.go, what upstreams may learn of a client; logging.go, from which level on it hears of their logs; and visible.go, how a text that others wrote is
+// shown to a person.
 //
 // What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the
 // id, names and URIs, the parts of _meta that speak of the connection.
