@@ -33,8 +33,14 @@ func (v verify) Verify(_ context.Context, token string, from netip.Addr) (*auth.
 	return v(token, from)
 }
 
-// ask sends a request through a guard.
-func ask(g *auth.Guard, method, target string, header http.Header) (*auth.Principal, *http.Response) {
+// ask sends a request through a guard, whose log is searched.
+func ask(t testing.TB, g *auth.Guard, method, target string, header http.Header) (*auth.Principal, *http.Response) {
+	t.Helper()
+	if g != nil && g.Log == nil {
+		logged := *g
+		logged.Log = authtest.Log(t)
+		g = &logged
+	}
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = "127.0.0.1:1234"
 	for k, v := range header {
@@ -92,7 +98,7 @@ func TestGuard(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, method := range []string{"POST", "GET", "HEAD", "DELETE", "PUT"} {
-				p, resp := ask(g, method, test.target, test.header)
+				p, resp := ask(t, g, method, test.target, test.header)
 				if test.status == 0 {
 					if p == nil || p.Kind != auth.KindKey || p.ID != "key:ci" || p.Key != "ci" || p.Grant != "" || !p.Expires.IsZero() {
 						t.Fatalf("%s: got %+v and status %d, want key:ci", method, p, resp.StatusCode)
@@ -132,7 +138,7 @@ func mustSay(t *testing.T, resp *http.Response) {
 }
 
 func TestGuardNobody(t *testing.T) {
-	p, resp := ask(nil, "POST", "/mcp", authorization("Bearer "+auth.NewKey()))
+	p, resp := ask(t, nil, "POST", "/mcp", authorization("Bearer "+auth.NewKey()))
 	if p != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a nil Guard gives %v and %d, want nobody and 503", p, resp.StatusCode)
 	}
@@ -142,7 +148,7 @@ func TestGuardNobody(t *testing.T) {
 		t.Error("a nil Guard would still let somebody in")
 	}
 	empty := &auth.Guard{Verifier: auth.Keys(nil, nil)}
-	if p, resp := ask(empty, "POST", "/mcp", authorization("Bearer "+auth.NewKey())); p != nil || resp.StatusCode != http.StatusUnauthorized {
+	if p, resp := ask(t, empty, "POST", "/mcp", authorization("Bearer "+auth.NewKey())); p != nil || resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a Verifier without keys gives %v and %d, want nobody and 401", p, resp.StatusCode)
 	}
 }
@@ -170,7 +176,7 @@ func TestGuardLocal(t *testing.T) {
 			t.Errorf("%v allocations for a local request from %s, want none", n, remote)
 		}
 	}
-	if p, resp := ask(g, "POST", "/mcp?k="+auth.NewKey(), nil); p != nil || resp.StatusCode != http.StatusBadRequest {
+	if p, resp := ask(t, g, "POST", "/mcp?k="+auth.NewKey(), nil); p != nil || resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a key in the query gives %v and %d, want 400 also where none is needed", p, resp.StatusCode)
 	}
 }
@@ -185,7 +191,7 @@ func TestGuardUnavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &auth.Guard{Verifier: v}
-			p, resp := ask(g, "POST", "/mcp", authorization("Bearer abc"))
+			p, resp := ask(t, g, "POST", "/mcp", authorization("Bearer abc"))
 			if p != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("WWW-Authenticate") != "" {
 				t.Errorf("got %v, %d and %v, want 503, Retry-After and no challenge", p, resp.StatusCode, resp.Header)
 			}
@@ -202,7 +208,7 @@ func TestGuardReason(t *testing.T) {
 	g := &auth.Guard{Verifier: verify(func(string, netip.Addr) (*auth.Principal, error) {
 		return nil, fmt.Errorf("%w: a \"quote\", a \\, a line\r\nX-Evil: 1, an ä", auth.ErrInvalidToken)
 	})}
-	_, resp := ask(g, "POST", "/mcp", authorization("Bearer abc"))
+	_, resp := ask(t, g, "POST", "/mcp", authorization("Bearer abc"))
 	const want = `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: a quote, a , a lineX-Evil: 1, an "`
 	if got := resp.Header.Get("WWW-Authenticate"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -85,15 +85,15 @@ func TestConfigGuard(t *testing.T) {
 	key := auth.NewKey()
 	c := auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}, TrustedProxies: cidrs(t, "127.0.0.1/32")}
 	g := c.Guard(nil, "", nil)
-	if p, _ := ask(g, "POST", "/mcp", nil); p != nil {
+	if p, _ := ask(t, g, "POST", "/mcp", nil); p != nil {
 		t.Errorf("a request without a key is let in as %s", p.ID)
 	}
 	header := authorization("Bearer " + key)
 	header["X-Forwarded-For"] = []string{"203.0.113.7"}
-	if p, _ := ask(g, "POST", "/mcp", header); p == nil || p.ID != "key:ci" || p.Address.String() != "203.0.113.7" {
+	if p, _ := ask(t, g, "POST", "/mcp", header); p == nil || p.ID != "key:ci" || p.Address.String() != "203.0.113.7" {
 		t.Errorf("the key through the proxy gives %+v", p)
 	}
-	if p, _ := ask((&auth.Config{}).Guard(nil, "", nil), "POST", "/mcp", nil); p != auth.Local {
+	if p, _ := ask(t, (&auth.Config{}).Guard(nil, "", nil), "POST", "/mcp", nil); p != auth.Local {
 		t.Errorf("without keys a local request gives %+v", p)
 	}
 }

@@ -63,7 +63,7 @@ func TestIntrospection(t *testing.T) {
 	g := signIn(t, s, introspects(s, func(i *auth.Introspection) { i.RequiredScopes = []string{"mcp"} }))
 	s.Opaque("narrow", said(map[string]any{"scope": "other"}))
 	wantOut(t, g, "narrow", 403, `scope="mcp"`)
-	if p, resp := ask(g, "POST", "/mcp/files", bearerOf("narrow")); p != nil || resp.StatusCode != 403 {
+	if p, resp := ask(t, g, "POST", "/mcp/files", bearerOf("narrow")); p != nil || resp.StatusCode != 403 {
 		t.Errorf("got %v, %d", p, resp.StatusCode)
 	}
 }
@@ -151,7 +151,7 @@ func TestIntrospectionOutage(t *testing.T) {
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
-			p := auth.NewProviders(s.Client(), nil)
+			p := auth.NewProviders(s.Client(), authtest.Log(t))
 			defer p.Close()
 			g := introspects(s).Guard(p, publicURL, nil)
 			s.Answer(authtest.Introspect, answer)

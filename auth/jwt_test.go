@@ -59,7 +59,7 @@ func bearerOf(token string) http.Header { return authorization("Bearer " + token
 // wantIn wants a token to be let in.
 func wantIn(t *testing.T, g *auth.Guard, token string) *auth.Principal {
 	t.Helper()
-	p, resp := ask(g, "POST", "/mcp", bearerOf(token))
+	p, resp := ask(t, g, "POST", "/mcp", bearerOf(token))
 	if p == nil {
 		t.Fatalf("refused with %d: %s", resp.StatusCode, resp.Header.Get("WWW-Authenticate"))
 	}
@@ -69,7 +69,7 @@ func wantIn(t *testing.T, g *auth.Guard, token string) *auth.Principal {
 // wantOut wants a token to be refused, with a reason where it is the token's fault.
 func wantOut(t *testing.T, g *auth.Guard, token string, status int, reason string) {
 	t.Helper()
-	p, resp := ask(g, "POST", "/mcp", bearerOf(token))
+	p, resp := ask(t, g, "POST", "/mcp", bearerOf(token))
 	got := resp.Header.Get("WWW-Authenticate")
 	switch {
 	case p != nil:
@@ -174,7 +174,7 @@ func TestJWTRefused(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for range 2 { // nothing that is refused is remembered as good
-				_, resp := ask(g, "POST", "/mcp", bearerOf(row.token))
+				_, resp := ask(t, g, "POST", "/mcp", bearerOf(row.token))
 				got := resp.Header.Get("WWW-Authenticate")
 				if resp.StatusCode != 401 || !slices.ContainsFunc(strings.Split(row.reason, "|"), func(r string) bool { return strings.Contains(got, r) }) {
 					t.Errorf("got %d, %s\nwant %s", resp.StatusCode, got, row.reason)
@@ -420,7 +420,7 @@ func TestOutage(t *testing.T) {
 	s := authtest.New(t)
 	ec := authtest.NewKey(t, "ec", jose.ES256)
 	synctest.Test(t, func(t *testing.T) {
-		p := auth.NewProviders(s.Client(), nil)
+		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		defer p.Close()
 		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
 		s.SetDown(true)
@@ -498,7 +498,7 @@ func TestIssuerMismatch(t *testing.T) {
 			for _, path := range []string{authtest.Metadata, authtest.OAuth} {
 				s.Answer(path, func(w http.ResponseWriter, _ *http.Request) { w.Write(text) })
 			}
-			p := auth.NewProviders(s.Client(), nil)
+			p := auth.NewProviders(s.Client(), authtest.Log(t))
 			defer p.Close()
 			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 			wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
@@ -523,7 +523,7 @@ func TestKeysElsewhere(t *testing.T) {
 			w.Write([]byte(`{"issuer":"` + s.URL + `","jwks_uri":"` + row.at + `"}`))
 		})
 		other.SetKeys(authtest.NewKey(t, "ec", jose.ES256))
-		p := auth.NewProviders(s.Client(), nil)
+		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		t.Cleanup(p.Close)
 		p.Strangers = other.Client()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p, publicURL, nil)
@@ -564,7 +564,7 @@ func TestBadDocuments(t *testing.T) {
 			s := authtest.Start(t)
 			s.Answer(authtest.Keys, answer)
 			s.Answer("/elsewhere", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(s.KeySet()) })
-			p := auth.NewProviders(nil, nil)
+			p := auth.NewProviders(nil, authtest.Log(t))
 			t.Cleanup(p.Close)
 			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 			began := time.Now()
@@ -588,7 +588,7 @@ func TestLargeDocuments(t *testing.T) {
 		authtest.Large(50<<20)(counted, r)
 		taken <- counted.n
 	})
-	p := auth.NewProviders(nil, nil)
+	p := auth.NewProviders(nil, authtest.Log(t))
 	t.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
@@ -647,7 +647,7 @@ func TestUselessKeys(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		p := auth.NewProviders(s.Client(), nil)
+		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		defer p.Close()
 		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
 		g := c.Guard(p, publicURL, nil)
@@ -693,7 +693,7 @@ func TestAddressOfARememberedToken(t *testing.T) {
 // TestKeysOutliveAnEntry: an entry that says something else about the same issuer needs no keys.
 func TestKeysOutliveAnEntry(t *testing.T) {
 	s := authtest.New(t)
-	p := auth.NewProviders(s.Client(), nil)
+	p := auth.NewProviders(s.Client(), authtest.Log(t))
 	t.Cleanup(p.Close)
 	wantIn(t, (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil), s.Token(t, s.Claims(resource, nil)))
 	s.SetDown(true)
@@ -705,7 +705,7 @@ func TestKeysOutliveAnEntry(t *testing.T) {
 // FuzzToken: nothing but the tokens that the server has signed is let in, whatever it looks like.
 func FuzzToken(f *testing.F) {
 	s := authtest.New(f)
-	p := auth.NewProviders(s.Client(), nil)
+	p := auth.NewProviders(s.Client(), authtest.Log(f))
 	f.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	good := s.Token(f, s.Claims(resource, nil))
@@ -749,10 +749,10 @@ func FuzzDocuments(f *testing.F) {
 		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
 		s.Answer(authtest.OAuth, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
 		s.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, keys) })
-		p := auth.NewProviders(s.Client(), nil)
+		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		defer p.Close()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
-		if who, resp := ask(g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 && resp.StatusCode != 503 {
+		if who, resp := ask(t, g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 && resp.StatusCode != 503 {
 			t.Errorf("with %s and %s: %+v, %d", metadata, keys, who, resp.StatusCode)
 		}
 	})
@@ -760,7 +760,7 @@ func FuzzDocuments(f *testing.F) {
 
 func BenchmarkJWT(b *testing.B) {
 	s := authtest.New(b)
-	p := auth.NewProviders(s.Client(), nil)
+	p := auth.NewProviders(s.Client(), authtest.Log(b))
 	b.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	r := httptest.NewRequest("POST", "/mcp", nil)

@@ -193,16 +193,16 @@ func TestKeysExpire(t *testing.T) {
 		end := time.Now().Add(time.Hour)
 		entry := auth.Key{Name: "ci", Hash: mustHash(t, key), Expires: auth.Moment{Time: end}}
 		g := &auth.Guard{Verifier: auth.Keys([]auth.Key{entry}, nil)}
-		p, _ := ask(g, "POST", "/mcp", authorization("Bearer "+key))
+		p, _ := ask(t, g, "POST", "/mcp", authorization("Bearer "+key))
 		if p == nil || !p.Expires.Equal(end) || !g.Still(p) {
 			t.Fatalf("an hour before its end the key gives %+v", p)
 		}
 		time.Sleep(time.Hour - 1)
-		if again, _ := ask(g, "POST", "/mcp", authorization("Bearer "+key)); again == nil || !g.Still(p) {
+		if again, _ := ask(t, g, "POST", "/mcp", authorization("Bearer "+key)); again == nil || !g.Still(p) {
 			t.Error("the key ends before its time")
 		}
 		time.Sleep(time.Nanosecond)
-		again, resp := ask(g, "POST", "/mcp", authorization("Bearer "+key))
+		again, resp := ask(t, g, "POST", "/mcp", authorization("Bearer "+key))
 		if again != nil || resp.StatusCode != 401 || !strings.Contains(resp.Header.Get("WWW-Authenticate"), "expired") || g.Still(p) {
 			t.Errorf("at its end the key gives %v, %d, %v; still let in: %v", again, resp.StatusCode, resp.Header, g.Still(p))
 		}
@@ -245,7 +245,7 @@ func TestStill(t *testing.T) {
 					test.after[i].Hash = mine
 				}
 			}
-			p, _ := ask(&auth.Guard{Verifier: auth.Keys([]auth.Key{test.before}, clock)}, "POST", "/mcp", authorization("Bearer "+key))
+			p, _ := ask(t, &auth.Guard{Verifier: auth.Keys([]auth.Key{test.before}, clock)}, "POST", "/mcp", authorization("Bearer "+key))
 			if p == nil {
 				t.Fatal("the key is not good before the reload")
 			}
@@ -256,7 +256,7 @@ func TestStill(t *testing.T) {
 	}
 	key := auth.NewKey()
 	keys := &auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "ci", Hash: mustHash(t, key)}}, nil)}
-	p, _ := ask(keys, "POST", "/mcp", authorization("Bearer "+key))
+	p, _ := ask(t, keys, "POST", "/mcp", authorization("Bearer "+key))
 	if keys.Still(auth.Local) || (&auth.Guard{}).Still(p) || keys.Still(nil) {
 		t.Error("a principal outlives the change between keys and none")
 	}

@@ -106,7 +106,7 @@ func TestChallenge(t *testing.T) {
 	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "tools"} })}})
 	for _, method := range []string{"POST", "GET", "HEAD", "DELETE"} {
 		for path, suffix := range map[string]string{"/mcp": "/mcp", "/mcp/files": "/mcp/files", "/web/mcp": "/web/mcp", `/mcp/"x`: "", "/a/b/mcp": ""} {
-			p, resp := ask(g, method, strings.ReplaceAll(path, `"`, "%22"), nil)
+			p, resp := ask(t, g, method, strings.ReplaceAll(path, `"`, "%22"), nil)
 			want := `Bearer realm="junction", scope="mcp tools", resource_metadata="` + publicURL + metadata + suffix + `"`
 			if got := resp.Header.Get("WWW-Authenticate"); p != nil || resp.StatusCode != 401 || got != want {
 				t.Errorf("%s %s: %d\ngot  %s\nwant %s", method, path, resp.StatusCode, got, want)
@@ -114,7 +114,7 @@ func TestChallenge(t *testing.T) {
 			mustSay(t, resp)
 		}
 	}
-	_, resp := ask(g, "POST", "/mcp", bearerOf("abc"))
+	_, resp := ask(t, g, "POST", "/mcp", bearerOf("abc"))
 	want := `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: nobody knows it here", scope="mcp tools", resource_metadata="` + publicURL + metadata + `/mcp"`
 	if got := resp.Header.Get("WWW-Authenticate"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -147,7 +147,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		token := s.Token(t, s.Claims(row.audience, nil))
 		for _, path := range all {
-			p, resp := ask(g, "POST", path, bearerOf(token))
+			p, resp := ask(t, g, "POST", path, bearerOf(token))
 			if want := slices.Contains(row.at, path); (p != nil) != want {
 				t.Errorf("a token for %v at %s: let in %v, want %v", row.audience, path, p != nil, want)
 			}
@@ -172,7 +172,7 @@ func TestOwnTokens(t *testing.T) {
 		return p, nil
 	})
 	key := auth.NewKey()
-	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil, nil), publicURL, own)
+	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil, authtest.Log(t)), publicURL, own)
 	for _, row := range []struct {
 		token, path string
 		status      int
@@ -180,7 +180,7 @@ func TestOwnTokens(t *testing.T) {
 		{"jct_at_mcp", "/mcp", 200}, {"jct_at_mcp", "/mcp/files", 401}, {"jct_at_none", "/mcp", 401}, {"jct_at_other", "/mcp", 401}, {"jct_rt_mcp", "/mcp", 401},
 		{key, "/mcp", 200}, {key, "/mcp/files", 200}, {auth.NewKey(), "/mcp", 401}, {"abc", "/mcp", 401},
 	} {
-		p, resp := ask(g, "POST", row.path, bearerOf(row.token))
+		p, resp := ask(t, g, "POST", row.path, bearerOf(row.token))
 		if (p != nil) != (row.status == 200) || p == nil && resp.StatusCode != row.status {
 			t.Errorf("%s at %s: %+v, %d, want %d", row.token, row.path, p, resp.StatusCode, row.status)
 		}
@@ -198,7 +198,7 @@ func TestOwnTokens(t *testing.T) {
 		t.Error(err)
 	}
 	lost := &auth.Guard{Verifier: own}
-	if p, resp := ask(lost, "POST", "/mcp", bearerOf("jct_at_mcp")); p != nil || resp.StatusCode != 401 {
+	if p, resp := ask(t, lost, "POST", "/mcp", bearerOf("jct_at_mcp")); p != nil || resp.StatusCode != 401 {
 		t.Errorf("a user is let in where nobody has said what the endpoint is: %+v, %d", p, resp.StatusCode)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -133,17 +134,13 @@ func mustRefuse(t *testing.T, config string, args ...string) (stdout, stderr str
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, junctionBinary(t), append(args, "--config", file)...)
-	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+t.TempDir())
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); ctx.Err() != nil {
-		t.Fatalf("the program does not end (%v): %s", err, &log)
+	stdout, stderr, err := runJunction(t, []string{"XDG_STATE_HOME=" + t.TempDir()}, append(args, "--config", file)...)
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		return stdout, stderr, ended.ExitCode()
+	} else if err != nil {
+		t.Fatalf("the program cannot be run: %v", err)
 	}
-	authtest.MustTellNothing(t, "what the program writes", out.String()+log.String())
-	return out.String(), log.String(), cmd.ProcessState.ExitCode()
+	return stdout, stderr, 0
 }
 
 func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
@@ -182,7 +179,7 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 	t.Run("both", func(t *testing.T) {
 		p := newProgram(t)
 		p.mustConfigure(t, https+keys+"upstreams: { demo: { command: [junction, demo] } }\n")
-		p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file(), "--listen", "0.0.0.0:0"))
+		p.mustServe(t, "--listen", "0.0.0.0:0")
 		p.Stdout.mustMatch(t, regexp.MustCompile(`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header "Authorization: Bearer \$JUNCTION_KEY"`), patience, p.done)
 		p.URL = strings.Replace(p.URL, "[::]", "127.0.0.1", 1)
 		c := newClient(t, &endpoint{URL: p.URL}, upstream.EraModern)
@@ -711,14 +708,12 @@ func TestAuthT117NoPolicyMatches(t *testing.T) {
 		}
 	})
 	// A client of ours makes one attempt, and says what it was told.
-	cmd := exec.Command(junctionBinary(t), "tools", "--url", p.URL)
-	cmd.Env = append(cmd.Environ(), "JUNCTION_KEY="+nobody.key)
-	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("403 Forbidden: connected as key:nobody; no policy grants access")) {
-		t.Errorf("junction tools: %v\n%s", err, out)
+	_, stderr, err := runJunction(t, []string{"JUNCTION_KEY=" + nobody.key}, "tools", "--url", p.URL)
+	if err == nil || !strings.Contains(stderr, "403 Forbidden: connected as key:nobody; no policy grants access") {
+		t.Errorf("junction tools: %v\n%s", err, stderr)
 	}
-	cmd = exec.Command(junctionBinary(t), "call", "--url", p.URL, "up__echo", "--key", some.key)
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("{}")) {
-		t.Errorf("junction call: %v\n%s", err, out)
+	if stdout, stderr, err := runJunction(t, nil, "call", "--url", p.URL, "up__echo", "--key", some.key); err != nil || !strings.Contains(stdout, "{}") {
+		t.Errorf("junction call: %v\n%s%s", err, stdout, stderr)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -587,9 +586,8 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, ", client_id: us", "")
 	junction := func(args ...string) string {
-		cmd := exec.Command(junctionBinary(t), args...)
-		out, _ := cmd.CombinedOutput() // how it ends is another test's
-		return strings.Join(strings.Fields(string(out)), " ")
+		stdout, stderr, _ := runJunction(t, nil, args...) // how it ends is another test's
+		return strings.Join(strings.Fields(stdout+stderr), " ")
 	}
 	admin := strings.TrimPrefix(c.Admin, "http://")
 	for _, test := range []struct {

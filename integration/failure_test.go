@@ -268,7 +268,7 @@ func TestFailureOddAnswers(t *testing.T) {
 			rule := test.rule
 			t.Run(test.name+" once "+era, func(t *testing.T) {
 				server, url := upstreamtest.Start(t, upstreamtest.Script{Era: era})
-				x := mustFailing(t, upstream.Config{URL: url, Headers: map[string]string{"Authorization": "Bearer secret"}}, proxy.Limits{})
+				x := mustFailing(t, upstream.Config{URL: url, Headers: map[string]string{"Authorization": "Bearer canary-secret"}}, proxy.Limits{})
 				rule.Method, rule.Times = "tools/call", 1
 				server.AddRules(rule)
 				if got := x.mustFail(t, "bad__echo", `{}`, "invalid"); !strings.Contains(got, test.says) {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,7 +86,7 @@ func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 			runPair(t, pair{client, up, "stdio"}, func(t *testing.T, p pair) {
 				log := newOutput()
 				s := p.serve(t, upstreamtest.Script{})
-				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, log: slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})})
+				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, log: log})
 				j.offers(t, "up")
 				c := j.talk(t)
 				for what, shown := range map[string]string{"garbage": "this is not JSON-RPC", "stderr": "of the flood"} {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
+	"io"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
@@ -102,7 +103,7 @@ type world struct {
 	upstreams map[string]upstream.Config
 	names     proxy.Names
 	limits    proxy.Limits
-	log       slog.Handler
+	log       io.Writer      // where its log also goes; nil is nowhere
 	guard     *auth.Guard    // nil lets everybody in
 	policy    *policy.Policy // nil allows everything that requires nothing
 	endpoints map[string]proxy.Endpoint
@@ -130,10 +131,7 @@ func start(t *testing.T, p pair, w world) *junction {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	if w.log != nil {
-		log = slog.New(w.log)
-	}
+	log := authtest.Log(t, cmp.Or(w.log, io.Discard))
 	j := &junction{pair: p, set: new(upstream.Set), refresh: make(chan struct{}, 1), more: make(chan struct{})}
 	if j.server, err = proxy.New(proxy.Options{Limits: w.limits, Key: key, Version: "test", Log: log}); err != nil {
 		t.Fatal(err)

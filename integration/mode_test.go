@@ -95,7 +95,8 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 		t.Fatal(err)
 	}
 	e := &endpoint{}
-	server, world, up := proxy.Options{Key: key}, proxy.WorldConfig{}, upstream.Options{}
+	log := authtest.Log(t)
+	server, world, up := proxy.Options{Key: key, Log: log}, proxy.WorldConfig{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}

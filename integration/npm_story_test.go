@@ -255,11 +255,9 @@ func TestNewcomer(t *testing.T) {
 	}
 	call := func(t *testing.T, want string, args ...string) {
 		t.Helper()
-		cmd := exec.Command(junctionBinary(t), append([]string{"call"}, args...)...)
-		cmd.Dir = root
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("junction call %s printed\n%s(%v)\nwant %q", strings.Join(args, " "), out, err, want)
+		stdout, stderr, err := runJunction(t, nil, append([]string{"call"}, args...)...)
+		if err != nil || !strings.Contains(stdout, want) {
+			t.Errorf("junction call %s printed\n%s%s(%v)\nwant %q", strings.Join(args, " "), stdout, stderr, err, want)
 		}
 	}
 	t.Run("nothing configured", func(t *testing.T) {

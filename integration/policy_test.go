@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -359,6 +360,7 @@ func TestGuardsOnContent(t *testing.T) {
 		j.offers(t, "up")
 		guarded, free := j.as(t, keys["guarded"]), j.as(t, keys["free"])
 		const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+		authtest.Secret("a token of GitHub", token)
 		said := `{"n":1,"result":{"content":[{"type":"text","text":"see TCK-\u0034711 and ` + token + `"},{"type":"image","mimeType":"image/png","data":"TCK4711AAAA"}],"structuredContent":{"TCK-1":"TCK-1"}}}`
 		if got := string(free.succeed(t, "up__echo", said)); !strings.Contains(got, token) || strings.Contains(got, "redacted") {
 			t.Errorf("without a guard the result is %s", got)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,7 +43,7 @@ func mustProgram(t testing.TB, config string) *program {
 	t.Helper()
 	p := newProgram(t)
 	p.mustConfigure(t, config)
-	p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file()))
+	p.mustServe(t)
 	return p
 }
 
@@ -57,15 +58,23 @@ func newProgram(t testing.TB) *program {
 	})
 	t.Cleanup(func() {
 		p.mustStop(t)
-		for _, file := range []string{"key", "junction/key", "junction/master.key"} {
-			text, _ := os.ReadFile(filepath.Join(p.dir, file)) // not each of them is there
-			for key := range strings.FieldsSeq(string(text)) {
-				authtest.Secret("the file "+file, key[strings.IndexByte(key, ':')+1:])
-			}
-		}
+		keysIn(p.dir)
 		authtest.MustTellNothing(t, "what the program writes", p.Stdout.String()+p.Stderr.String())
 	})
 	return p
+}
+
+// keysIn has no log show the keys that the program has put into files of a folder.
+func keysIn(dir string) {
+	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error { // of what cannot be read nothing is known to be a secret
+		if name := filepath.Base(file); err == nil && entry.Type().IsRegular() && (name == "key" || name == "master.key") {
+			text, _ := os.ReadFile(file)
+			for key := range strings.FieldsSeq(string(text)) {
+				authtest.Secret("the file "+name, key[strings.IndexByte(key, ':')+1:])
+			}
+		}
+		return nil
+	})
 }
 
 func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
@@ -108,6 +117,28 @@ func (p *program) mustReload(t testing.TB, before, after string) {
 
 // serves is the line of the log that says where.
 var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?$`)
+
+// mustServe starts the program with its file, and further arguments, and returns when it serves.
+func (p *program) mustServe(t testing.TB, args ...string) {
+	t.Helper()
+	p.mustStart(t, exec.Command(junctionBinary(t), append([]string{"--config", p.file()}, args...)...))
+}
+
+// runJunction runs the program until it ends by itself, with further variables of the environment, and returns what it wrote and how it ended. Nothing of that may be a
+// secret, but for what a command is asked to print (authtest.Command).
+func runJunction(t testing.TB, env []string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out, log bytes.Buffer
+	cmd := exec.CommandContext(ctx, junctionBinary(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, &out, &log)
+	if err = cmd.Run(); ctx.Err() != nil {
+		t.Fatalf("junction %s does not end (%v):\n%s%s", strings.Join(args, " "), err, &out, &log)
+	}
+	return out.String(), log.String(), err
+}
 
 // mustStart starts a process, with our environment where cmd has none, and returns when it serves.
 func (p *program) mustStart(t testing.TB, cmd *exec.Cmd) {
@@ -182,7 +213,7 @@ func (p *program) mustRestart(t testing.TB) {
 	t.Helper()
 	address := strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp")
 	p.mustStop(t)
-	p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file(), "--listen", address))
+	p.mustServe(t, "--listen", address)
 }
 
 // mustStop ends the process in the way of a service manager, and expects it to end well and with all its children. It does nothing when it was called before.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -11,6 +12,7 @@ import (
 // TestRedactionOfOurErrors has an upstream fail in words that are not for the client, in ways that make an error of ours of them.
 func TestRedactionOfOurErrors(t *testing.T) {
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	authtest.Secret("a token of GitHub", token)
 	for _, up := range eras {
 		for _, client := range eras {
 			runPair(t, pair{client, up, "http"}, func(t *testing.T, p pair) {

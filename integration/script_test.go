@@ -29,12 +29,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"junction/auth/authtest"
 	"junction/upstream/upstreamtest"
 )
 
 // TestScript runs the stories of testdata/script: the real program and real processes, with commands and what they must print. Beside those of package testscript
-// they have these commands:
+// they have these commands, and whatever junction writes in one of them is searched for secrets (TestAuthT116):
 //
+//	junction ARG ...                   runs junction to its end, as exec would
 //	start [NAME=VALUE ...] [ARG ...]   starts junction in the background, with standard output in the file out and its log in the file log, and waits until it
 //	                                   serves and has tried every upstream; sets $URL and $ADMIN, and $ADDRESS and $ADMIN_ADDRESS without scheme and path
 //	end [SIGNAL]                       sends TERM, or another signal, and waits for its end: with status 0, or by KILL
@@ -73,9 +75,10 @@ func TestScript(t *testing.T) {
 			e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
-			e.Values[junctionKey{}] = &junctionProcess{}
+			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB)}
 			e.Defer(place())
-			return os.Mkdir(e.Getenv("HOME"), 0o700)
+			e.Defer(func() { keysIn(e.WorkDir) })
+			return errors.Join(os.Mkdir(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))
 		},
 		Condition: func(c string) (bool, error) {
 			switch c {
@@ -93,7 +96,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", c)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal, "status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
+			"junction": cmdJunction, "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal, "status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
 			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign,
 		},
 	})
@@ -104,6 +107,7 @@ type junctionKey struct{}
 
 // junctionProcess is the junction that a script has started last.
 type junctionProcess struct {
+	t      testing.TB
 	cmd    *exec.Cmd // nil while none runs
 	exited chan struct{}
 	names  []string // of the variables that commands of ours have set, which junction is given
@@ -133,6 +137,33 @@ func junctionCommand(ctx context.Context, ts *testscript.TestScript, args []stri
 	return cmd
 }
 
+// talkative has the configuration files of a folder log everything, unless they say otherwise.
+func talkative(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(text, []byte("upstreams:")) && !bytes.Contains(text, []byte("\nlog:")) {
+			if err := os.WriteFile(file, append(text, "log: { level: debug }\n"...), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+func cmdJunction(ts *testscript.TestScript, neg bool, args []string) {
+	err := ts.Exec("junction", args...)
+	stdout, stderr := authtest.Command(ts.Value(junctionKey{}).(*junctionProcess).t, args, io.Discard, io.Discard)
+	io.WriteString(stdout, ts.ReadFile("stdout"))
+	io.WriteString(stderr, ts.ReadFile("stderr"))
+	if (err != nil) != neg {
+		ts.Fatalf("junction %s: %v", strings.Join(args, " "), err)
+	}
+}
+
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, len(args) >= 1, "status CODE [NAME=VALUE ...] ARG ...")
 	want, err := strconv.Atoi(args[0])
@@ -141,7 +172,8 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	cmd := junctionCommand(ctx, ts, args[1:])
 	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(ts.Stdout(), &stdout), io.MultiWriter(ts.Stderr(), &stderr)
+	t := ts.Value(junctionKey{}).(*junctionProcess).t
+	cmd.Stdout, cmd.Stderr = authtest.Command(t, cmd.Args[1:], io.MultiWriter(ts.Stdout(), &stdout), io.MultiWriter(ts.Stderr(), &stderr))
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		ts.Fatalf("junction still runs after %v", patience)
@@ -200,9 +232,13 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = out, log
 	ts.Check(cmd.Start())
-	exited := make(chan struct{})
+	exited, searched := make(chan struct{}), authtest.Searched(p.t, "what the program writes")
 	go func() {
 		cmd.Wait() // what it returns is in cmd.ProcessState, too
+		for _, file := range []string{out.Name(), log.Name()} {
+			text, _ := os.ReadFile(file) // one that a script has removed is its own affair
+			searched.Write(text)
+		}
 		close(exited)
 	}()
 	p.cmd, p.exited = cmd, exited

@@ -181,7 +181,7 @@ func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
 	var said struct{ Issuer string }
 	partner.mustRead(&said)
-	c := mustCompanyAt(t, address, up, `      - { id: partner, name: Partner login, issuer: "`+said.Issuer+`", client_id: junction, client_secret: s3cret }`+"\n", "")
+	c := mustCompanyAt(t, address, up, `      - { id: partner, name: Partner login, issuer: "`+said.Issuer+`", client_id: junction, client_secret: canary-s3cret }`+"\n", "")
 	app := mustRegister(t, c, "https://app.example.com/cb")
 	for name, idp := range map[string]string{"Acme SSO": c.issuer, "Partner login": said.Issuer} {
 		b := mustChromium(t, "ann")

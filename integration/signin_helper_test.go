@@ -140,17 +140,17 @@ func mustCompanyOver(t testing.TB, address, upstreams, oauth, config string, aut
 	var said struct{ Issuer string }
 	c.idp.mustRead(&said)
 	c.issuer = said.Issuer
-	authtest.Secret("our secret at the provider", "s3cret")
+	authtest.Secret("our secret at the provider", "canary-s3cret")
 	c.mustConfigure(t, fmt.Sprintf(`public_url: %s
 auth:
   oauth:
     identity_providers:
-      - { id: sso, name: Acme SSO, issuer: %q, client_id: junction, client_secret: s3cret }
+      - { id: sso, name: Acme SSO, issuer: %q, client_id: junction, client_secret: canary-s3cret }
 %s%s
 log: { level: debug }
 upstreams: %s
 %s`, c.origin, c.issuer, oauth, strings.Join(auth, "\n"), upstreams, config))
-	c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", address))
+	c.mustServe(t, "--listen", address)
 	c.mustReady(t, patience)
 	return c
 }

@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,12 +19,8 @@ import (
 // operate runs a command on the file of the company, and returns what it says.
 func (c *company) operate(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, junctionBinary(t), append(args, "--config", c.file())...)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+c.dir)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	stdout, stderr, err := runJunction(t, []string{"XDG_STATE_HOME=" + c.dir}, append(args, "--config", c.file())...)
+	return stdout + stderr, err
 }
 
 func (c *company) mustOperate(t testing.TB, args ...string) string {
@@ -145,7 +139,7 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 		t.Helper()
 		c.mustStop(t)
 		t.Log(c.mustOperate(t, args...))
-		c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", strings.TrimPrefix(c.origin, "http://")))
+		c.mustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
 		c.mustReady(t, patience)
 	}
 	restarted("storage", "rotate")

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -310,7 +309,7 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 		if kills++; heard.Access == "" {
 			lost++
 		}
-		c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", strings.TrimPrefix(c.origin, "http://")))
+		c.mustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
 		status, next := a.refresh(t, late.Refresh)
 		if status != 200 || heard.Access != "" && heard != next {
 			t.Fatalf("after the crash: %d %+v; before it the client has heard %+v", status, next, heard)
@@ -330,7 +329,7 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 			}
 		}
 	}
-	secrets = append(secrets, "s3cret")
+	secrets = append(secrets, "canary-s3cret")
 	check := func(name string, text []byte) {
 		for _, s := range secrets {
 			if bytes.Contains(text, []byte(s)) {

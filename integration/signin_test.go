@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,7 +39,7 @@ func trusting(s *authtest.Server, more ...string) string {
 
 // alsoHere is the section of trusting, where people sign in here as well, with that server as their provider.
 func alsoHere(s *authtest.Server, section string) string {
-	return strings.Replace(section, "auth: { ", "auth: { oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: y }] }, ", 1)
+	return strings.Replace(section, "auth: { ", "auth: { oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: canary-y }] }, ", 1)
 }
 
 // inquiring is the file's sections for a server that is asked about tokens.
@@ -495,8 +494,8 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	if n := s.Asked(authtest.Keys); n > 0 {
 		t.Error("its keys were fetched")
 	}
-	out, err := exec.Command(junctionBinary(t), "doctor", "--admin", p.Admin).CombinedOutput()
-	if flat := strings.Join(strings.Fields(string(out)), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata is that of") {
+	out, _, err := runJunction(t, nil, "doctor", "--admin", p.Admin)
+	if flat := strings.Join(strings.Fields(out), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata is that of") {
 		t.Errorf("junction doctor: %v\n%s", err, out)
 	}
 }
@@ -776,10 +775,9 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 		wantNoAccess(t, verb, refusedTo(t, c, verb), "signed in as ann@acme.example")
 	}
 	wantUncalled(t, journal, "tools/call")
-	cmd := exec.Command(junctionBinary(t), "tools", "--url", p.URL)
-	cmd.Env = append(cmd.Environ(), "JUNCTION_KEY="+token)
-	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("403 Forbidden: signed in as ann@acme.example; no policy grants access")) {
-		t.Errorf("junction tools: %v\n%s", err, out)
+	_, stderr, err := runJunction(t, []string{"JUNCTION_KEY=" + token}, "tools", "--url", p.URL)
+	if err == nil || !strings.Contains(stderr, "403 Forbidden: signed in as ann@acme.example; no policy grants access") {
+		t.Errorf("junction tools: %v\n%s", err, stderr)
 	}
 }
 
@@ -889,9 +887,9 @@ upstreams: { up: { url: `+url+`, capabilities: [web], tools: { fail: { capabilit
 			t.Errorf("a read without any scope of use: %s, %v", a, a.header)
 		}
 		wantUncalledTool(t, &server.Journal, "fail")
-		cmd := exec.Command(junctionBinary(t), "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read", "--admin", p.Admin)
-		if out, err := cmd.CombinedOutput(); !bytes.Contains(out, []byte("the token lacks a scope; needed are: mcp:read mcp:write")) {
-			t.Errorf("junction why: %v\n%s", err, out)
+		stdout, stderr, err := runJunction(t, nil, "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read", "--admin", p.Admin)
+		if !strings.Contains(stdout, "the token lacks a scope; needed are: mcp:read mcp:write") {
+			t.Errorf("junction why: %v\n%s%s", err, stdout, stderr)
 		}
 		write := showing(t, p, era, s.Token(t, claimed(s, map[string]any{"scope": "mcp mcp:write"})), "/mcp")
 		if a := write.tool(t, "up__fail", `{}`); a.status != 200 || bytes.Contains(a.body, []byte("Unknown tool")) {

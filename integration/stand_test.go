@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
@@ -57,12 +58,13 @@ func mustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	if err != nil {
 		t.Fatal(err)
 	}
+	log := authtest.Log(t)
 	s := &stand{changed: make(chan struct{}), names: proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
-	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key}); err != nil {
+	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	refresh := make(chan struct{}, 1)
-	s.options.MessageLimit = limits.Message
+	s.options.Log, s.options.MessageLimit = log, limits.Message
 	s.options.Hooks = upstream.Hooks{
 		StateChanged: s.record,
 		CatalogChanged: func(string) {

@@ -94,12 +94,12 @@ func mustReplicas(t *testing.T, upstreams, config string) (c *company, replicas 
 auth:
   oauth:
     identity_providers:
-      - { id: sso, issuer: %q, client_id: junction, client_secret: s3cret }
+      - { id: sso, issuer: %q, client_id: junction, client_secret: canary-s3cret }
 storage: { driver: postgres, dsn: %q, key_file: %q }
 upstreams: %s
 %s`, c.origin, said.Issuer, dsn, filepath.Join(p.dir, "master.key"), upstreams, config))
 		}
-		p.mustStart(t, exec.Command(junctionBinary(t), "--config", p.file()))
+		p.mustServe(t)
 		p.mustReady(t, patience)
 		target, err := url.Parse(p.origin())
 		if err != nil {
@@ -244,20 +244,17 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 	// wantRefusal starts another process on the same file, which says why it does not.
 	wantRefusal := func(why ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, junctionBinary(t), "--config", c.file(), "--listen", freePort(t))
-		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir)
-		out, err := cmd.CombinedOutput()
-		if _, ok := err.(*exec.ExitError); !ok || ctx.Err() != nil {
-			t.Errorf("the process ended with %v, %v; want it to refuse:\n%s", err, ctx.Err(), out)
+		stdout, stderr, err := runJunction(t, []string{"XDG_STATE_HOME=" + dir}, "--config", c.file(), "--listen", freePort(t))
+		out := stdout + stderr
+		if _, ok := err.(*exec.ExitError); !ok {
+			t.Errorf("the process ended with %v; want it to refuse:\n%s", err, out)
 		}
 		for _, why := range why {
-			if !bytes.Contains(out, []byte(why)) {
+			if !strings.Contains(out, why) {
 				t.Errorf("it does not say %q:\n%s", why, out)
 			}
 		}
-		if bytes.Contains(out, ringOf("new")[len("new:"):]) || bytes.Contains(out, ringOf("old")[len("old:"):]) {
+		if strings.Contains(out, string(ringOf("new")[len("new:"):])) || strings.Contains(out, string(ringOf("old")[len("old:"):])) {
 			t.Errorf("it tells a key:\n%s", out)
 		}
 	}
@@ -267,7 +264,7 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 	address := strings.TrimPrefix(c.origin, "http://")
 	restart := func() {
 		t.Helper()
-		c.mustStart(t, exec.Command(junctionBinary(t), "--config", c.file(), "--listen", address))
+		c.mustServe(t, "--listen", address)
 		c.mustReady(t, patience)
 	}
 	c.mustStop(t)

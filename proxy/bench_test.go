@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/upstream"
@@ -58,7 +59,7 @@ func mustServer(tb testing.TB, backends ...backend) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := New(Options{Key: key, Version: "test"})
+	s, err := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
 	if err != nil {
 		tb.Fatal(err)
 	}

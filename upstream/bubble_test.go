@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -115,7 +116,7 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 	var rt http.RoundTripper
 	r.cable, rt = newCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
-	o := Options{Version: "0", Hooks: Hooks{
+	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(_ string, s State, _ error) {
 			r.hear.Lock()
 			defer r.hear.Unlock()

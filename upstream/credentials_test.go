@@ -44,13 +44,13 @@ func TestTokensT107(t *testing.T) {
 			t.Cleanup(srv.Close)
 			options.URL = srv.URL
 			options.Token = func(_ context.Context, refused ...string) (string, error) {
-				if len(refused) > 1 && refused[0] != "stubborn-0" {
+				if len(refused) > 1 && refused[0] != "canary-stubborn-0" {
 					return "", &SignInError{Upstream: "up", Again: true}
 				}
-				if slices.Contains(refused, "stubborn-0") || good == "nobody has it" {
-					return fmt.Sprint("stubborn-", len(refused)), nil
+				if slices.Contains(refused, "canary-stubborn-0") || good == "nobody has it" {
+					return fmt.Sprint("canary-stubborn-", len(refused)), nil
 				}
-				return fmt.Sprint("token-", len(refused)), nil
+				return fmt.Sprint("canary-token-", len(refused)), nil
 			}
 			w := mustHTTP(t, options, nil)
 			req := &request{Message: jsonrpc.Message{ID: "7", Method: "tools/call", Params: []byte(`{"long":"` + strings.Repeat("x", 3*segmentSize) + `"}`)}}
@@ -59,10 +59,10 @@ func TestTokensT107(t *testing.T) {
 				want []string
 				err  func(error) bool
 			}{
-				{"token-0", []string{"Bearer token-0"}, func(err error) bool { return err == nil }},
-				{"token-1", []string{"Bearer token-0", "Bearer token-1"}, func(err error) bool { return err == nil }},
-				{"none", []string{"Bearer token-0", "Bearer token-1"}, signIn},
-				{"nobody has it", []string{"Bearer stubborn-0", "Bearer stubborn-1", "Bearer stubborn-2"}, needsPerson},
+				{"canary-token-0", []string{"Bearer canary-token-0"}, func(err error) bool { return err == nil }},
+				{"canary-token-1", []string{"Bearer canary-token-0", "Bearer canary-token-1"}, func(err error) bool { return err == nil }},
+				{"none", []string{"Bearer canary-token-0", "Bearer canary-token-1"}, signIn},
+				{"nobody has it", []string{"Bearer canary-stubborn-0", "Bearer canary-stubborn-1", "Bearer canary-stubborn-2"}, needsPerson},
 			} {
 				mu.Lock()
 				shown, bodies, good = nil, nil, test.good
@@ -100,9 +100,9 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 			http.Redirect(w, r, other.URL+"/there", http.StatusPermanentRedirect)
 		}
 	})
-	w := mustHTTP(t, httpOptions{URL: srv.URL + "/mcp", Token: func(context.Context, ...string) (string, error) { return "secret", nil }}, nil)
+	w := mustHTTP(t, httpOptions{URL: srv.URL + "/mcp", Token: func(context.Context, ...string) (string, error) { return "canary-secret", nil }}, nil)
 	_, err := w.Call(short(t), &request{Message: jsonrpc.Message{ID: "7", Method: "ping"}}, nil)
-	if err == nil || !slices.Equal(paths, []string{"/mcp Bearer secret", "/here Bearer secret"}) || len(elsewhere) > 0 {
+	if err == nil || !slices.Equal(paths, []string{"/mcp Bearer canary-secret", "/here Bearer canary-secret"}) || len(elsewhere) > 0 {
 		t.Errorf("Call = %v; the server saw %q, the other one %v", err, paths, elsewhere)
 	}
 }

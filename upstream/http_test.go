@@ -98,7 +98,7 @@ func TestHTTPRequest(t *testing.T) {
 		sayJSON(w, 200, answer7)
 	})
 	u := strings.Replace(srv.URL, "127.0.0.1", "LocalHost", 1) // sent as written
-	w := mustHTTP(t, httpOptions{URL: u, Headers: map[string]string{"x-api-key": "k", "Authorization": "Bearer t"}}, nil)
+	w := mustHTTP(t, httpOptions{URL: u, Headers: map[string]string{"x-api-key": "canary-k", "Authorization": "Bearer canary-t"}}, nil)
 	for _, params := range []string{`{ "a" : 1.0}`, `{"long":"` + strings.Repeat("x", 3*segmentSize) + `"}`} {
 		req := &request{Message: jsonrpc.Message{ID: "7", Method: "tools/call", Params: []byte(params)},
 			Header: []HeaderField{{"mcp-method", "tools/call"}, {"Mcp-Name", "n"}, {headerVersion, modernVersion}}}
@@ -113,7 +113,7 @@ func TestHTTPRequest(t *testing.T) {
 			t.Errorf("got Host %s, want that of %s", s.host, u)
 		}
 		for name, want := range map[string]string{
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "X-Api-Key": "k", "Authorization": "Bearer t",
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "X-Api-Key": "canary-k", "Authorization": "Bearer canary-t",
 			"Mcp-Method": "tools/call", "Mcp-Name": "n", "Mcp-Protocol-Version": modernVersion, "Mcp-Session-Id": "", "Accept-Encoding": "",
 		} {
 			if v := s.header.Get(name); v != want {
@@ -185,7 +185,7 @@ func TestHTTPSession(t *testing.T) {
 		w.Header().Set("Mcp-Session-Id", "another") // means nothing here
 		sayJSON(w, 200, answer7)
 	})
-	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"X-Api-Key": "k"}}, nil)
+	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"X-Api-Key": "canary-k"}}, nil)
 	initialized := &request{Message: jsonrpc.Message{Method: "notifications/initialized"}}
 	for _, step := range []struct {
 		do               func() error
@@ -206,7 +206,7 @@ func TestHTTPSession(t *testing.T) {
 		select {
 		case s := <-seen:
 			if s.rpc != step.rpc || s.header.Get("Mcp-Session-Id") != step.session || s.header.Get("Mcp-Protocol-Version") != step.version ||
-				s.header.Get("X-Api-Key") != "k" || (s.method == "DELETE") != (step.rpc == "") {
+				s.header.Get("X-Api-Key") != "canary-k" || (s.method == "DELETE") != (step.rpc == "") {
 				t.Errorf("got %s %s with session %q, version %q and key %q; want %+v", s.method, s.rpc, s.header.Get("Mcp-Session-Id"),
 					s.header.Get("Mcp-Protocol-Version"), s.header.Get("X-Api-Key"), step)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/upstreamtest"
 )
 
@@ -327,7 +328,7 @@ func TestMaxLinksTurns(t *testing.T) {
 			s.Handler().ServeHTTP(w, r)
 		})
 		_, rt := newCable(t, slow)
-		u := startOver(rt, Config{URL: "http://server/mcp", Era: EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{})
+		u := startOver(rt, Config{URL: "http://server/mcp", Era: EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{Log: authtest.Log(t)})
 		t.Cleanup(u.Close)
 		settle(time.Second)
 		var all []<-chan result

@@ -33,11 +33,11 @@ func TestHTTPRedirect(t *testing.T) {
 		{307, "/other?x=1", ""},
 		{308, "other", ""},
 		{307, "/loop", "the server redirects to SELF/loop; put that into url"},
-		{301, "/other?secret=1", "the server redirects to SELF/other; put that into url"},
+		{301, "/other?secret=canary-1", "the server redirects to SELF/other; put that into url"},
 		{302, "/other", "the server redirects to SELF/other; put that into url"},
 		{303, "/other", "the server redirects to SELF/other; put that into url"},
-		{307, foreign.URL + "/mcp?token=x", "the server redirects to " + foreign.URL + "/mcp; put that into url"},
-		{308, "http://user:password@" + foreign.Listener.Addr().String() + "/", "the server redirects to " + foreign.URL + "/; put that into url"},
+		{307, foreign.URL + "/mcp?token=canary-x", "the server redirects to " + foreign.URL + "/mcp; put that into url"},
+		{308, "http://user:canary-password@" + foreign.Listener.Addr().String() + "/", "the server redirects to " + foreign.URL + "/; put that into url"},
 		{307, "", "the server answered 307 Temporary Redirect"},
 		{307, "http://[::1", "the server answered 307 Temporary Redirect"},
 		{307, "file:///etc/passwd", "the server answered 307 Temporary Redirect"},
@@ -46,7 +46,7 @@ func TestHTTPRedirect(t *testing.T) {
 			var bodies []string
 			srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
 				text, _ := io.ReadAll(r.Body)
-				if r.Header.Get("X-Api-Key") != "k" {
+				if r.Header.Get("X-Api-Key") != "canary-k" {
 					t.Errorf("got %v, want the headers of the configuration", r.Header)
 				}
 				switch bodies = append(bodies, string(text)); r.URL.Path {
@@ -57,7 +57,7 @@ func TestHTTPRedirect(t *testing.T) {
 					sayJSON(w, 200, answer7)
 				}
 			})
-			w := mustHTTP(t, httpOptions{URL: srv.URL + "/mcp", Headers: map[string]string{"X-Api-Key": "k", "Authorization": "Bearer t"}}, nil)
+			w := mustHTTP(t, httpOptions{URL: srv.URL + "/mcp", Headers: map[string]string{"X-Api-Key": "canary-k", "Authorization": "Bearer canary-t"}}, nil)
 			_, err := w.Call(short(t), call("7", "tools/call"), nil)
 			if got, want := fmt.Sprint(err), strings.Replace(tt.want, "SELF", srv.URL, 1); err != nil && got != want || (err == nil) != (tt.want == "") {
 				t.Errorf("got %s, want %q", got, want)
@@ -81,7 +81,7 @@ func TestHTTPRedirectToPlain(t *testing.T) {
 	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect)
 	}, (*httptest.Server).StartTLS)
-	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer t"}, Transport: srv.Client().Transport}, nil)
+	w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer canary-t"}, Transport: srv.Client().Transport}, nil)
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); err == nil || !strings.Contains(err.Error(), plain.URL) {
 		t.Errorf("got error %v, want one that names %s", err, plain.URL)
 	}

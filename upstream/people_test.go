@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // nobodySignedIn has no token for anybody, and remembers whom it was asked for.
@@ -26,7 +28,7 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	credentials := &nobodySignedIn{}
 	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
 	changed := make(chan string, 100)
-	options := Options{Credentials: credentials, Hooks: Hooks{
+	options := Options{Credentials: credentials, Log: authtest.Log(t), Hooks: Hooks{
 		OwnChanged:     func(name string) { changed <- name },
 		CatalogChanged: func(name string) { t.Errorf("the catalog of %s is told to everybody", name) },
 		StateChanged:   func(name string, s State, _ error) { t.Errorf("everybody is told that %s is %s", name, s) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,15 +11,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/upstreamtest"
 )
 
 // The child of the stdio tests of this file is package upstreamtest's server.
 var scripted = role("scripted", upstreamtest.RunIfChild)
 
-func testDialer(c Config, rt http.RoundTripper) *dialer {
-	o := Options{Version: "0"}.withDefaults()
-	return &dialer{config: c.withDefaults(o.Defaults), options: o, transport: rt, log: slog.New(slog.DiscardHandler), known: new(knowledge)}
+func testDialer(t testing.TB, c Config, rt http.RoundTripper) *dialer {
+	o := Options{Version: "0", Log: authtest.Log(t)}.withDefaults()
+	return &dialer{config: c.withDefaults(o.Defaults), options: o, transport: rt, log: o.Log, known: new(knowledge)}
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.
@@ -91,7 +91,7 @@ func TestEraHTTP(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := newCable(t, s.Handler())
-				d := testDialer(Config{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
 				if took := time.Since(start); took > probeTimeout+bothAnswers {
@@ -115,7 +115,7 @@ func TestEraStdio(t *testing.T) {
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
 			}
-			d := testDialer(c, nil)
+			d := testDialer(t, c, nil)
 			mustDial(t, d, tt.stdio)
 			want := map[bool]int{true: 2, false: 1}[tt.script.DiscoverFails == "exit"]
 			count := func(r upstreamtest.Record) bool { return r.Verb == "START" }
@@ -159,7 +159,7 @@ func TestEraKnown(t *testing.T) {
 				t.Cleanup(s.Close)
 				_, rt := newCable(t, s.Handler())
 				tt.config.URL = "http://server/mcp"
-				d := testDialer(tt.config, rt)
+				d := testDialer(t, tt.config, rt)
 				mustDial(t, d, tt.want)
 				mustDial(t, d, tt.want)
 				if got := s.Methods(); !slices.Equal(got, tt.methods) {
@@ -198,7 +198,7 @@ func TestEraFlaps(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := newCable(t, s.Handler())
-				d := testDialer(Config{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
 				for _, want := range tt.want {
 					mustDial(t, d, want)
 				}
@@ -243,7 +243,7 @@ func TestOlderTransport(t *testing.T) {
 					sse.ServeHTTP(w, r)
 				}))
 				tt.config.URL = "http://server/sse"
-				d := testDialer(tt.config, rt)
+				d := testDialer(t, tt.config, rt)
 				mustDial(t, d, tt.want)
 				before := refused
 				mustDial(t, d, tt.want)
@@ -264,7 +264,7 @@ func TestProbeSilence(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}})
 		t.Cleanup(s.Close)
 		_, rt := newCable(t, s.Handler())
-		d := testDialer(Config{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -288,7 +288,7 @@ func TestProbeLate(t *testing.T) {
 			}
 			s.Handler().ServeHTTP(w, r)
 		}))
-		d := testDialer(Config{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
 		mustDial(t, d, isModern)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -68,7 +69,7 @@ func TestTaskIsBegunOnce(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	listed := make(chan struct{}, 1)
-	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Hooks: Hooks{CatalogChanged: func(string) { nudge(listed) }}})
+	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { nudge(listed) }}})
 	t.Cleanup(u.Close)
 	<-listed
 	params, err := raw.Parse([]byte(`{"name":"pay"}`))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -52,6 +53,7 @@ func mustHTTP(t testing.TB, o httpOptions, in receiver) *httpWire {
 	if in == nil {
 		in = func(m *jsonrpc.Message) { t.Errorf("unexpected message %s", m.Append(nil)) }
 	}
+	o.Log = authtest.Log(t)
 	w := openHTTP(o, in)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {

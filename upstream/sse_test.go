@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -25,7 +26,7 @@ func newOld(t testing.TB, first string, post func(o *oldRemote, w http.ResponseW
 	t.Helper()
 	o := &oldRemote{say: make(chan string), gone: make(chan bool, 10)}
 	o.remote = newRemote(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Api-Key") != "k" {
+		if r.Header.Get("X-Api-Key") != "canary-k" {
 			t.Errorf("%s: got header %v, want the headers of the configuration", r.Method, r.Header)
 		}
 		switch r.Method {
@@ -61,7 +62,7 @@ func mustSSE(t testing.TB, o *oldRemote, in receiver) *sseWire {
 	}
 	ctx, cancel := context.WithCancel(short(t))
 	defer cancel() // it is for opening only
-	w, err := openSSE(ctx, httpOptions{URL: o.URL + "/sse", Headers: map[string]string{"X-Api-Key": "k"}, MessageLimit: 1 << 16}, in)
+	w, err := openSSE(ctx, httpOptions{URL: o.URL + "/sse", Headers: map[string]string{"X-Api-Key": "canary-k"}, MessageLimit: 1 << 16, Log: authtest.Log(t)}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestSSEOpen(t *testing.T) {
 					cancel(errors.New("enough"))
 				}()
 			}
-			w, err := openSSE(ctx, httpOptions{URL: srv.URL + "/a/sse", Headers: map[string]string{"Authorization": "Bearer t"}}, func(*jsonrpc.Message) {})
+			w, err := openSSE(ctx, httpOptions{URL: srv.URL + "/a/sse", Headers: map[string]string{"Authorization": "Bearer canary-t"}, Log: authtest.Log(t)}, func(*jsonrpc.Message) {})
 			if tt.err != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tt.err) {
 					t.Errorf("got error %v, want %s", err, tt.err)
@@ -370,7 +371,7 @@ func TestSSENotSent(t *testing.T) {
 	}
 	down := httptest.NewServer(nil)
 	down.Close()
-	if _, err := openSSE(short(t), httpOptions{URL: down.URL}, nil); !errors.Is(err, errNotSent) {
+	if _, err := openSSE(short(t), httpOptions{URL: down.URL, Log: authtest.Log(t)}, nil); !errors.Is(err, errNotSent) {
 		t.Errorf("openSSE: got error %v, want errNotSent", err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 func TestStdioClose(t *testing.T) {
@@ -107,6 +109,7 @@ func TestStdioOpenErrors(t *testing.T) {
 		{stdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
 		{stdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
 	} {
+		row.o.Log = authtest.Log(t)
 		w, err := openStdio(row.o, nil)
 		if err == nil {
 			w.Close()

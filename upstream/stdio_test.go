@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +19,7 @@ import (
 	"time"
 	"unsafe"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -49,7 +49,7 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 	o := stdioOptions{
 		Command: []string{os.Args[0]},
 		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}, // or each race-tested child lingers for a second
-		Log:     slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:     authtest.Log(t, w.log),
 	}
 	for _, c := range change {
 		c(&o)

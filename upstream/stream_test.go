@@ -41,7 +41,7 @@ func TestHTTPResume(t *testing.T) {
 					sayEvents(w, tt.posts)
 					return
 				}
-				if r.Header.Get("Mcp-Session-Id") != "s-1" || r.Header.Get("Accept") != "text/event-stream" || r.Header.Get("X-Api-Key") != "k" {
+				if r.Header.Get("Mcp-Session-Id") != "s-1" || r.Header.Get("Accept") != "text/event-stream" || r.Header.Get("X-Api-Key") != "canary-k" {
 					t.Errorf("got header %v", r.Header)
 				}
 				ids = append(ids, r.Header.Get("Last-Event-ID"))
@@ -56,7 +56,7 @@ func TestHTTPResume(t *testing.T) {
 					sayEvents(w, tt.gets[len(ids)-1])
 				}
 			})
-			w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"X-Api-Key": "k"}}, nil)
+			w := mustHTTP(t, httpOptions{URL: srv.URL, Headers: map[string]string{"X-Api-Key": "canary-k"}}, nil)
 			if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ const (
 // ClientID and ClientSecret are whom it answers about tokens.
 const (
 	ClientID     = "junction"
-	ClientSecret = "the secret: of + junction"
+	ClientSecret = "the canary-secret: of + junction"
 )
 
 // Start starts a server on loopback, with a key rsa for RS256. It ends with the test.

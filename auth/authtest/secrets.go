@@ -3,6 +3,7 @@ package authtest
 import (
 	"bytes"
 	"hash/crc32"
+	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -47,19 +48,61 @@ func Secret(kind, value string) {
 	}
 }
 
-// Log returns a log of everything that there is to say, which fails the test if it shows a secret.
-func Log(t testing.TB) *slog.Logger {
-	t.Helper()
-	w := &written{}
-	t.Cleanup(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		MustTellNothing(t, "the log", w.text.String())
-	})
+// Log returns a log of everything that there is to say, which also goes to others, and fails the test at its end if it shows a secret. That of a benchmark says nothing.
+// A process that a test has started has no test, but nil: what it says goes to others alone, and the test searches what it reads of that.
+//
+// All that a test makes of ours takes its log from here: what makes one in another way, or leaves it out, is found by integration/searched_test.go.
+func Log(t testing.TB, others ...io.Writer) *slog.Logger {
+	w := io.MultiWriter(others...)
+	if t != nil {
+		t.Helper()
+		if _, benchmark := t.(*testing.B); benchmark {
+			return slog.New(slog.DiscardHandler)
+		}
+		w = Searched(t, "the log", others...)
+	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
+// Searched returns where to write what others may read, which also goes to them, and fails the test at its end if it shows a secret. Several goroutines may write at once.
+func Searched(t testing.TB, what string, others ...io.Writer) io.Writer {
+	t.Helper()
+	w := &written{others: others}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		MustTellNothing(t, what, w.text.String())
+	})
+	return w
+}
+
+// Command returns where the program writes while it runs a command to its end: what also goes to stdout and stderr is searched, but for what a command is asked to print,
+// which it does on standard output alone.
+func Command(t testing.TB, args []string, stdout, stderr io.Writer) (out, errs io.Writer) {
+	t.Helper()
+	what := "what junction " + strings.Join(args[:min(2, len(args))], " ") + " writes"
+	errs = Searched(t, what, stderr)
+	switch {
+	case len(args) > 0 && args[0] == "call": // what a tool has answered
+		return stdout, errs
+	case len(args) > 1 && args[0] == "keys" && args[1] == "create": // a key, which nobody is shown again
+		return made{stdout}, errs
+	}
+	return Searched(t, what, stdout), errs
+}
+
+// made is where new keys are written.
+type made struct{ io.Writer }
+
+func (m made) Write(key []byte) (int, error) {
+	Secret("an API key", strings.TrimSpace(string(key)))
+	return m.Writer.Write(key)
+}
+
+// written is what was written so far, for the end of the test.
 type written struct {
+	others []io.Writer
+
 	mu   sync.Mutex
 	text bytes.Buffer
 }
@@ -67,11 +110,20 @@ type written struct {
 func (w *written) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.text.Write(b)
+	w.text.Write(b)
+	for _, other := range w.others {
+		if n, err := other.Write(b); err != nil {
+			return n, err
+		}
+	}
+	return len(b), nil
 }
 
-// shaped is what can only be a key, a token or a code of ours, of which clients that others wrote tell nobody.
-var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}`)
+// Canary is what each secret begins with that is a constant of a test, so that it is found wherever it comes to, in whatever process and package.
+const Canary = "canary-"
+
+// shaped is what can only be a key, a token or a code of ours, of which clients that others wrote tell nobody, or a constant of a test.
+var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}|` + Canary + `[0-9A-Za-z]`)
 
 // MustTellNothing fails the test for each kind of secret that a log shows, with the first line that does.
 func MustTellNothing(t testing.TB, what, text string) {

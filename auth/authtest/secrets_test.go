@@ -2,6 +2,7 @@ package authtest
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -10,12 +11,23 @@ import (
 type heard struct {
 	testing.TB
 	said []string
+	ends []func()
 }
 
 func (h *heard) Helper() {}
 
 func (h *heard) Errorf(format string, args ...any) {
 	h.said = append(h.said, fmt.Sprintf(format, args...))
+}
+
+func (h *heard) Cleanup(f func()) { h.ends = append(h.ends, f) }
+
+// end returns what it says at its end.
+func (h *heard) end() string {
+	for _, f := range h.ends {
+		f()
+	}
+	return strings.Join(h.said, "\n")
 }
 
 // TestAuthT116SecretsAreFound: whatever part of a secret is in a log is found, and what is no secret is not.
@@ -28,6 +40,8 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"x=jct_rt_0123456789abcdefghij":                   "looks like a secret",
 		"x=jct_key_a1b2c3d4_00000000 of somebody":         "looks like a secret",
+		"a constant=canary-7f3a of a test":                "looks like a secret",
+		"the row canary":                                  "",
 		"level=INFO msg=serving":                          "",
 		"token=jct_at_… key=jct_key_a1b2c3d4 sub=ann":     "",
 		"claims=eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.": "",
@@ -44,5 +58,55 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, text[strings.LastIndexByte(text, '\n')+1:]) {
 			t.Errorf("%q is said to show %q, want %q and the line", text, said, want)
 		}
+	}
+}
+
+// TestAuthT116WhatIsWrittenIsSearched: what is written at any time is searched at the end, for what is known to be a secret by then, and others read it, too.
+func TestAuthT116WhatIsWrittenIsSearched(t *testing.T) {
+	key := "jct_key_a1b2c3d4_" + strings.Repeat("Zz0y", 12) + "q"
+	for name, test := range map[string]struct {
+		write func(h *heard, w io.Writer)
+		want  string // "" is nothing
+	}{
+		"a log":                 {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "token", "canary-1") }, "the log shows"},
+		"a log before":          {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "word", "found-out"); Secret("a word", "found-out") }, "the log shows a secret, a word"},
+		"a log without secrets": {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "token", "…") }, ""},
+		"a process":             {func(_ *heard, w io.Writer) { Log(nil, w).Debug("x", "token", "canary-1") }, ""},
+		"a command": {func(h *heard, w io.Writer) {
+			o, _ := Command(h, []string{"tools"}, w, io.Discard)
+			io.WriteString(o, "canary-1")
+		}, "what junction tools writes shows"},
+		"its standard error": {func(h *heard, w io.Writer) {
+			_, e := Command(h, []string{"call", "x"}, io.Discard, w)
+			io.WriteString(e, "canary-1")
+		}, "what junction call x writes shows"},
+		"the answer of a tool": {func(h *heard, w io.Writer) {
+			o, _ := Command(h, []string{"call", "x"}, w, io.Discard)
+			io.WriteString(o, "canary-1")
+		}, ""},
+		"nothing": {func(h *heard, w io.Writer) { o, _ := Command(h, nil, w, io.Discard); io.WriteString(o, "usage") }, ""},
+		"a new key": {func(h *heard, w io.Writer) {
+			o, _ := Command(h, []string{"keys", "create", "ci"}, w, io.Discard)
+			io.WriteString(o, key+"\n")
+		}, ""},
+		"a new key, elsewhere": {func(h *heard, w io.Writer) {
+			o, e := Command(h, []string{"keys", "create", "ci"}, io.Discard, w)
+			io.WriteString(o, key+"\n")
+			io.WriteString(e, "and again: "+key[20:40])
+		}, "what junction keys create writes shows a part of a secret, an API key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, others := &heard{}, &strings.Builder{}
+			test.write(h, others)
+			if before := len(h.said); before > 0 {
+				t.Errorf("it says %q before its end", h.said)
+			}
+			if said := h.end(); !strings.HasPrefix(said, test.want) || (test.want == "") != (said == "") {
+				t.Errorf("it is said that %q, want %q", said, test.want)
+			}
+			if others.Len() == 0 {
+				t.Error("nobody else can read it")
+			}
+		})
 	}
 }

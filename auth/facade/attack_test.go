@@ -295,7 +295,7 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 			t.Cleanup(func() { s.idp.SetKeys(keys...) })
 			return key.Token(t, claims, map[string]any{"typ": "JWT"})
 		},
-		"our secret": func(claims map[string]any) string { return mustMAC(t, []byte("s3cret"), claims) },
+		"our secret": func(claims map[string]any) string { return mustMAC(t, []byte("canary-s3cret"), claims) },
 		"the public key as a secret": func(claims map[string]any) string {
 			public, err := x509.MarshalPKIXPublicKey(s.idp.Keys()[0].Private.Public())
 			if err != nil {
@@ -598,7 +598,7 @@ func TestAuthT88StoreAway(t *testing.T) {
 		}
 	}
 	var err error
-	if options.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: options.Keys, Now: s.clock.now}); err != nil {
+	if options.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: options.Keys, Now: s.clock.now, Log: options.Log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { options.Store.Close() })
@@ -819,7 +819,7 @@ func TestAuthT132TwoProviders(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
 		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
-			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction", ClientSecret: "s3cret"})
+			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction", ClientSecret: "canary-s3cret"})
 	})
 	partner.now = s.clock.now
 	a := s.mustApp(t)

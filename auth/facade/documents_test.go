@@ -192,7 +192,7 @@ func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 		"a slash":        strings.Replace(describe(""), "client.json", "client.json/", 1),
 		"no name":        strings.Replace(describe(""), "The Client", "", 1),
 		"no redirect":    strings.Replace(describe(""), "http://localhost/callback", "http://evil.example/", 1),
-		"a secret":       describe(`,"client_secret":"x"`),
+		"a secret":       describe(`,"client_secret":"canary-x"`),
 		"twice":          describe(`,"client_id":"` + documentAt + `"`),
 		"twice, in case": describe(`,"Client_ID":"x"`),
 		"twice, inside":  describe(`,"jwks":{"keys":[],"keys":[]}`),

@@ -38,7 +38,7 @@ func onPostgres(t *testing.T) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring})
+	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

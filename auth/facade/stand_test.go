@@ -73,7 +73,7 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 	}))
 	t.Cleanup(s.http.Close)
 	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Log: log, Config: Config{
-		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction", ClientSecret: "s3cret"}},
+		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction", ClientSecret: "canary-s3cret"}},
 	}}
 	if change != nil {
 		change(&o)
@@ -158,7 +158,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	if id == "" {
 		id, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
-	if id != "junction" || secret != "s3cret" {
+	if id != "junction" || secret != "canary-s3cret" {
 		refuse("invalid_client")
 		return
 	}
@@ -194,7 +194,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	}
 	idToken := sign(p.Claims("junction", claims))
 	const theirs = "access-token-of-the-provider"
-	for kind, token := range map[string]string{"the provider's access token": theirs, "the provider's refresh token": p.refresh, "an ID token": idToken, "our secret at the provider": "s3cret"} {
+	for kind, token := range map[string]string{"the provider's access token": theirs, "the provider's refresh token": p.refresh, "an ID token": idToken, "our secret at the provider": "canary-s3cret"} {
 		authtest.Secret(kind, token)
 	}
 	authtest.Secret("our verifier", r.PostForm.Get("code_verifier"))

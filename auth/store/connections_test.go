@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -12,6 +13,8 @@ import (
 func mustConnect(t testing.TB, s *Store, subject string) Connection {
 	t.Helper()
 	g := mustGrant(t, s, subject)
+	authtest.Secret("an access token of an upstream", "access of "+subject)
+	authtest.Secret("a refresh token of an upstream", "refresh of "+subject)
 	want(t, "PutConnection", s.PutConnection(t.Context(), Connection{Upstream: "linear", User: g.User, Principal: "user:" + subject, Access: "access of " + subject,
 		Refresh: "refresh of " + subject, Issuer: "https://as.example", Resource: "https://linear.example/mcp", ClientID: "us", Expires: s.now().Add(time.Hour)}), nil)
 	c, err := s.Connection(t.Context(), "linear", "user:"+subject)

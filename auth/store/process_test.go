@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -46,7 +47,7 @@ func serve(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	s, err := Open(ctx, Config{Driver: o.Driver, DSN: o.DSN, Keys: keys})
+	s, err := Open(ctx, Config{Driver: o.Driver, DSN: o.DSN, Keys: keys, Log: authtest.Log(nil, os.Stderr)})
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func mustStart(t *testing.T, d database) *process {
 	}
 	p := &process{Cmd: exec.Command(os.Args[0])}
 	p.Env = append(os.Environ(), child+"="+string(text))
-	p.Stderr = os.Stderr
+	p.Stderr = authtest.Searched(t, "the log of a process", os.Stderr)
 	if p.in, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestAuthT89Crash(t *testing.T) {
 
 func mustOpenNow(t *testing.T, d database) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestAuthT115SecondProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{file, link} {
-		s, err := Open(t.Context(), Config{DSN: name, Keys: d.keys})
+		s, err := Open(t.Context(), Config{DSN: name, Keys: d.keys, Log: authtest.Log(t)})
 		if err == nil {
 			_ = s.Close()
 		}
@@ -212,7 +213,7 @@ func TestAuthT115SecondProcess(t *testing.T) {
 	}
 
 	// A command may have a look, and change a few rows.
-	s, err := Open(t.Context(), Config{DSN: file, Keys: d.keys, Attach: true})
+	s, err := Open(t.Context(), Config{DSN: file, Keys: d.keys, Attach: true, Log: authtest.Log(t)})
 	want(t, "Attach", err, nil)
 	mustIssue(t, s, mustGrant(t, s, "ann"), "rt0")
 	want(t, "Close", s.Close(), nil)
@@ -223,12 +224,12 @@ func TestAuthT115SecondProcess(t *testing.T) {
 	want(t, "Kill", p.Process.Kill(), nil)
 	_ = p.Wait()
 	s = mustOpenNow(t, d)
-	if _, err := Open(t.Context(), Config{DSN: file, Keys: d.keys}); !errors.Is(err, ErrInUse) {
+	if _, err := Open(t.Context(), Config{DSN: file, Keys: d.keys, Log: authtest.Log(t)}); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second Open of one process: %v, want %v", err, ErrInUse)
 	}
 	want(t, "Close", s.Close(), nil)
 	want(t, "Close", mustOpenNow(t, d).Close(), nil)
-	if _, err := Open(t.Context(), Config{DSN: file + "x", Keys: d.keys, Attach: true}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(t.Context(), Config{DSN: file + "x", Keys: d.keys, Attach: true, Log: authtest.Log(t)}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Attach to no file: %v, want %v", err, os.ErrNotExist)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

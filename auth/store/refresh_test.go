@@ -183,7 +183,7 @@ func TestAuthT75Codes(t *testing.T) {
 			"TakePKCE":     {ErrNotFound, func(s *Store) error { _, err := s.TakePKCE(ctx, "code"); return err }},
 			"UseAssertion": {ErrUsed, func(s *Store) error { return s.UseAssertion(ctx, "https://client.example", "jti", soon) }},
 			"ApproveAuthRequest": {ErrUsed, func(s *Store) error {
-				_, err := s.ApproveAuthRequest(ctx, "request", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "verifier"})
+				_, err := s.ApproveAuthRequest(ctx, "request", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
 				return err
 			}},
 			"ConsumeAuthRequest": {ErrUsed, func(s *Store) error { _, err := s.ConsumeAuthRequest(ctx, "idp", "state2", "binding"); return err }},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -140,7 +141,7 @@ func TestAuthT112SwappedRows(t *testing.T) {
 func TestAuthT113KeyRotation(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		open := func(ids ...string) (*Store, error) {
-			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: mustRing(t, ids...)})
+			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: mustRing(t, ids...), Log: authtest.Log(t)})
 			if err == nil {
 				t.Cleanup(func() { _ = s.Close() })
 			}
@@ -188,7 +189,7 @@ func TestAuthT114WrongKey(t *testing.T) {
 			before = mustSum(t, d.dsn)
 		}
 		for _, keys := range []*seal.Ring{mustRing(t, "b"), mustRing(t, "b", "c"), sameID(t)} {
-			_, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: keys})
+			_, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: keys, Log: authtest.Log(t)})
 			want(t, "Open", err, ErrKeys)
 			if strings.Contains(err.Error(), "nil") {
 				t.Errorf("the error is %q", err)

@@ -68,7 +68,7 @@ func (c *clock) pass(d time.Duration) { c.at.Add(int64(d / time.Second)) }
 
 func mustOpen(t testing.TB, d database, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now})
+	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +87,7 @@ func mustGrant(t testing.TB, s *Store, subject string) Grant {
 	if err != nil {
 		t.Fatal(err)
 	}
+	authtest.Secret("a refresh token of a provider", "refresh token of "+subject)
 	i, err := s.AddIDPSession(t.Context(), IDPSession{User: u.ID, IDP: "idp", RefreshToken: "refresh token of " + subject, Checked: s.now(), OKUntil: s.now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func TestTransactions(t *testing.T) {
 // TestAway has no database: that is none of the errors for which somebody is signed out.
 func TestAway(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
-		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 		want(t, "Open", err, nil)
 		g := mustGrant(t, s, "ann")
 		mustIssue(t, s, g, "rt0")
@@ -265,7 +266,7 @@ func TestOpenAtOnce(t *testing.T) {
 			return // it has one process
 		}
 		if n := parallel(t, 5, nil, func(int) error {
-			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 			if err == nil {
 				err = s.Close()
 			}
@@ -278,12 +279,12 @@ func TestOpenAtOnce(t *testing.T) {
 
 func TestNewerSchema(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
-		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 		want(t, "Open", err, nil)
 		_, err = s.exec(t.Context(), `INSERT INTO schema_migrations (version, at) SELECT max(version) + 1, 0 FROM schema_migrations`)
 		want(t, "INSERT", err, nil)
 		want(t, "Close", s.Close(), nil)
-		_, err = Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys})
+		_, err = Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 		want(t, "Open", err, ErrNewer)
 	})
 }
@@ -304,16 +305,17 @@ func TestConfig(t *testing.T) {
 		"a URL":              {DSN: "file:" + filepath.Join(dir, "a.db") + "?mode=memory", Keys: keys},
 		"no database":        {DSN: garbage, Keys: keys},
 		"another driver":     {Driver: "mysql", DSN: "x", Keys: keys},
-		"Postgres elsewhere": {Driver: Postgres, DSN: "postgres://user:hunter2@127.0.0.1:1/x?sslmode=disable", Keys: keys},
-		"no DSN of Postgres": {Driver: Postgres, DSN: "postgres://user:hunter2@:x/", Keys: keys},
+		"Postgres elsewhere": {Driver: Postgres, DSN: "postgres://user:canary-hunter2@127.0.0.1:1/x?sslmode=disable", Keys: keys},
+		"no DSN of Postgres": {Driver: Postgres, DSN: "postgres://user:canary-hunter2@:x/", Keys: keys},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.Log = authtest.Log(t)
 			s, err := Open(t.Context(), c)
 			if err == nil {
 				_ = s.Close()
 				t.Fatal("it was opened")
 			}
-			if strings.Contains(err.Error(), "hunter2") {
+			if strings.Contains(err.Error(), "canary-hunter2") {
 				t.Errorf("the error %q tells the password", err)
 			}
 		})
@@ -394,8 +396,8 @@ func TestRequests(t *testing.T) {
 		want(t, "approved in another browser", err, ErrNotFound)
 		_, err = s.ConsumeAuthRequest(ctx, "idp", "", "binding")
 		want(t, "no state", err, ErrNotFound)
-		a, err := s.ApproveAuthRequest(ctx, "id", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "verifier"})
-		if err != nil || string(a.Detail) != "1" || string(a.Request) != "q=1" || a.Verifier != "verifier" || a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
+		a, err := s.ApproveAuthRequest(ctx, "id", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
+		if err != nil || string(a.Detail) != "1" || string(a.Request) != "q=1" || a.Verifier != "canary-verifier" || a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
 			t.Errorf("ApproveAuthRequest = %+v, %v", a, err)
 		}
 		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "another browser") // T68

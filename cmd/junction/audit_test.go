@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/proxy"
 	"junction/upstream/upstreamtest"
 )
@@ -78,7 +78,7 @@ func inAudit(t *testing.T, c AuditConfig, f func(t *testing.T, r *auditRig)) {
 		r := &auditRig{disk: &disk{}}
 		c.File = auditStderr
 		var err error
-		if r.audit, err = startAudit(c, r.disk, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+		if r.audit, err = startAudit(c, r.disk, authtest.Log(t, &r.log)); err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
@@ -309,7 +309,7 @@ func TestAuditSurvivesRotation(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit.jsonl")
 	var log writes
-	a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	a, err := startAudit(AuditConfig{File: file}, nil, authtest.Log(t, &log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log writes
-		a, err := startAudit(AuditConfig{File: filepath.Join(dir, "audit.jsonl")}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		a, err := startAudit(AuditConfig{File: filepath.Join(dir, "audit.jsonl")}, nil, authtest.Log(t, &log))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +470,7 @@ func TestAuditOfAProgram(t *testing.T) {
 func BenchmarkAudit(b *testing.B) {
 	for _, size := range []int{100, 1000, 100_000} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			a, err := startAudit(AuditConfig{File: os.DevNull}, nil, slog.New(slog.DiscardHandler))
+			a, err := startAudit(AuditConfig{File: os.DevNull}, nil, authtest.Log(b))
 			if err != nil {
 				b.Fatal(err)
 			}

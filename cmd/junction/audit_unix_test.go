@@ -3,11 +3,12 @@
 package main
 
 import (
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"junction/auth/authtest"
 )
 
 func TestAuditRefusesWhatIsNoFile(t *testing.T) {
@@ -22,7 +23,7 @@ func TestAuditRefusesWhatIsNoFile(t *testing.T) {
 		filepath.Join(dir, "a/b"):  "no such file or directory",
 		filepath.Join(fifo, "a/b"): "not a directory",
 	} {
-		a, err := startAudit(AuditConfig{File: file}, nil, slog.New(slog.DiscardHandler))
+		a, err := startAudit(AuditConfig{File: file}, nil, authtest.Log(t))
 		if err == nil {
 			a.Close()
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/mark3labs/mcp-go/server/servertest"
 	"github.com/spf13/cobra"
+
+	"junction/auth/authtest"
 )
 
 // output is what a command printed and returned.
@@ -30,9 +32,10 @@ func runClient(t *testing.T, stdin string, args ...string) output {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(toolsCommand(&stdout), callCommand(&stdout))
+	out, errs := authtest.Command(t, args, &stdout, &stderr)
+	root.AddCommand(toolsCommand(out), callCommand(out))
 	root.SetOut(io.Discard) // nothing of ours goes there
-	root.SetErr(&stderr)
+	root.SetErr(errs)
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
@@ -42,7 +45,7 @@ func runClient(t *testing.T, stdin string, args ...string) output {
 // startLibrary serves mcp-go's own HTTP server in one era, with the demo's tools and one of each kind of result.
 func startLibrary(t *testing.T, version string) string {
 	t.Helper()
-	s := newDemoServer(&lineWriter{w: io.Discard}, t.Output())
+	s := newDemoServer(&lineWriter{w: io.Discard}, authtest.Searched(t, "the log of the demo server", t.Output()))
 	s.AddTool(mcp.NewTool("mixed", mcp.WithDescription("\n  Every kind of content.\nAnd a second line.")),
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{

@@ -20,6 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -601,7 +602,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		err := check(&out, file, environment(nil))
+		err := check(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
 		if got := strings.ReplaceAll(out.String(), file, "FILE"); got != tt.out {
 			t.Errorf("check of\n%s\ngot:\n%swant:\n%s", tt.text, got, tt.out)
 		}

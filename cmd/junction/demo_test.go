@@ -13,6 +13,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/auth/authtest"
 )
 
 // eras are the newest version of each.
@@ -26,7 +28,7 @@ func startDemo(t *testing.T) (to io.WriteCloser, from io.Reader) {
 	from, out := io.Pipe()
 	done := make(chan error)
 	go func() {
-		err := demo(context.Background(), in, out, t.Output())
+		err := demo(context.Background(), in, out, authtest.Searched(t, "the log of the demo server", t.Output()))
 		out.Close()
 		done <- err
 	}()
@@ -269,7 +271,7 @@ func TestDemoEndsWithContext(t *testing.T) {
 	in, to := io.Pipe()
 	defer to.Close() // ends the read that demo cannot
 	cancel()
-	if err := demo(ctx, in, io.Discard, t.Output()); err != nil {
+	if err := demo(ctx, in, io.Discard, authtest.Searched(t, "the log of the demo server", t.Output())); err != nil {
 		t.Errorf("demo = %v, want nil: the end was asked for", err)
 	}
 }

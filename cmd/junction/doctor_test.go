@@ -19,11 +19,11 @@ import (
 // mustRun runs a whole command line.
 func mustRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	if got := run(t.Context(), args, strings.NewReader(""), &out, &errs); got != want {
-		t.Fatalf("junction %s = %d, want %d:\n%s%s", strings.Join(args, " "), got, want, &out, &errs)
+	got := runProgram(t, "", args...)
+	if got.code != want {
+		t.Fatalf("junction %s = %d, want %d:\n%s%s", strings.Join(args, " "), got.code, want, got.stdout, got.stderr)
 	}
-	return out.String(), errs.String()
+	return got.stdout, got.stderr
 }
 
 func mustContain(t *testing.T, text string, want ...string) {

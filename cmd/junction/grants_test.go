@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
 )
@@ -56,7 +57,7 @@ func (o *office) mustOpen() *store.Store {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	s, err := store.Open(o.t.Context(), store.Config{DSN: o.database, Keys: ring})
+	s, err := store.Open(o.t.Context(), store.Config{DSN: o.database, Keys: ring, Log: authtest.Log(o.t)})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -77,9 +78,9 @@ func (o *office) mustSession(s *store.Store, issuer, name string) store.IDPSessi
 		o.t.Fatal(err)
 	}
 	now := time.Now()
-	i, err := s.AddIDPSession(o.t.Context(), store.IDPSession{User: u.ID, IDP: "sso", RefreshToken: "refresh token of " + name, Checked: now, OKUntil: now.Add(time.Hour)})
+	i, err := s.AddIDPSession(o.t.Context(), store.IDPSession{User: u.ID, IDP: "sso", RefreshToken: "canary-refresh token of " + name, Checked: now, OKUntil: now.Add(time.Hour)})
 	if err == nil {
-		err = s.AddWebSession(o.t.Context(), "cookie of "+name+" at "+issuer, store.WebSession{User: u.ID, IDPSession: i.ID, Expires: now.Add(time.Hour)})
+		err = s.AddWebSession(o.t.Context(), "canary-cookie of "+name+" at "+issuer, store.WebSession{User: u.ID, IDPSession: i.ID, Expires: now.Add(time.Hour)})
 	}
 	if err != nil {
 		o.t.Fatal(err)
@@ -99,7 +100,7 @@ func (o *office) mustGrant(s *store.Store, i store.IDPSession, id, kind, name st
 
 // run runs a command on the file.
 func (o *office) run(args ...string) ran {
-	return runProgram(o.t.Context(), "", append(args, "--config", o.file)...)
+	return runProgram(o.t, "", append(args, "--config", o.file)...)
 }
 
 // standing returns the grants that stand.
@@ -300,7 +301,7 @@ func TestGrantsMistakes(t *testing.T) {
 			default:
 				args = append(args, "--config", file("this.yaml", tt.config))
 			}
-			o.want(runProgram(t.Context(), "", args...), tt.code, tt.says)
+			o.want(runProgram(t, "", args...), tt.code, tt.says)
 		})
 	}
 	o.t = t

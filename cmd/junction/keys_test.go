@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 )
 
 // TestKeysCreate makes keys and puts what it prints into a file, as a person would.
@@ -23,12 +24,12 @@ func TestKeysCreate(t *testing.T) {
 		}
 		t.Run(args, func(t *testing.T) {
 			if strings.HasPrefix(args, "~") {
-				if got := runProgram(t.Context(), "", "keys", "create", args); got.code != 2 || got.stdout != "" {
+				if got := runProgram(t, "", "keys", "create", args); got.code != 2 || got.stdout != "" {
 					t.Errorf("the name %s gives %+v", args, got)
 				}
 				return
 			}
-			made := runProgram(t.Context(), "", append([]string{"keys", "create"}, strings.Fields(args)...)...)
+			made := runProgram(t, "", append([]string{"keys", "create"}, strings.Fields(args)...)...)
 			if made.code != 0 || strings.Count(made.stdout, "\n") != 1 {
 				t.Fatalf("keys create gave %+v", made)
 			}
@@ -50,7 +51,7 @@ func TestKeysCreate(t *testing.T) {
 			if got[0].Expires.IsZero() == strings.Contains(args, "--expires") || len(got[0].CIDRs) != wantCIDRs {
 				t.Errorf("the entry of keys create %s means %+v", args, got[0])
 			}
-			again := runProgram(t.Context(), key+"\n", "keys", "hash")
+			again := runProgram(t, key+"\n", "keys", "hash")
 			if again.code != 0 || again.stdout != hash.String()+"\n" || again.stderr != "" {
 				t.Errorf("keys hash gave %+v, want %s", again, hash)
 			}
@@ -92,7 +93,7 @@ func TestKeysUsage(t *testing.T) {
 		{"keys hash", key[:65], 1, "this is no key"},
 		{"keys hash", key + "\n" + key, 1, "this is no key"},
 	} {
-		got := runProgram(t.Context(), tt.stdin, strings.Fields(tt.args)...)
+		got := runProgram(t, tt.stdin, strings.Fields(tt.args)...)
 		if got.code != tt.code || got.stdout != "" || !strings.Contains(got.stderr, tt.stderr) || auth.HoldsKey(got.stderr) {
 			t.Errorf("%s gave %+v, want %d and %q", auth.Redact(tt.args), got, tt.code, tt.stderr)
 		}
@@ -108,7 +109,7 @@ func TestKeysExpired(t *testing.T) {
     - { name: new, hash: "sha256:`+strings.Repeat("0b", 32)+`", expires: 2999-06-30 }
 upstreams: { a: { command: [junction, demo] } }
 `)
-	got := runProgram(t.Context(), "", "check", "--config", file)
+	got := runProgram(t, "", "check", "--config", file)
 	want := "warning: " + file + ":3: auth.api_keys[0].expires: is in the past: the key of old is refused; remove the entry, or create another key\nok: 1 upstream\n"
 	if got.code != 0 || got.stdout != want {
 		t.Errorf("check gave %+v, want %s", got, want)
@@ -123,7 +124,7 @@ func TestPublicURLWithoutKeys(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		mustWrite(t, file, text+"upstreams: { a: { command: [junction, demo] } }\n")
-		got := runProgram(t.Context(), "", "check", "--config", file)
+		got := runProgram(t, "", "check", "--config", file)
 		if got.code != 0 || strings.Contains(got.stdout, "warning: "+file+":1: public_url: is for others than this machine") != want {
 			t.Errorf("check of %s gave %+v, want a warning: %v", text, got, want)
 		}
@@ -149,7 +150,7 @@ func TestClientKey(t *testing.T) {
 	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent = r.Header.Get("Authorization")
 		hash, _ := auth.HashKey(auth.NewKey())
-		(&auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "other", Hash: hash}}, nil)}).Authenticate(w, r)
+		(&auth.Guard{Log: authtest.Log(t), Verifier: auth.Keys([]auth.Key{{Name: "other", Hash: hash}}, nil)}).Authenticate(w, r)
 	}))
 	defer guarded.Close()
 	for _, tt := range []struct {
@@ -170,11 +171,11 @@ func TestClientKey(t *testing.T) {
 			if tt.flag != "" {
 				args = append(args, "--key", tt.flag)
 			}
-			got := runProgram(t.Context(), "", args...)
+			got := runProgram(t, "", args...)
 			if got.code != tt.code || sent != tt.sent || !strings.Contains(got.stderr, tt.stderr) {
 				t.Errorf("got %+v and sent %q, want %d, %q and %q", got, sent, tt.code, tt.stderr, tt.sent)
 			}
-			if help := runProgram(t.Context(), "", "tools", "--help"); strings.Contains(help.stdout, "jct_key_") {
+			if help := runProgram(t, "", "tools", "--help"); strings.Contains(help.stdout, "jct_key_") {
 				t.Errorf("the help shows the key of the environment: %s", help.stdout)
 			}
 		})
@@ -192,10 +193,10 @@ ci    sha256:aaaaaaaa…  3     10.0.0.0/8 192.0.2.0/24  2999-07-01T00:00:00Z
 old   sha256:bbbbbbbb…  4     anywhere                 2020-01-02T00:00:00Z (expired)
 ci    sha256:cccccccc…  7     anywhere                 never
 `
-	if got := runProgram(t.Context(), "", "keys", "list", "--config", file); got.code != 0 || got.stdout != want {
+	if got := runProgram(t, "", "keys", "list", "--config", file); got.code != 0 || got.stdout != want {
 		t.Errorf("keys list says %+v, want\n%s", got, want)
 	}
-	got := runProgram(t.Context(), "", "keys", "list", "-o", "json", "--config", file)
+	got := runProgram(t, "", "keys", "list", "-o", "json", "--config", file)
 	var list struct{ Keys []keyJSON }
 	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || len(list.Keys) != 3 || !list.Keys[1].Expired || list.Keys[0].CIDRs[1] != "192.0.2.0/24" || list.Keys[2].Line != 7 {
 		t.Errorf("keys list says %+v, %v", got, err)
@@ -217,7 +218,7 @@ ci    sha256:cccccccc…  7     anywhere                 never
 		{"keys list --config " + none + "x", 1, "no such file"},
 		{"keys list -o xml --config " + none, 2, "--output is text or json"},
 	} {
-		if got := runProgram(t.Context(), "", strings.Fields(tt.args)...); got.code != tt.code || !strings.Contains(got.stdout+got.stderr, tt.says) {
+		if got := runProgram(t, "", strings.Fields(tt.args)...); got.code != tt.code || !strings.Contains(got.stdout+got.stderr, tt.says) {
 			t.Errorf("%s says %+v, want %d and %s", tt.args, got, tt.code, tt.says)
 		}
 	}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"junction/auth/authtest"
 )
 
 // ran is what a run of the program gave.
@@ -16,9 +17,11 @@ type ran struct {
 	stdout, stderr string
 }
 
-func runProgram(ctx context.Context, stdin string, args ...string) ran {
+func runProgram(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, args, strings.NewReader(stdin), &stdout, &stderr)
+	out, errs := authtest.Command(t, args, &stdout, &stderr)
+	code := run(t.Context(), args, strings.NewReader(stdin), out, errs)
 	return ran{code, stdout.String(), stderr.String()}
 }
 
@@ -58,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 		t.Run(tt.args, func(t *testing.T) {
 			t.Chdir(dir)
 			t.Setenv("XDG_STATE_HOME", t.TempDir())
-			got := runProgram(t.Context(), "", strings.Fields(tt.args)...)
+			got := runProgram(t, "", strings.Fields(tt.args)...)
 			if got.code != tt.code {
 				t.Errorf("exit code %d, want %d", got.code, tt.code)
 			}
@@ -76,7 +79,7 @@ func TestExitCodes(t *testing.T) {
 
 // TestDemoCommand speaks to the demo server as an upstream's process would.
 func TestDemoCommand(t *testing.T) {
-	got := runProgram(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n", "demo")
+	got := runProgram(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n", "demo")
 	if want := `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"; got.code != 0 || got.stdout != want {
 		t.Errorf("demo gave %d, %q, %q; want 0, %q", got.code, got.stdout, got.stderr, want)
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/proxy"
 	"junction/upstream/jsonrpc"
@@ -76,7 +77,7 @@ type running struct {
 	stop           func() error // ends it, and returns what serve returned
 }
 
-// mustServe serves with the file, to which it adds addresses that are free.
+// mustServe serves with the file, to which it adds addresses that are free, and that the log is to say everything.
 func mustServe(t testing.TB, text string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -84,13 +85,14 @@ func mustServe(t testing.TB, text string) *running {
 	return mustServeWith(t, options{file: file})
 }
 
-const addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
+const addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlog: { level: debug }\n"
 
 func mustServeWith(t testing.TB, o options) *running {
 	t.Helper()
 	r := &running{stdout: newTranscript(), stderr: newTranscript()}
 	state := t.TempDir()
-	o.stdout, o.stderr = r.stdout, r.stderr
+	const what = "what the program writes"
+	o.stdout, o.stderr = authtest.Searched(t, what, r.stdout), authtest.Searched(t, what, r.stderr)
 	o.getenv = environment(map[string]string{"XDG_STATE_HOME": state})
 	var err error
 	if r.program, err = open(o); err != nil {
@@ -244,7 +246,7 @@ func TestReadTimeout(t *testing.T) {
 	if said, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 408 ") {
 		t.Errorf("half a body was answered %q (%v), want 408", said, err)
 	}
-	got := runProgram(t.Context(), "", "call", "--url", r.url(), "a__slow", "--json", `{"ms": 900}`)
+	got := runProgram(t, "", "call", "--url", r.url(), "a__slow", "--json", `{"ms": 900}`)
 	if got.code != 0 || got.stdout != "here it is\n" {
 		t.Errorf("a call that takes three times the limit gave %d, %q, %q, want its answer", got.code, got.stdout, got.stderr)
 	}
@@ -283,7 +285,7 @@ func TestTakenAddress(t *testing.T) {
 	free.Close()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	mustWrite(t, file, fmt.Sprintf("listen: %s\nadmin: %s\nupstreams: { demo: { command: [junction, demo] } }\n", address, taken.Addr()))
-	p, err := open(options{file: file, stdout: io.Discard, stderr: io.Discard, getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
+	p, err := open(options{file: file, stdout: io.Discard, stderr: authtest.Searched(t, "what the program writes"), getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
 	if p != nil || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("open = %v, %v, want nothing and that the address is in use", p, err)
 	}

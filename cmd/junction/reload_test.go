@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/upstreamtest"
 )
 
@@ -158,7 +159,7 @@ func TestReloadRefused(t *testing.T) {
 	r := mustServe(t, good)
 	before, inForce := r.set.All()[0], r.keys.Load()
 	for i, row := range []struct{ text, why string }{
-		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 3: upstreams.a.enabeld: unknown key; did you mean enabled?"},
+		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
 		{good + "shutdown_grace: 1s\n", "shutdown_grace has changed, which needs a restart"},
 		{"a: [\n", "mistake"},
 		{"", "mistake"},
@@ -196,22 +197,22 @@ func TestReloadRefused(t *testing.T) {
 func TestReloadAsked(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()
-	mustWrite(t, filepath.Join(dir, "secret"), "one\n")
+	mustWrite(t, filepath.Join(dir, "secret"), "canary-one\n")
 	file := filepath.Join(dir, "config.yaml")
 	mustWrite(t, file, addresses+"upstreams: { a: { url: "+url+", headers: { X-Key: \"${file:secret}\" } } }\n")
-	p, err := open(options{file: file, stdout: newTranscript(), stderr: newTranscript(), getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
+	log := newTranscript()
+	p, err := open(options{file: file, stdout: newTranscript(), stderr: authtest.Searched(t, "what the program writes", log), getenv: environment(map[string]string{"XDG_STATE_HOME": t.TempDir()})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	log := p.stderr.(*transcript)
 	first := p.set.All()[0]
 	p.reload(false)
 	p.reload(true)
 	if got := strings.Count(log.String(), reloaded); got != 1 || p.set.All()[0] != first {
 		t.Errorf("%d reloads, want 1, and the upstream that there was", got)
 	}
-	mustWrite(t, filepath.Join(dir, "secret"), "two\n")
+	mustWrite(t, filepath.Join(dir, "secret"), "canary-two\n")
 	p.reload(false)
 	if p.set.All()[0] != first {
 		t.Errorf("reloaded unasked, although the file is the same")

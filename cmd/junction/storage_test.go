@@ -21,7 +21,7 @@ func (o *office) wantReadable(sessions ...string) {
 	s := o.mustOpen()
 	defer o.mustClose(s)
 	for _, id := range sessions {
-		if i, err := s.IDPSession(o.t.Context(), id); err != nil || !strings.HasPrefix(i.RefreshToken, "refresh token of ") {
+		if i, err := s.IDPSession(o.t.Context(), id); err != nil || !strings.HasPrefix(i.RefreshToken, "canary-refresh token of ") {
 			o.t.Errorf("the session says %q, %v", i.RefreshToken, err)
 		}
 	}

@@ -3,7 +3,7 @@
 //
 // Usage: node idp.mjs REDIRECT_URI ...
 // Prints {"issuer": "..."} on standard output once it accepts connections, everything else on standard error. It listens on loopback,
-// on a port that the system chooses. Its client is junction, with the secret s3cret; whoever signs in is let in by whatever password.
+// on a port that the system chooses. Its client is junction, with the secret canary-s3cret; whoever signs in is let in by whatever password.
 // Each line on standard input is a command, answered by {"done": "..."}:
 //   disable NAME          NAME cannot sign in any more, and their refresh tokens are no good
 //   groups NAME A,B       the groups of NAME, engineering before that
@@ -24,7 +24,7 @@ const provider = new Provider(issuer, {
   clients: [
     {
       client_id: "junction",
-      client_secret: "s3cret",
+      client_secret: "canary-s3cret",
       redirect_uris: process.argv.slice(2),
       grant_types: ["authorization_code", "refresh_token"],
       response_types: ["code"],

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/fetch"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -40,8 +41,9 @@ func mustClientWithClock(t testing.TB, at string) (*Client, *clock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{URL: at, Name: "Acme", Fetch: &fetch.Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, HTTP: http.DefaultTransport, Now: k.now})
-	c.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: k.now})
+	log := authtest.Log(t)
+	c := New(Options{URL: at, Name: "Acme", Fetch: &fetch.Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, HTTP: http.DefaultTransport, Now: k.now, Log: log})
+	c.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: k.now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +73,14 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 			json.NewEncoder(w).Encode(document)
 		case "/register":
 			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"client_id":"registered","client_secret":"s"}`)
+			fmt.Fprint(w, `{"client_id":"registered","client_secret":"canary-s"}`)
 		case "/token":
 			if status, _ := more["token"].(*int); status != nil && *status != 200 {
 				w.WriteHeader(*status)
 				fmt.Fprint(w, `{"error":"invalid_request"}`)
 				return
 			}
-			fmt.Fprintf(w, `{"access_token":"access-%d","expires_in":3600}`, asked["/token"])
+			fmt.Fprintf(w, `{"access_token":"canary-access-%d","expires_in":3600}`, asked["/token"])
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -149,14 +151,14 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	c, k := mustClientWithClock(t, "https://mcp.acme.example")
 	status := 200
 	at, asked := mustServers(t, map[string]any{"registration_endpoint": "", "token": &status})
-	c.Apply(map[string]Upstream{"linear": {URL: at, ClientID: "us", ClientSecret: "s"}})
+	c.Apply(map[string]Upstream{"linear": {URL: at, ClientID: "us", ClientSecret: "canary-s"}})
 	user, err := c.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(client string, expires time.Time) {
 		t.Helper()
-		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID, Principal: "user:ann", Access: "access-0", Refresh: "refresh", Issuer: strings.TrimSuffix(at, "/mcp"),
+		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID, Principal: "user:ann", Access: "canary-access-0", Refresh: "canary-refresh", Issuer: strings.TrimSuffix(at, "/mcp"),
 			Resource: at, ClientID: client, Expires: expires}); err != nil {
 			t.Fatal(err)
 		}
@@ -169,14 +171,14 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		}
 	}
 	put("us", k.now().Add(time.Hour))
-	want("for an hour", "access-0", nil, 0)
-	want("refused by mistake of another's", "access-0", nil, 0, "access-x")
+	want("for an hour", "canary-access-0", nil, 0)
+	want("refused by mistake of another's", "canary-access-0", nil, 0, "canary-access-x")
 	k.Add(59*60 + 1)
 	status = 503
-	want("a moment before its end, during an outage", "access-0", nil, 1)
+	want("a moment before its end, during an outage", "canary-access-0", nil, 1)
 	status = 200
-	want("a moment before its end", "access-2", nil, 2)
-	want("and then", "access-2", nil, 2)
+	want("a moment before its end", "canary-access-2", nil, 2)
+	want("and then", "canary-access-2", nil, 2)
 	k.Add(2 * 60 * 60)
 	status = 503
 	if got, err := c.Token(t.Context(), "linear", "user:ann"); got != "" || err == nil || errors.Is(err, ErrBroken) || errors.Is(err, ErrNotConnected) {
@@ -187,15 +189,15 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		t.Errorf("an answer that says nothing of the token: Token = %q, %v", got, err)
 	}
 	status = 200
-	want("after the outage", "access-5", nil, 5)
+	want("after the outage", "canary-access-5", nil, 5)
 	// One that lives for a minute alone is not renewed all the time.
 	put("us", k.now().Add(time.Minute))
-	want("for a minute", "access-0", nil, 5)
+	want("for a minute", "canary-access-0", nil, 5)
 	// What was given to another client is of no use to us.
 	put("them", k.now())
 	want("another client's", "", ErrBroken, 5)
 	want("and then", "", ErrBroken, 5)
-	want("nobody's", "", ErrBroken, 5, "access-0")
+	want("nobody's", "", ErrBroken, 5, "canary-access-0")
 	if _, err := c.Token(t.Context(), "linear", "user:bob"); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("of somebody else: %v", err)
 	}
