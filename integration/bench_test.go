@@ -25,7 +25,7 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio"}
+var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
 
 var benchEras = []string{legacyEra, modernEra}
 
@@ -82,6 +82,8 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startHopStdio(b), ""
 	case "junction-stdio":
 		return startJunction(b, program(b), era, 1, overStdio(b, "echo", era, "")), ""
+	case "junction-stdio-jwt": // as junction-stdio, for people who sign in
+		return startSignedIn(b, program(b), era, overStdio(b, "echo", era, "")), ""
 	}
 	return benchEndpoint{}, "there is no such path"
 }
@@ -150,7 +152,7 @@ func BenchmarkCompare(b *testing.B) {
 	t := comparison{rounds: rounds, each: time.Duration(seconds * float64(time.Second)), program: builder(b)}
 	t.paths = slices.DeleteFunc(slices.Clone(benchPaths), func(p string) bool { return !benchChosen("BENCH_PATHS", p) })
 	fmt.Printf("\nmedians of %d rounds of %v each; ratio to nginx in the same round; spread of calls/s over the rounds\n", t.rounds, t.each)
-	fmt.Printf("%-16s %-15s %10s %8s %8s %12s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread", "CPU µs/call", "p50 µs", "p99 µs")
+	fmt.Printf("%-16s %-18s %10s %8s %8s %12s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread", "CPU µs/call", "p50 µs", "p99 µs")
 	for _, era := range benchEras {
 		cs := slices.DeleteFunc(benchCells(era), func(c benchCell) bool { return !benchChosen("BENCH_CELLS", c.String()) })
 		if len(cs) > 0 {
@@ -185,7 +187,7 @@ func (t *comparison) era(b *testing.B, era string, cs []benchCell) {
 	for _, p := range t.paths {
 		ep, absent := road(b, p, era, upstream, t.program)
 		if absent != "" {
-			fmt.Printf("%-16s %-15s %s\n", era, p, absent)
+			fmt.Printf("%-16s %-18s %s\n", era, p, absent)
 			continue
 		}
 		names, roads = append(names, p), append(roads, ep)
@@ -234,7 +236,7 @@ func (t *comparison) print(c benchCell, names []string, samples [][]loadSample) 
 			ratio = fmt.Sprintf("%.2f", median(against))
 		}
 		spread := (slices.Max(rates) - slices.Min(rates)) / median(rates) * 100
-		fmt.Printf("%-16s %-15s %10.0f %8s %7.0f%% %12.1f %10.0f %10.0f\n", c, name, median(rates), ratio, spread, median(of(loadSample.cpuPerCall)),
+		fmt.Printf("%-16s %-18s %10.0f %8s %7.0f%% %12.1f %10.0f %10.0f\n", c, name, median(rates), ratio, spread, median(of(loadSample.cpuPerCall)),
 			median(of(func(s loadSample) float64 { return microseconds(s.P50) })), median(of(func(s loadSample) float64 { return microseconds(s.P99) })))
 	}
 }
