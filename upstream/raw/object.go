@@ -47,6 +47,9 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 		}
 		return Object{}, ErrAbsent
 	}
+	if string(text) == "{}" { // needs no memory
+		return Object{text, nil}, nil
+	}
 	in := inside{keep: keep}
 	end, err := skipObject(text, start, depth, &in)
 	if err != nil {
