@@ -361,7 +361,7 @@ func TestURIsTakeNoTime(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	for uri, want := range map[string]bool{

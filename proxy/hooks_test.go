@@ -87,7 +87,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{b})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []string
 	s.hooks.CallDone = func(c CallInfo) {

@@ -346,7 +346,7 @@ func TestHTTPCloseHung(t *testing.T) {
 	}
 	start := time.Now()
 	w.Close()
-	if took := time.Since(start); took > 2*deleteTime {
+	if took := time.Since(start); took > 20*deleteTime { // a machine that is slow, and not a server that never answers
 		t.Errorf("Close took %v", took)
 	}
 	<-deleted

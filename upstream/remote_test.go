@@ -124,7 +124,7 @@ func mustParse(t testing.TB, r *http.Request) jsonrpc.Message {
 }
 
 func short(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -24,6 +24,7 @@ type stdioOptions struct {
 	MessageLimit int           // bytes of one line from the server. Default 16 MiB
 	Depth        int           // nesting of one message. Default raw.DefaultDepth
 	StopGrace    time.Duration // between stdin closed, SIGTERM and SIGKILL. Default 2s
+	LastWords    time.Duration // see lastWords, which is the default
 	WriteStall   time.Duration // how long the server may leave a full input pipe alone before it counts as hung. Default 30s
 	Log          *slog.Logger  // carries the upstream's name already; nil discards
 }
@@ -32,6 +33,7 @@ func (o stdioOptions) withDefaults() stdioOptions {
 	o.MessageLimit = firstPositive(o.MessageLimit, 16<<20)
 	o.Depth = firstPositive(o.Depth, raw.DefaultDepth)
 	o.StopGrace = firstPositive(o.StopGrace, 2*time.Second)
+	o.LastWords = firstPositive(o.LastWords, lastWords)
 	o.WriteStall = firstPositive(o.WriteStall, 30*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -211,7 +213,7 @@ func (w *stdio) why() error {
 		}
 	default:
 	}
-	patience, cancel := context.WithTimeout(context.Background(), lastWords)
+	patience, cancel := context.WithTimeout(context.Background(), w.o.LastWords)
 	defer cancel()
 	for _, c := range []<-chan struct{}{w.process.exited, w.drained, w.process.silent} {
 		select {

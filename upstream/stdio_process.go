@@ -31,6 +31,7 @@ import (
 type process struct {
 	cmd   *exec.Cmd
 	grace time.Duration
+	words time.Duration // see lastWords
 	log   *slog.Logger
 
 	stdin          *os.File // written to by stdio
@@ -56,7 +57,7 @@ func startProcess(o stdioOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, grace: o.StopGrace, log: o.Log, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
 	for i := range ours {
 		switch i {
@@ -166,7 +167,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.gone(drained) // a killed process needs a moment, too
 	<-p.exited
 	p.stdout.Close()
-	last := time.NewTimer(lastWords)
+	last := time.NewTimer(p.words)
 	defer last.Stop()
 	select { // what it wrote is read to its end, unless somebody else holds the other end
 	case <-p.silent:

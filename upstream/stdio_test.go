@@ -380,15 +380,22 @@ func TestStdioContextEnds(t *testing.T) {
 }
 
 func TestStdioDeath(t *testing.T) {
-	for _, row := range []struct{ method, want string }{
-		{"die", "exited with status 3: the disk is full"},
-		{"crash", "ended by signal: killed"},
-		{"half", "exited with status 0"},
-		{"mute", "closed its standard output"},
-		{"leave", "exited with status 4"}, // while a descendant holds its stdout and floods it
+	for _, row := range []struct {
+		method, want string
+		ends         bool // all of it, so that its last words can be waited for
+	}{
+		{"die", "exited with status 3: the disk is full", true},
+		{"crash", "ended by signal: killed", true},
+		{"half", "exited with status 0", true},
+		{"mute", "closed its standard output", false},
+		{"leave", "exited with status 4", false}, // while a descendant holds its stdout and floods it
 	} {
 		t.Run(row.method, func(t *testing.T) {
-			w := mustOpen(t, "server", func(o *stdioOptions) { o.StopGrace = 100 * time.Millisecond })
+			w := mustOpen(t, "server", func(o *stdioOptions) {
+				if o.StopGrace = 100 * time.Millisecond; row.ends {
+					o.LastWords = time.Minute
+				}
+			})
 			waiting := []<-chan answer{w.start(t.Context(), "5", "hang", "{}"), w.start(t.Context(), "6", "hang", "{}")}
 			w.mustCall("1", "echo", "{}")
 			w.mustCall("2", "echo", "{}")
@@ -414,7 +421,7 @@ func TestStdioDeath(t *testing.T) {
 
 // What a server wrote before it ended counts, even if we get to read it only after the end.
 func TestStdioAnswersBeforeDeathCount(t *testing.T) {
-	w := mustOpen(t, "server")
+	w := mustOpen(t, "server", func(o *stdioOptions) { o.LastWords = time.Minute })
 	call := w.start(t.Context(), "1", "goodbye", `{"a":1}`)
 	if m := w.hear(); m == nil || m.Method != "leaving" {
 		t.Fatalf("the server says %v, want leaving", m)

@@ -140,7 +140,7 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 	t.Cleanup(site.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(site.Certificate())
-	here := fetch.Fetcher{RootCAs: roots, Timeout: 5 * time.Second}
+	here := fetch.Fetcher{RootCAs: roots, Timeout: 30 * time.Second}
 	allowed := here
 	allowed.AllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for id, row := range map[string]struct {
@@ -167,7 +167,7 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		if p.status != 400 || p.next() != "" || !strings.Contains(html.UnescapeString(p.body), row.want) || strings.Contains(p.body, site.Listener.Addr().String()) {
 			t.Errorf("%s: %d to %q\n%s\nwant %q", id, p.status, p.next(), p.body, row.want)
 		}
-		if took := time.Since(began); took > 5*time.Second+500*time.Millisecond {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s: it took %v", id, took)
 		}
 	}

@@ -136,7 +136,7 @@ func TestAuthT46BoundsOfRegistrations(t *testing.T) {
 		if status, body := s.post(t, "/oauth/register", row.media, row.body); status != row.want {
 			t.Errorf("%s: %d %.300s, want %d", name, status, body, row.want)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}

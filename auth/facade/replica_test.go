@@ -85,7 +85,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded", url.Values{"token": {token}, "client_id": {a.id}}.Encode()); status != 200 {
 					t.Error(status, body)
 				}
-				end := time.Now().Add(10 * time.Second)
+				end := time.Now().Add(time.Minute)
 				for _, f := range []*Facade{one, other} {
 					err := error(nil)
 					for {

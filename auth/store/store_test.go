@@ -718,7 +718,7 @@ func TestSweepAtOnce(t *testing.T) {
 			// Each store sweeps once when it is opened, so that the first try may come too early.
 			eventually := func(what string, try func() bool) {
 				t.Helper()
-				for end := time.Now().Add(10 * time.Second); !try(); runtime.Gosched() {
+				for end := time.Now().Add(time.Minute); !try(); runtime.Gosched() {
 					if time.Now().After(end) {
 						t.Fatal(what)
 					}
