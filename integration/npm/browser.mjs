@@ -26,11 +26,24 @@ const origins = new Set();
 context.on("page", (page) => {
   page.setDefaultTimeout(patience);
   page.on("console", (message) => page.url().includes("/interaction/") || console_.push(`${message.type()}: ${message.text()}`));
+  page.on("framenavigated", (frame) => {
+    if (frame === page.mainFrame()) {
+      goesOn = comes;
+      comes = false;
+    }
+  });
   page.on("pageerror", (error) => console_.push(`error: ${error.message}`));
 });
 let returned = null;
+let goesOn = false; // the page says itself where the browser is to go next
+let comes = false; // such a page is about to be shown
 let shots = 0;
 const external = (url) => !["127.0.0.1"].includes(url.hostname);
+context.on("response", (response) => {
+  if (response.request().isNavigationRequest() && Math.floor(response.status() / 100) !== 3) {
+    comes = response.headers().refresh !== undefined;
+  }
+});
 context.on("request", (request) => {
   const url = new URL(request.url());
   if (!request.isNavigationRequest() && page.url().includes("/interaction/")) {
@@ -135,7 +148,8 @@ async function press(texts, keyboard, double) {
 
 // settle waits until the browser has stopped going on by itself.
 async function settle() {
-  for (let still = 0, before = ""; still < 3; ) {
+  const late = Date.now() + patience / 4;
+  for (let still = 0, before = ""; still < 3 || (goesOn && returned === null && Date.now() < late); ) {
     await page.waitForLoadState("load").catch(() => {});
     await page.waitForTimeout(150);
     still = page.url() === before ? still + 1 : 0;
@@ -147,9 +161,10 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   const { open, press: texts, keyboard, double, once, reload, blocked, then, frame } = JSON.parse(line);
   const pages = [];
   const went = [];
-  returned = null;
   try {
     await page?.close();
+    returned = null; // where that one was still going is its own affair
+    goesOn = comes = false;
     page = await context.newPage();
     if (frame !== undefined) {
       await page.goto(open);
