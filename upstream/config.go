@@ -266,46 +266,7 @@ func (c *Config) Validate(name string) []Problem {
 		bad("command", "the program's name is empty")
 	}
 	if c.URL != "" {
-		u, err := url.Parse(c.URL)
-		switch {
-		case !strings.Contains(c.URL, "://"):
-			scheme := "https://"
-			if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
-				scheme = "http://"
-			}
-			bad("url", "needs a scheme: %s%s", scheme, strings.TrimPrefix(c.URL, "//"))
-		case err != nil:
-			bad("url", "is no URL; write it like https://mcp.example.com/mcp")
-		case u.Scheme != "http" && u.Scheme != "https":
-			bad("url", "needs a scheme: https://%s", strings.TrimPrefix(strings.TrimPrefix(c.URL, u.Scheme+":"), "//"))
-		case u.Host == "":
-			bad("url", "has no host; write it like https://mcp.example.com/mcp")
-		case u.User != nil:
-			bad("url", "carries a password; put it into headers")
-		case u.Fragment != "":
-			bad("url", "has a fragment (#…), which is never sent; remove it")
-		}
-		if c.Personal() {
-			if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-				bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; http is for loopback alone")
-			}
-			for k := range c.Headers {
-				if strings.EqualFold(k, "authorization") {
-					bad("headers."+k, "is what each person's own sign-in is sent in (auth.mode); keep one")
-				}
-			}
-		} else if len(c.Auth.Scopes) > 0 || c.Auth.ClientID != "" || c.Auth.ClientSecret != "" {
-			bad("auth", "says nothing without a mode; write mode: oauth_user if each person is to sign in there themselves")
-		}
-		if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
-			bad("auth.client_secret", "is one of a client_id, which is missing")
-		}
-		if len(c.Env) > 0 {
-			bad("env", "is only for a command")
-		}
-		if c.Dir != "" {
-			bad("dir", "is only for a command")
-		}
+		c.validateRemote(bad)
 	} else {
 		if c.Auth.Mode != AuthNone || c.Auth.ClientID != "" || len(c.Auth.Scopes) > 0 {
 			bad("auth", "is only for a url")
@@ -346,36 +307,86 @@ func (c *Config) Validate(name string) []Problem {
 	if c.Concurrency < 0 {
 		bad("concurrency", "is negative")
 	}
-	capabilities := func(at string, list []string) {
-		for i, s := range list {
-			if !validCapability(s) {
-				bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+	validateCapabilities("capabilities", c.Capabilities, bad)
+	c.Tools.validate(bad)
+	return ps
+}
+
+// validateRemote looks at what only an upstream with a url has.
+func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
+	u, err := url.Parse(c.URL)
+	switch {
+	case !strings.Contains(c.URL, "://"):
+		scheme := "https://"
+		if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
+			scheme = "http://"
+		}
+		bad("url", "needs a scheme: %s%s", scheme, strings.TrimPrefix(c.URL, "//"))
+	case err != nil:
+		bad("url", "is no URL; write it like https://mcp.example.com/mcp")
+	case u.Scheme != "http" && u.Scheme != "https":
+		bad("url", "needs a scheme: https://%s", strings.TrimPrefix(strings.TrimPrefix(c.URL, u.Scheme+":"), "//"))
+	case u.Host == "":
+		bad("url", "has no host; write it like https://mcp.example.com/mcp")
+	case u.User != nil:
+		bad("url", "carries a password; put it into headers")
+	case u.Fragment != "":
+		bad("url", "has a fragment (#…), which is never sent; remove it")
+	}
+	if c.Personal() {
+		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; http is for loopback alone")
+		}
+		for k := range c.Headers {
+			if strings.EqualFold(k, "authorization") {
+				bad("headers."+k, "is what each person's own sign-in is sent in (auth.mode); keep one")
 			}
 		}
+	} else if len(c.Auth.Scopes) > 0 || c.Auth.ClientID != "" || c.Auth.ClientSecret != "" {
+		bad("auth", "says nothing without a mode; write mode: oauth_user if each person is to sign in there themselves")
 	}
-	capabilities("capabilities", c.Capabilities)
+	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
+		bad("auth.client_secret", "is one of a client_id, which is missing")
+	}
+	if len(c.Env) > 0 {
+		bad("env", "is only for a command")
+	}
+	if c.Dir != "" {
+		bad("dir", "is only for a command")
+	}
+}
+
+// validate looks at the rules of an upstream's tools.
+func (r Rules) validate(bad func(path, format string, args ...any)) {
 	as := map[string]string{}
-	for _, r := range c.Tools {
-		at := "tools." + r.Glob
-		capabilities(at+".capabilities", r.Capabilities)
-		if _, err := path.Match(r.Glob, ""); err != nil {
+	for _, rule := range r {
+		at := "tools." + rule.Glob
+		validateCapabilities(at+".capabilities", rule.Capabilities, bad)
+		if _, err := path.Match(rule.Glob, ""); err != nil {
 			bad(at, "is no glob: a [ is not closed")
 		}
-		if r.Timeout < 0 || r.MaxTimeout < 0 {
+		if rule.Timeout < 0 || rule.MaxTimeout < 0 {
 			bad(at, "has a negative timeout")
 		}
-		if r.As == "" {
+		if rule.As == "" {
 			continue
 		}
-		if strings.ContainsAny(r.Glob, "*?[") {
-			bad(at+".as", "renames one tool; %s is a glob", r.Glob)
+		if strings.ContainsAny(rule.Glob, "*?[") {
+			bad(at+".as", "renames one tool; %s is a glob", rule.Glob)
 		}
-		if other, ok := as[r.As]; ok {
-			bad(at+".as", "%s is the new name of %s already", r.As, other)
+		if other, ok := as[rule.As]; ok {
+			bad(at+".as", "%s is the new name of %s already", rule.As, other)
 		}
-		as[r.As] = r.Glob
+		as[rule.As] = rule.Glob
 	}
-	return ps
+}
+
+func validateCapabilities(at string, list []string, bad func(path, format string, args ...any)) {
+	for i, s := range list {
+		if !validCapability(s) {
+			bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+		}
+	}
 }
 
 // loopback reports whether the host of a URL is this machine.
