@@ -124,7 +124,9 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		case "/redirect":
 			http.Redirect(w, r, inside.URL+"/oauth/client.json", http.StatusFound)
 		case "/large":
-			_, _ = w.Write(append([]byte(describe("")), make([]byte, 5<<10)...))
+			_, _ = fmt.Fprintf(w, "%-*s", 5<<10+1, describe(""))
+		case "/full":
+			_, _ = fmt.Fprintf(w, "%-*s", 5<<10, describe(""))
 		case "/page":
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = w.Write([]byte(describe("")))
@@ -153,6 +155,7 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		"https://localhost/c.json":        {&here, string(fetch.Private)},
 		"https://client.example/redirect": {&allowed, string(fetch.Status)},
 		"https://client.example/large":    {&allowed, string(fetch.TooLarge)},
+		"https://client.example/full":     {&allowed, "its client_id is another address"}, // which it was read for
 		"https://client.example/page":     {&allowed, string(fetch.Type)},
 		"https://client.example/slow":     {&allowed, string(fetch.TooLarge)},
 		"https://client.example/twice":    {&allowed, "a member is there twice"},

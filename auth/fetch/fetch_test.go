@@ -259,9 +259,16 @@ func TestAuthT54Documents(t *testing.T) {
 			if test.class == Timeout {
 				f.Timeout = 200 * time.Millisecond
 			}
+			began := time.Now()
 			_, err := f.GetJSON(t.Context(), s.URL, 5<<10)
 			wantClass(t, err, test.class)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
 		})
+	}
+	if patience := (&Fetcher{}).timeout(); patience != 5*time.Second {
+		t.Errorf("unless told otherwise a fetch has %v, want 5 s", patience)
 	}
 }
 
