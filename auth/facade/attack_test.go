@@ -4,8 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/x509"
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -606,6 +608,39 @@ func TestAuthT88StoreAway(t *testing.T) {
 	s.mustVerify(t, m["access_token"])
 	if status, n := a.refresh(t, m["refresh_token"]); status != 200 {
 		t.Errorf("it is back, and the same token is answered %d %v", status, n)
+	}
+}
+
+// TestAuthT88PartOfTheStoreAway: a store may also fail half-way through. Whatever a refresh looks up and cannot read, nobody is signed out for it.
+func TestAuthT88PartOfTheStoreAway(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	m := a.mustSignIn(t, b)
+	db, err := sql.Open("sqlite", filepath.Join(s.dir, "junction.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rename := func(from, to string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range []string{"client_blocks", "oauth_tokens", "grants", "idp_sessions", "users"} {
+		rename(table, "away")
+		s.clock.forward(6 * time.Second) // a token is not looked up each time
+		if status, n := a.refresh(t, m["refresh_token"]); status != 503 || n["error"] != "temporarily_unavailable" {
+			t.Errorf("without %s, refresh: %d %v", table, status, n)
+		}
+		if p, err := s.verify(m["access_token"]); errors.Is(err, auth.ErrInvalidToken) || p == nil && err == nil {
+			t.Errorf("without %s, verify: %v", table, err)
+		}
+		rename("away", table)
+	}
+	s.mustVerify(t, m["access_token"])
+	if status, n := a.refresh(t, m["refresh_token"]); status != 200 {
+		t.Errorf("all is back, and the same token is answered %d %v", status, n)
 	}
 }
 
