@@ -63,6 +63,13 @@ func (d *disk) set(fail error, limit int) {
 	d.fail, d.limit = fail, limit
 }
 
+// hold has writes wait until the channel is closed; nil does not.
+func (d *disk) hold(stuck chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stuck = stuck
+}
+
 // take returns the writes since the last take.
 func (d *disk) take() []string {
 	d.mu.Lock()
@@ -214,7 +221,7 @@ func TestAuditIsWrittenTogether(t *testing.T) {
 func TestAuditOfAStuckDisk(t *testing.T) {
 	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
 		stuck := make(chan struct{})
-		r.disk.stuck = stuck
+		r.disk.hold(stuck)
 		r.call("first")
 		time.Sleep(time.Second) // the goroutine is in the write now
 		long := strings.Repeat("x", auditQueue/4)
@@ -231,9 +238,7 @@ func TestAuditOfAStuckDisk(t *testing.T) {
 		if got := strings.Count(r.log.String(), "audit lines are lost"); got != 5 {
 			t.Errorf("the log complains %d times in 5 minutes, want 5:\n%s", got, r.log.String())
 		}
-		r.disk.mu.Lock()
-		r.disk.stuck = nil
-		r.disk.mu.Unlock()
+		r.disk.hold(nil)
 		close(stuck)
 		time.Sleep(time.Second)
 		r.mustHave(t, "first", long, long, long, "dropped 27", "short, for which there is room")
@@ -241,10 +246,17 @@ func TestAuditOfAStuckDisk(t *testing.T) {
 			t.Errorf("the log does not say that all is well again:\n%s", r.log.String())
 		}
 		time.Sleep(time.Hour)
+		stuck = make(chan struct{})
+		r.disk.hold(stuck)
 		r.call(strings.Repeat("y", auditQueue*2)) // alone, whatever its length
+		synctest.Wait()                           // the goroutine is in the write again
 		r.call("late")
+		r.disk.hold(nil)
+		close(stuck)
 		time.Sleep(time.Second)
-		r.mustHave(t, "first", long, long, long, "dropped 27", "short, for which there is room", strings.Repeat("y", auditQueue*2), "dropped 1")
+		r.call("last")
+		time.Sleep(time.Second)
+		r.mustHave(t, "first", long, long, long, "dropped 27", "short, for which there is room", strings.Repeat("y", auditQueue*2), "dropped 1", "last")
 		if n := strings.Count(r.log.String(), "\n"); n != 8 {
 			t.Errorf("the log has %d lines, want 8:\n%.2000s", n, r.log.String())
 		}
