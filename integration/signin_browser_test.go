@@ -143,6 +143,7 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 		"at once":        {nil, "Allow", "https://app.example.com/cb?code=", 1},
 		"clicked twice":  {map[string]any{"double": true}, "Allow", "https://app.example.com/cb?code=", 1},
 		"back and again": {map[string]any{"then": []string{"back", "reload", "back", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
+		"opened again":   {map[string]any{"then": []string{"again", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
 		"reloaded":       {map[string]any{"reload": true, "then": []string{"reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
 		"cancelled":      {map[string]any{"then": []string{"back", "reload"}}, "Cancel", "https://app.example.com/cb?error=access_denied", 0},
 	} {
@@ -152,6 +153,9 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 		v = b.do(order)
 		if !strings.HasPrefix(v.Returned, row.returned) || len(v.Pages) != 1 {
 			t.Errorf("%s it ends at %q after %s", name, v.Returned, v.titles())
+		}
+		if then := row.more["then"]; then != nil && len(v.Went) != len(then.([]string)) {
+			t.Errorf("%s the browser went %+v", name, v.Went)
 		}
 		if n := c.codes() - before; n != row.codes {
 			t.Errorf("%s the app is given %d codes, want %d; after that the browser went %+v", name, n, row.codes, v.Went)

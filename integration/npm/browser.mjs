@@ -8,7 +8,7 @@
 //   "once": true       only what is on the first page is pressed by its text
 //   "reload": true     the first page is loaded again before anything is pressed
 //   "blocked": true    all cookies are lost before anything is pressed
-//   "then": [HOW, …]   "back" and "reload", after all that
+//   "then": [HOW, …]   "back", "reload" and "again", after all that; the last opens once more what has led to the app, as a restored window does
 //   "frame": URL       nothing is pressed; what the page has in a frame with that URL is printed as {framed}
 // It prints {returned, pages, went}: where the browser was sent, of each page {title, url, text, links, wide, unnamed}, and {returned, title} after each HOW. wide is
 // whether the page is wider than 320 pixels where it may not be, unnamed how many fields and buttons have no name. Screenshots are in FOLDER, where it is not "". After
@@ -35,6 +35,7 @@ context.on("page", (page) => {
   page.on("pageerror", (error) => console_.push(`error: ${error.message}`));
 });
 let returned = null;
+let last = null; // of our own addresses, the one that leads to the app
 let goesOn = false; // the page says itself where the browser is to go next
 let comes = false; // such a page is about to be shown
 let shots = 0;
@@ -50,6 +51,7 @@ context.on("request", (request) => {
     return; // the provider's pages are its own affair
   }
   if (external(url) && request.isNavigationRequest()) {
+    last = request.redirectedFrom()?.url() ?? last;
     returned = request.url(); // also where a redirect leads, which no route sees
   }
   if (!external(url)) {
@@ -136,8 +138,12 @@ async function press(texts, keyboard, double) {
   const button = page.locator("button", { hasText: label }).first();
   if (keyboard && !page.url().includes("/interaction/")) {
     await page.locator("body").press("Tab");
-    for (let i = 0; i < 20 && !(await button.evaluate((e) => e === document.activeElement)); i++) {
+    const focused = () => button.evaluate((e) => e === document.activeElement);
+    for (let i = 0; i < 20 && !(await focused()); i++) {
       await page.keyboard.press("Tab");
+    }
+    if (!(await focused())) {
+      throw new Error(`the keyboard does not come to ${label}`); // Enter would press something else
     }
     await go(() => page.keyboard.press("Enter"));
     return true;
@@ -202,7 +208,7 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
     const first = returned;
     for (const how of then ?? []) {
       returned = null;
-      await (how === "back" ? page.goBack() : page.reload()).catch(() => {}); // what a browser does not send again has no page
+      await (how === "back" ? page.goBack() : how === "again" ? page.goto(last) : page.reload()).catch(() => {}); // what a browser does not send again has no page
       await settle();
       went.push({ returned, title: await page.title() });
     }
