@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/upstreamtest"
 )
 
@@ -22,7 +23,7 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 			}
 			server.Handler().ServeHTTP(w, r)
 		}))
-		u := startOver(rt, Config{URL: "http://server/mcp", Timeout: time.Second}, Options{Version: "0"})
+		u := startOver(rt, Config{URL: "http://server/mcp", Timeout: time.Second}, Options{Version: "0", Log: authtest.Log(t)})
 		t.Cleanup(u.Close)
 		settle(time.Minute)
 		late := 0

@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // follower is a conn that follows what it is asked to.
@@ -17,7 +18,7 @@ func (follower) follow(_ context.Context, _, added, _ []string) ([]string, error
 func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
-		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: slog.New(slog.DiscardHandler), subs: newSubscriptions()}
+		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: newSubscriptions()}
 		p.options.Hooks.ResourceUpdated = func(_, _, uri string) { told = append(told, uri) }
 		subscribe := func(c conn, uri string) {
 			if err := p.subs.sync(t.Context(), c, []string{uri}); err != nil || !p.subs.followed[uri] {
