@@ -4,7 +4,7 @@
 // Reads lines {"open": URL, "press": [TEXT, …]} on standard input. For each it opens the URL, presses the button that has one of the texts, or that leads on, fills in
 // forms of the provider, and goes on until the browser would leave 127.0.0.1, or nothing is left to press. A line may also have
 //   "keyboard": true   buttons are pressed by the keyboard alone
-//   "double": true     buttons are pressed twice at once
+//   "double": true     buttons are pressed again when the server has answered, and the browser does not know yet
 //   "once": true       only what is on the first page is pressed by its text
 //   "reload": true     the first page is loaded again before anything is pressed
 //   "blocked": true    all cookies are lost before anything is pressed
@@ -148,8 +148,32 @@ async function press(texts, keyboard, double) {
     await go(() => page.keyboard.press("Enter"));
     return true;
   }
-  await go(() => (double ? button.evaluate((e) => [e.click(), e.click()]) : button.click()));
+  await go(() => (double ? twice(button) : button.click()));
   return true;
+}
+
+// twice presses a button again while the answer to the first time is on its way: two clicks at once would have the browser send one form. The first form is sent from
+// here, so that the browser does not know the answer; while it waits for that nobody but the page itself can press.
+async function twice(button) {
+  let first = null;
+  await page.route("**/oauth/consent", async (route) => {
+    if (first !== null) {
+      await first;
+      return route.continue();
+    }
+    const request = route.request();
+    first = (async () => {
+      const cookie = (await context.cookies()).filter((c) => c.domain === "127.0.0.1").map((c) => `${c.name}=${c.value}`).join("; ");
+      const response = await fetch(request.url(), { method: "POST", body: request.postData(), headers: { ...request.headers(), cookie, "sec-fetch-site": "same-origin" } });
+      if (response.status !== 200) {
+        console_.push(`the first of two clicks is answered ${response.status}`);
+      }
+    })().catch((error) => console_.push(`the first of two clicks: ${error.message}`));
+  });
+  await button.evaluate((e) => {
+    e.click();
+    setTimeout(() => e.click(), 200);
+  });
 }
 
 // settle waits until the browser has stopped going on by itself.
