@@ -488,8 +488,8 @@ func TestAuthT17RevokedKey(t *testing.T) {
 		for _, verb := range []string{"GET", "DELETE"} {
 			wantRefused(t, verb, refusedTo(t, leaving, verb), 401, badToken+"it is no key of this server")
 		}
-		if took := time.Since(begun); took > 10*time.Second {
-			t.Errorf("the revoked key was good for %v, want 10s at most", took)
+		if took := time.Since(begun); took > promptly {
+			t.Errorf("the revoked key was good for %v", took)
 		}
 		// The session is that of the name, so that it outlives the rotation: the client goes on with its new key, and the old one may go.
 		rotating.key = second.key

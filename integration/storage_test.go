@@ -156,7 +156,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 		t.Errorf("the last token after that: %d, %+v; want invalid_grant", status, got)
 	}
 	for i := range replicas {
-		mustEndWithin(t, replicas[i], third.AccessToken, 10*time.Second)
+		mustEndWithin(t, replicas[i], third.AccessToken, promptly)
 	}
 	// T75: a code is redeemed once, wherever.
 	code, redeemed := app.mustEnter(t, "bob"), make(chan int)
@@ -187,7 +187,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Errorf("revoke: %s", resp.Status)
 	}
-	mustEndWithin(t, replicas[1], fourth.AccessToken, 10*time.Second)
+	mustEndWithin(t, replicas[1], fourth.AccessToken, promptly)
 }
 
 // mustEndWithin waits until a token is not let in any more.
