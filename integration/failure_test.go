@@ -36,9 +36,9 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up fidelityUpstre
 		}
 		t.Run(up.era+" "+up.wire, func(t *testing.T) {
 			config, journal := mustScripted(t, up.wire, upstreamtest.Script{Era: up.era})
-			config.Timeout = 300 * time.Millisecond
-			config.Tools = upstream.Rules{{Glob: "gate", Rule: upstream.Rule{Timeout: soon}}, {Glob: "echo", Rule: upstream.Rule{Timeout: soon}},
-				{Glob: "flood", Rule: upstream.Rule{Timeout: soon}}}
+			config.Timeout = soon
+			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}, {Glob: "endless", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}},
+				{Glob: "half", Rule: upstream.Rule{Timeout: 2 * time.Second}}} // which also has to end before that
 			x := mustFailing(t, config, proxy.Limits{Message: 1 << 20})
 			x.journal = journal
 			f(t, x, up)
