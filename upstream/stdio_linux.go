@@ -10,14 +10,14 @@ import (
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
 // outputPair returns the two ends of what the child's standard output goes through: a pair of sockets, which takes a large answer for two thirds of the CPU time of a
-// pipe, on both sides, and a small one for no more. Only our end can be read, and only theirs written to. A program that opens /dev/stdout by its name, which sockets
-// do not allow, finds it like this under all clients that start servers with Node, too.
+// pipe, on both sides, and a small one for no more. It is what clients on Node give to servers: a program that opens /dev/stdout by its name, which sockets do not allow, fails under those,
+// too. Nothing is written to our end, and that is not said either: a program that listens on its output, as asyncio does, to learn that nobody reads it any more, would
+// take it for that.
 func outputPair() (ours, theirs *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	syscall.SetNonblock(fds[0], true) // which makes os.NewFile wait without a thread
-	syscall.Shutdown(fds[0], syscall.SHUT_WR)
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }

@@ -59,16 +59,8 @@ func startProcess(o stdioOptions) (*process, error) {
 	}
 	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
-	for i := range ours {
-		switch i {
-		case 0:
-			theirs[i], ours[i], err = os.Pipe()
-		case 1:
-			ours[i], theirs[i], err = outputPair()
-		case 2:
-			ours[i], theirs[i], err = os.Pipe()
-		}
-		if err != nil {
+	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, outputPair, os.Pipe} {
+		if ours[i], theirs[i], err = open(); err != nil {
 			closeFiles(theirs[:i])
 			closeFiles(ours[:i])
 			return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
@@ -89,6 +81,12 @@ func startProcess(o stdioOptions) (*process, error) {
 	}
 	go p.listen()
 	return p, nil
+}
+
+// inputPair returns the two ends of the child's standard input.
+func inputPair() (ours, theirs *os.File, err error) {
+	theirs, ours, err = os.Pipe()
+	return ours, theirs, err
 }
 
 func closeFiles(files []*os.File) {
