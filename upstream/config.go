@@ -86,6 +86,9 @@ type Auth struct {
 	ClientSecret string `yaml:"client_secret"`
 }
 
+// asks reports whether anything is said about a sign-in beyond its mode.
+func (a *Auth) asks() bool { return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" }
+
 // AuthMode is a word of the file.
 type AuthMode string
 
@@ -268,7 +271,7 @@ func (c *Config) Validate(name string) []Problem {
 	if c.URL != "" {
 		c.validateRemote(bad)
 	} else {
-		if c.Auth.Mode != AuthNone || c.Auth.ClientID != "" || len(c.Auth.Scopes) > 0 {
+		if c.Auth.Mode != AuthNone || c.Auth.asks() {
 			bad("auth", "is only for a url")
 		}
 		if len(c.Headers) > 0 {
@@ -342,7 +345,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 				bad("headers."+k, "is what each person's own sign-in is sent in (auth.mode); keep one")
 			}
 		}
-	} else if len(c.Auth.Scopes) > 0 || c.Auth.ClientID != "" || c.Auth.ClientSecret != "" {
+	} else if c.Auth.asks() {
 		bad("auth", "says nothing without a mode; write mode: oauth_user if each person is to sign in there themselves")
 	}
 	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
