@@ -50,7 +50,7 @@ var errTooLarge = errors.New("larger than the message limit")
 func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(16)},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true, // a TLSClientConfig or DialContext of our own would otherwise turn it off

@@ -280,8 +280,7 @@ func dialPlain(ctx, closing context.Context, address string) (*plainConn, error)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()
-	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	n, err := d.DialContext(ctx, "tcp", address)
+	n, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
