@@ -122,7 +122,12 @@ type baseKey struct{}
 
 // ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.world.Load().routes.ServeHTTP(w, r)
+	world := s.world.Load()
+	if r.URL.Path == "/mcp" && r.URL.RawPath == "" { // nearly always; a router copies the request to say which path it found
+		world.merged.ServeHTTP(w, r)
+		return
+	}
+	world.routes.ServeHTTP(w, r)
 }
 
 // Apply replaces the world: from now on requests are answered by these upstreams, which are in the order of their names. Requests in progress end in the

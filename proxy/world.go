@@ -30,6 +30,7 @@ type world struct {
 	backends  []backend
 	endpoints map[string]*endpoint
 	routes    http.Handler
+	merged    http.Handler // what routes has at /mcp
 	shares    shares
 	persons   persons
 }
@@ -73,10 +74,11 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
 		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
 	})
-	r.Handle("/mcp", s.at(w, func(*http.Request) string { return "" }))
+	merged := s.at(w, func(*http.Request) string { return "" })
+	r.Handle("/mcp", merged)
 	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
 	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
-	w.routes = r
+	w.routes, w.merged = r, w.checkOrigin(merged)
 	return w
 }
 

@@ -30,7 +30,7 @@ type conn struct {
 	server *Server
 	ctx    context.Context // of all its requests; ends with the connection, or when the client leaves
 	cancel context.CancelFunc
-	remote string
+	base   *http.Request // what is the same in all of them, ctx included, which has no other way in without a copy
 	doing  atomic.Int32
 
 	first      *[]byte   // of the server's
@@ -61,10 +61,11 @@ const (
 
 func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s, watched: make(chan struct{}, 1)}
-	if a := nc.RemoteAddr(); a != nil { // on some systems a client that has left already has none
-		c.remote = a.String()
-	}
 	c.ctx, c.cancel = context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
+	c.base = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(c.ctx)
+	if a := nc.RemoteAddr(); a != nil { // on some systems a client that has left already has none
+		c.base.RemoteAddr = a.String()
+	}
 	return c
 }
 
@@ -224,15 +225,15 @@ func (c *conn) setReadDeadline(t time.Time) {
 // answer has the handler answer a request; false means that the connection is to be closed.
 func (c *conn) answer(h *head) (more bool) {
 	type parts struct {
-		url   url.URL
-		body  body
-		reply response
+		request http.Request
+		url     url.URL
+		body    body
+		reply   response
 	}
-	x := &parts{url: url.URL{Path: h.path}, body: body{conn: c, left: h.length}}
-	r := (&http.Request{
-		Method: h.method, URL: &x.url, RequestURI: h.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: h.header, Host: h.host, ContentLength: h.length, Body: &x.body, RemoteAddr: c.remote,
-	}).WithContext(c.ctx)
+	x := &parts{request: *c.base, url: url.URL{Path: h.path}, body: body{conn: c, left: h.length}}
+	r := &x.request
+	r.Method, r.URL, r.RequestURI, r.Host = h.method, &x.url, h.path, h.host
+	r.Header, r.ContentLength, r.Body = h.header, h.length, &x.body
 	x.reply.begin(c, &x.body)
 	c.awaited = false
 	if h.length == 0 {
@@ -242,7 +243,7 @@ func (c *conn) answer(h *head) (more bool) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			if problem != http.ErrAbortHandler { //nolint // the value itself, as net/http has it
-				c.server.logf("plain: panic answering %s: %v\n%s", c.remote, problem, debug.Stack())
+				c.server.logf("plain: panic answering %s: %v\n%s", c.base.RemoteAddr, problem, debug.Stack())
 			}
 			more, x.body.closed = false, true
 		}

@@ -135,9 +135,15 @@ func (o Object) Elements(name string) ([][]byte, error) {
 
 func (o Object) index(name string) (int, error) {
 	found, near := -1, false
+	usual := name != "" && ascii(name)
 	for i := range o.members {
 		m := &o.members[i]
-		switch match(o.text[m.start:m.keyEnd], name) {
+		key := o.text[m.start:m.keyEnd]
+		// Most keys differ at a glance: what is left out or unescaped makes a key shorter, never longer, and so does the other case of a letter that is not ASCII.
+		if usual && (len(key)-2 < len(name) || key[1]|0x20 != name[0]|0x20 && key[1] < 0x80 && key[1] != '\\') {
+			continue
+		}
+		switch match(key, name) {
 		case exact:
 			if found >= 0 {
 				return 0, ErrAmbiguous
@@ -154,6 +160,21 @@ func (o Object) index(name string) (int, error) {
 		return 0, ErrAbsent
 	}
 	return found, nil
+}
+
+// ascii reports whether all characters of a name are.
+func ascii(name string) bool {
+	for ; len(name) >= 8; name = name[8:] {
+		if binary.LittleEndian.Uint64([]byte(name[:8]))&highs != 0 {
+			return false
+		}
+	}
+	for i := range len(name) {
+		if name[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 type likeness int
