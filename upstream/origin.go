@@ -40,7 +40,6 @@ const (
 	drainTime    = time.Second // for the same
 	maxDraining  = 256         // connections of one wire that are being drained; beyond it they are closed
 	exactSize    = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
-	segmentSize  = 16 << 10    // from here on params are sent from where they are, and not copied
 )
 
 // errTooLarge means that a message of the server's exceeds the limit.
@@ -547,18 +546,19 @@ func isJSON(media string) bool {
 	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
 }
 
-// payload is the body of a request: a message, large params from where they are.
+// payload is the body of a request: a message, its params from where they are.
 type payload struct {
 	parts [3][]byte // never modified after set
+	head  [96]byte  // the memory of most first parts
 	size  int64
 	begun atomic.Bool // somebody has read from it, so that it may be on its way
 }
 
 func (p *payload) set(m *jsonrpc.Message) {
-	if m.Method == "" || len(m.Params) < segmentSize {
-		p.parts[0] = m.Append(make([]byte, 0, len(m.Method)+len(m.Params)+len(m.Result)+80))
+	if m.Method == "" || len(m.Params) == 0 {
+		p.parts[0] = m.Append(p.head[:0])
 	} else {
-		head := jsonrpc.AppendRequest(nil, m.ID, m.Method, nil)
+		head := jsonrpc.AppendRequest(p.head[:0], m.ID, m.Method, nil)
 		p.parts = [3][]byte{append(head[:len(head)-1], `,"params":`...), m.Params, {'}'}}
 	}
 	for _, part := range p.parts {

@@ -65,7 +65,7 @@ func Elements(arr []byte) ([][]byte, error) {
 		}
 		return nil, ErrAbsent
 	}
-	var in inside
+	in := inside{asked: true}
 	end, err := skipArray(arr, start, DefaultDepth, &in)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 var (
 	// ErrDepth means that arrays and objects are nested deeper than the caller allows.
 	ErrDepth = errors.New("nested too deeply")
+	// ErrSize means that a text has 4 GiB or more.
+	ErrSize = errors.New("larger than 4 GiB")
 	// ErrAbsent means that an object has no member of that name, or that a value is of another type than the one asked for.
 	ErrAbsent = errors.New("absent")
 	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or in another spelling that some of them take for it, or a
@@ -153,8 +155,8 @@ type inside struct {
 	members  []member
 	elements [][]byte
 	keep     []string  // the names of members of which the inside is kept, too
-	most     int       // members or elements; 0 means that there is no limit
-	over     bool      // there were more, and nothing is kept
+	asked    bool      // it is what the caller asked for: there is no limit
+	over     bool      // there were more than mostInside members or elements, and nothing is kept
 	first    [4]member // the memory of members: most objects have no more
 }
 
@@ -163,9 +165,9 @@ const mostInside = 1000
 
 // member skips a value, which belongs to the key before it, and keeps the two.
 func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err error) {
-	m := member{start: key, keyEnd: keyEnd, value: value}
+	m := member{start: uint32(key), keyEnd: uint32(keyEnd), value: uint32(value)}
 	if in.keeps(b[key+1:keyEnd-1]) && value < len(b) && (b[value] == '{' || b[value] == '[') {
-		m.inside = &inside{keep: in.keep, most: mostInside}
+		m.inside = &inside{keep: in.keep}
 		end, err = m.inside.skip(b, value, depth)
 	} else {
 		end, err = skip(b, value, depth)
@@ -173,8 +175,8 @@ func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err 
 	if err != nil {
 		return 0, err
 	}
-	m.end = end
-	if in.most > 0 && len(in.members) == in.most {
+	m.end = uint32(end)
+	if !in.asked && len(in.members) == mostInside {
 		in.members, in.over = nil, true
 	}
 	switch {
@@ -204,14 +206,14 @@ func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	}
 	end, err = skipObject(b, i, depth, in)
 	for k := range in.members {
-		m := &in.members[k]
+		m, i := &in.members[k], uint32(i)
 		m.start, m.keyEnd, m.value, m.end = m.start-i, m.keyEnd-i, m.value-i, m.end-i
 	}
 	return end, err
 }
 
 func (in *inside) element(e []byte) {
-	if in.most > 0 && len(in.elements) == in.most {
+	if !in.asked && len(in.elements) == mostInside {
 		in.elements, in.over = nil, true
 	}
 	if !in.over {
