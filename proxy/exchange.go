@@ -148,12 +148,12 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 			info.Outcome = kindNotConnected
 		}
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
-		s.report(info)
+		s.report(&info)
 	}
 }
 
 // report tells the hook of a call.
-func (s *Server) report(info CallInfo) {
+func (s *Server) report(info *CallInfo) {
 	for _, text := range [...]*string{&info.Method, &info.Name, &info.Own, &info.Request, &info.Endpoint} {
 		*text = (*text)[:min(len(*text), maxLogged)]
 	}

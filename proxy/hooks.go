@@ -8,8 +8,8 @@ import (
 // Hooks report what happens. Each may be nil. They must not block.
 type Hooks struct {
 	// CallDone is called once for each call, after its answer was written, and for each request of somebody who is known and may use nothing, or asks for an endpoint that
-	// does not exist for them; of those neither the method nor the name is known.
-	CallDone func(CallInfo)
+	// does not exist for them; of those neither the method nor the name is known. It may change the CallInfo, and must not keep it.
+	CallDone func(*CallInfo)
 	// Problems is called with all items that are not offered, and why, when a new view has others than the one before.
 	Problems func([]Problem)
 }

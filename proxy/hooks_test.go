@@ -25,9 +25,9 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	}
 	s := mustServer(t, b)
 	var calls []CallInfo
-	s.hooks.CallDone = func(c CallInfo) {
+	s.hooks.CallDone = func(c *CallInfo) {
 		c.Arguments = append([]byte(nil), c.Arguments...)
-		calls = append(calls, c)
+		calls = append(calls, *c)
 	}
 	apply := func(text string) {
 		var c policy.Config
@@ -90,7 +90,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []string
-	s.hooks.CallDone = func(c CallInfo) {
+	s.hooks.CallDone = func(c *CallInfo) {
 		if got = append(got, strings.Join([]string{c.Principal, c.Method, c.Name, c.Upstream, c.Verdict, c.Policy, c.Outcome}, " ")); len(got) == 2 {
 			cancel()
 		}

@@ -333,7 +333,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 			targets = append(targets, t)
 		} else if s.hooks.CallDone != nil { // one that is of nobody, or out of reach, is not acknowledged
 			one.Took, one.Outcome, one.Err = time.Since(began), outcome(err), err
-			s.report(one)
+			s.report(&one)
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
@@ -346,7 +346,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.exposed, t.backend.Name(), t.name, time.Since(began), "ok"; !accepted[t] {
 				one.Outcome, one.Err = "error", err
 			}
-			s.report(one)
+			s.report(&one)
 		}
 		if accepted[t] {
 			list = append(list, string(raw.Quote(t.exposed)))

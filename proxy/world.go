@@ -132,13 +132,13 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", known(c.principal))
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
-				s.report(CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
 					Verdict: policy.Deny.String(), Outcome: outcome(err), Err: err})
 			}
 			return
 		case c.endpoint == nil, c.hidden():
 			if s.hooks.CallDone != nil {
-				s.report(CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
 					Outcome: "refused", Err: errNoEndpoint})
 			}
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)

@@ -16,11 +16,11 @@ import (
 func (p *program) proxyHooks() proxy.Hooks {
 	log, calls := p.log, callLog(p.log)
 	return proxy.Hooks{
-		CallDone: func(c proxy.CallInfo) {
+		CallDone: func(c *proxy.CallInfo) {
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} { // where a client may put its key by mistake
 				*text = auth.Redact(*text)
 			}
-			p.audited(&c)
+			p.audited(c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
 				level = slog.LevelDebug // anybody can cause these, as many as they like
@@ -28,7 +28,8 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
-			attrs := append(make([]slog.Attr, 0, 13),
+			var few [13]slog.Attr
+			attrs := append(few[:0],
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
 				slog.String("upstream", c.Upstream), slog.String("outcome", c.Outcome), slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
@@ -47,9 +48,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", auth.Redact(c.Err.Error())))
 			}
-			r := slog.NewRecord(time.Now(), level, "call", 0) // as LogAttrs does, but for the caller's address, which nobody reads
-			r.AddAttrs(attrs...)
-			calls.Handler().Handle(context.Background(), r) // there is nobody to tell when that fails
+			calls.log(time.Now(), level, "call", attrs)
 		},
 		Problems: func(list []proxy.Problem) {
 			for _, p := range list {

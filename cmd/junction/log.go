@@ -47,17 +47,37 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// callLog returns a log to the same place whose records may wait for logDelay, because one system call for each call's line costs more than the line. The order
-// stays. A program that is killed loses them.
-func callLog(log *slog.Logger) *slog.Logger {
+// calls is where the lines of calls go: to the same place as a log, but they may wait for logDelay, because one system call for each call's line costs more than the
+// line. The order stays. A program that is killed loses them.
+type calls struct {
+	slog.Handler
+	lines *lines // of a TextHandler, for the lines in which nothing needs quotes, which take a fifth of the time here; nil for another
+}
+
+// callLog returns where the lines of calls go beside those of a log.
+func callLog(log *slog.Logger) calls {
 	h, ok := log.Handler().(prompt)
 	if !ok {
-		return log
+		return calls{log.Handler(), nil}
 	}
-	if text, ok := h.Handler.(*slog.TextHandler); ok {
-		return slog.New(plainText{text, h.lines})
+	if _, text := h.Handler.(*slog.TextHandler); text {
+		return calls{h.Handler, h.lines}
 	}
-	return slog.New(h.Handler)
+	return calls{h.Handler, nil}
+}
+
+// log writes a line, at whatever level.
+func (c calls) log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
+	if c.lines != nil {
+		var short [400]byte
+		if line, ok := appendLine(short[:0], at, level, message, attrs); ok && !bytes.Contains(line, []byte(secret)) {
+			c.lines.Write(line)
+			return
+		}
+	}
+	r := slog.NewRecord(at, level, message, 0)
+	r.AddAttrs(attrs...)
+	c.Handle(context.Background(), r) // there is nobody to tell when that fails
 }
 
 // flushLog writes what callLog holds back.
@@ -91,52 +111,39 @@ func (h prompt) WithGroup(name string) slog.Handler {
 	return prompt{h.Handler.WithGroup(name), h.lines}
 }
 
-// plainText is a TextHandler that writes the records in which nothing needs quotes in a quarter of the time.
-type plainText struct {
-	*slog.TextHandler
-	lines *lines
-}
-
-func (h plainText) Handle(ctx context.Context, r slog.Record) error {
-	var short [400]byte
-	line, ok := appendRecord(short[:0], &r)
-	if !ok || bytes.Contains(line, []byte(secret)) {
-		return h.TextHandler.Handle(ctx, r)
-	}
-	_, err := h.lines.Write(line)
-	return err
-}
-
-// appendRecord appends a record as a TextHandler would write it. It returns false if it cannot.
-func appendRecord(b []byte, r *slog.Record) (line []byte, ok bool) {
-	if r.Time.IsZero() || !unquoted(r.Message) {
+// appendLine appends a line as a TextHandler would write it. It returns false if it cannot.
+func appendLine(b []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
+	if at.IsZero() || !unquoted(message) {
 		return nil, false
 	}
-	b = r.Time.AppendFormat(append(b, "time="...), "2006-01-02T15:04:05.000Z07:00")
-	b = append(append(append(append(b, " level="...), r.Level.String()...), " msg="...), r.Message...)
-	ok = true
-	r.Attrs(func(a slog.Attr) bool {
+	b = at.AppendFormat(append(b, "time="...), "2006-01-02T15:04:05.000Z07:00")
+	b = append(append(append(append(b, " level="...), level.String()...), " msg="...), message...)
+	for i := range attrs {
+		a := &attrs[i]
+		if !unquoted(a.Key) {
+			return nil, false
+		}
 		b = append(append(append(b, ' '), a.Key...), '=')
-		ok = unquoted(a.Key)
 		switch a.Value.Kind() {
 		case slog.KindString:
 			text := a.Value.String()
-			if text == "" {
+			switch {
+			case text == "":
 				b = append(b, '"', '"')
-			} else {
-				ok = ok && unquoted(text)
+			case unquoted(text):
 				b = append(b, text...)
+			default:
+				return nil, false
 			}
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, a.Value.Int64(), 10)
 		case slog.KindDuration:
 			b = append(b, a.Value.Duration().String()...)
 		default:
-			ok = false
+			return nil, false
 		}
-		return ok
-	})
-	return append(b, '\n'), ok
+	}
+	return append(b, '\n'), true
 }
 
 // unquoted reports whether a text certainly needs no quotes; it is not empty.

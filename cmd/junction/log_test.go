@@ -48,8 +48,8 @@ func TestLogOfCallsWaits(t *testing.T) {
 				log := log(&w)
 				calls := callLog(log)
 				for range 3 { // the timer is used again
-					calls.Info("one")
-					calls.Info("two")
+					calls.log(time.Now(), slog.LevelInfo, "one", nil)
+					calls.log(time.Now(), slog.LevelInfo, "two", nil)
 					time.Sleep(logDelay - 1)
 					if got := w.take(); len(got) > 0 {
 						t.Fatalf("%q was written at once", got)
@@ -60,12 +60,12 @@ func TestLogOfCallsWaits(t *testing.T) {
 						t.Fatalf("after the delay %q was written, want one and two at once", got)
 					}
 				}
-				calls.Info("one")
+				calls.log(time.Now(), slog.LevelInfo, "one", nil)
 				log.With("a", "b").WithGroup("g").Info("other")
 				if got := strings.Join(w.take(), ""); strings.Count(got, "\n") != 2 || strings.Index(got, "one") > strings.Index(got, "other") {
 					t.Errorf("another line brought %q, want it at once and after the call's", got)
 				}
-				calls.Info("last")
+				calls.log(time.Now(), slog.LevelInfo, "last", nil)
 				flushLog(log)
 				flushLog(log)
 				if got := w.take(); len(got) != 1 || strings.Count(got[0], "last") != 1 {
@@ -73,7 +73,7 @@ func TestLogOfCallsWaits(t *testing.T) {
 				}
 				const n = 2000
 				for range n {
-					calls.Info("many")
+					calls.log(time.Now(), slog.LevelInfo, "many", nil)
 				}
 				early := w.take()
 				if len(early) == 0 {
@@ -109,7 +109,7 @@ func TestLogOfCallsIsWhole(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	callLog(r.log).Info("call") // of a handler that was cut off
+	callLog(r.log).log(time.Now(), slog.LevelInfo, "call", nil) // of a handler that was cut off
 	r.close()
 	if got := strings.Count(r.stderr.String(), "msg=call"); got != n+1 {
 		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
@@ -126,16 +126,18 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	for i, text := range texts {
 		for _, at := range []time.Time{time.Unix(1700000000, 0).UTC(), time.Unix(1700000000, 123456789), time.Unix(1, 999999999).In(time.FixedZone("", -5400)), {}} {
 			for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelError + 1} {
-				r := slog.NewRecord(at, level, []string{"call", text}[i%2], 0)
-				r.AddAttrs(slog.String("name", text), slog.Duration("took", time.Duration(i*i*i*1234567)), slog.Int("sent", i-3), slog.String("a", "b"), slog.Int("c", 1),
-					slog.String([]string{"d", text}[i%2], "e"))
+				message := []string{"call", text}[i%2]
+				attrs := []slog.Attr{slog.String("name", text), slog.Duration("took", time.Duration(i*i*i*1234567)), slog.Int("sent", i-3), slog.String("a", "b"), slog.Int("c", 1),
+					slog.String([]string{"d", text}[i%2], "e")}
 				if i%7 == 6 {
-					r.AddAttrs(slog.Bool("other", true), slog.Group("g", slog.Int("x", 1)))
+					attrs = append(attrs, slog.Bool("other", true), slog.Group("g", slog.Int("x", 1)))
 				}
-				quick.Handler().Handle(t.Context(), r)
-				quick.Handler().(plainText).lines.flush()
+				quick.log(at, level, message, attrs)
+				quick.lines.flush()
+				r := slog.NewRecord(at, level, message, 0)
+				r.AddAttrs(attrs...)
 				slow.Handle(t.Context(), r)
-				if _, ok := appendRecord(nil, &r); ok {
+				if _, ok := appendLine(nil, at, level, message, attrs); ok {
 					plain++
 				}
 				if got, want := strings.Join(ours.take(), ""), strings.Join(theirs.take(), ""); got != want {
@@ -158,7 +160,7 @@ func TestLogHidesSecrets(t *testing.T) {
 		log.Debug("with "+key, "Authorization", "Bearer canary-1", "cookie", "canary-2", "code", "canary-3", "refresh_token", "canary-4", "client_assertion", "canary-5",
 			"what", "jct_at_canary-6.canary-7", "error", fmt.Errorf("it was %w", errors.New("jct_rt_canary-8.x")), slog.Group("request", "access_token", "canary-9"))
 		log.With("Set-Cookie", "canary-10").Info("kept", "code", 404, "error", errors.New("as it was"), "upstream", "up", "took", time.Second)
-		callLog(log).Info("call", "principal", "jct_at_canary-11.x")
+		callLog(log).log(time.Now(), slog.LevelInfo, "call", []slog.Attr{slog.String("principal", "jct_at_canary-11.x")})
 		flushLog(log)
 		text := strings.Join(out.take(), "")
 		if strings.Contains(text, "canary") || strings.Contains(text, key[17:]) {

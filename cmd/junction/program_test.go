@@ -301,19 +301,19 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
 	logger := newLog(&log, LogConfig{Format: LogText})
 	hooks := (&program{log: logger}).proxyHooks()
-	hooks.CallDone(proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
+	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	flushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
 		t.Errorf("the log is %q, want the code and not the words", got)
 	}
 	log.Reset()
-	hooks.CallDone(proxy.CallInfo{Outcome: "unavailable", Err: errors.New("no connection")})
+	hooks.CallDone(&proxy.CallInfo{Outcome: "unavailable", Err: errors.New("no connection")})
 	flushLog(logger)
 	if got, want := log.String(), `error="no connection"`; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %s", got, want)
 	}
 	log.Reset()
-	hooks.CallDone(proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
+	hooks.CallDone(&proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
 	flushLog(logger)
 	if got := log.String(); got != "" {
 		t.Errorf("what anybody can cause is logged at info: %q", got)
@@ -331,7 +331,7 @@ func TestNoKeyInAnyLine(t *testing.T) {
 	p.audit.Store(a)
 	key := auth.NewKey()
 	for _, outcome := range []string{"ok", "refused"} {
-		p.proxyHooks().CallDone(proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
+		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
 	}
 	flushLog(p.log)
 	a.Close()
