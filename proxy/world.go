@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -33,6 +34,7 @@ type world struct {
 	merged    http.Handler // what routes has at /mcp
 	shares    shares
 	persons   persons
+	host      atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
 // endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a named one, whose name ends in a slash.
@@ -196,7 +198,18 @@ func (w *world) originAllowed(origin string) bool {
 }
 
 func (w *world) hostAllowed(host string) bool {
-	host = strings.ToLower(host)
+	if last := w.host.Load(); last != nil && *last == host {
+		return true
+	}
+	if !w.hostIn(strings.ToLower(host)) {
+		return false
+	}
+	w.host.Store(&host)
+	return true
+}
+
+// hostIn reports whether a host, in lower case and perhaps with a port, is one of ours.
+func (w *world) hostIn(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host

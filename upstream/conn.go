@@ -262,7 +262,8 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 		if token, err := meta.Get("progressToken"); err == nil && f != nil {
 			f.token = bytes.Clone(token) // a late notification may outlive the params
 		}
-		value, err := rewriteMeta(meta, f, own)
+		var few [512]byte
+		value, err := rewriteMeta(few[:0], meta, f, own)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -293,8 +294,9 @@ func emptyMeta() raw.Object {
 	return o
 }
 
-// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours: itself if there is nothing to do, nil if nothing is left.
-func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
+// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours, in memory behind b: itself if there is nothing to do, nil if nothing
+// is left.
+func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
 	kept := 0
@@ -326,7 +328,7 @@ func rewriteMeta(meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	if kept == 0 && len(own) == 0 {
 		return nil, nil
 	}
-	return meta.Splice(edits...)
+	return meta.AppendSplice(b, edits...)
 }
 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.

@@ -97,12 +97,12 @@ func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Mess
 		return nil, err
 	}
 	if req.Method == string(mcp.MethodInitialize) {
-		if err := w.begun(t.Header.Get(headerSession)); err != nil {
+		if err := w.begun(t.get(headerSession)); err != nil {
 			t.close()
 			return nil, err
 		}
 	}
-	kind := media(t.Header)
+	kind := t.media()
 	if isEvents(kind) {
 		return w.answer(ctx, t, req, on)
 	}

@@ -78,8 +78,8 @@ type origin struct {
 	cancel   context.CancelCauseFunc
 	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work, and conns
 	closed   bool
-	conns    map[*plainConn]struct{} // of plain trips under way
-	work     sync.WaitGroup          // calls, listening, draining
+	conns    []*plainConn   // of plain trips under way; each knows its place
+	work     sync.WaitGroup // calls, listening, draining
 	draining atomic.Int32
 
 	once   sync.Once     // the first reason is the one
@@ -101,7 +101,7 @@ func (o *origin) init(opts httpOptions) {
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
-	o.gone, o.conns = make(chan struct{}), map[*plainConn]struct{}{}
+	o.gone = make(chan struct{})
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	var err error
 	if o.url, err = url.Parse(opts.URL); err != nil {
@@ -162,12 +162,32 @@ func (o *origin) close() {
 	o.over(nil)
 	o.mu.Lock()
 	o.closed = true
-	for c := range o.conns {
+	for _, c := range o.conns {
 		c.abort()
 	}
 	o.mu.Unlock()
 	o.cancel(errClosed)
 	o.work.Wait()
+}
+
+// use notes that a plain trip uses the connection, and unuse that it does not any more. Both report whether the origin is closed, which aborts it.
+func (o *origin) use(c *plainConn) (closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.place = len(o.conns)
+	o.conns = append(o.conns, c)
+	return o.closed
+}
+
+func (o *origin) unuse(c *plainConn) (closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	last := len(o.conns) - 1
+	o.conns[c.place] = o.conns[last]
+	o.conns[c.place].place = c.place
+	o.conns[last] = nil
+	o.conns = o.conns[:last]
+	return o.closed
 }
 
 // release gives up the idle connections, if nobody else uses them.
@@ -203,6 +223,26 @@ func (t *trip) Read(p []byte) (int, error) {
 		t.over = true
 	}
 	return n, err
+}
+
+// get returns a field of the response's header; name is canonical. header returns all of them; a plainTransport makes that of the fields when somebody asks for it.
+func (t *trip) get(name string) string {
+	if t.Response.Header != nil {
+		return t.Response.Header.Get(name)
+	}
+	for _, f := range t.body.fields {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+func (t *trip) header() http.Header {
+	if t.Response.Header == nil {
+		t.Response.Header = headerOf(t.body.fields)
+	}
+	return t.Response.Header
 }
 
 // breakOff ends the trip from another goroutine: whatever is read or written fails.
@@ -370,16 +410,12 @@ func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *h
 	}
 	b := &t.body
 	*b = plainBody{pool: p, conn: c, trip: t, of: o}
-	o.mu.Lock()
-	o.conns[c] = struct{}{}
-	closed := o.closed
-	o.mu.Unlock()
-	if !t.take(c) || closed {
+	if closed := o.use(c); !t.take(c) || closed {
 		b.finish(false)
 		return nil, context.Canceled
 	}
 	resp := &b.response
-	if err := c.roundTrip(r, more, resp); err != nil {
+	if err := c.roundTrip(r, more, b); err != nil {
 		b.finish(false)
 		return nil, err
 	}
@@ -425,7 +461,7 @@ func redirect(t *trip) *url.URL {
 
 // location returns where a redirect points, or nil.
 func location(t *trip) *url.URL {
-	text := t.Header.Get("Location")
+	text := t.get("Location")
 	if text == "" {
 		return nil
 	}
@@ -535,9 +571,9 @@ func with(header http.Header, more ...HeaderField) http.Header {
 	return h
 }
 
-// media is a Content-Type without its parameters.
-func media(header http.Header) string {
-	text, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+// media is the response's Content-Type without its parameters.
+func (t *trip) media() string {
+	text, _, _ := strings.Cut(t.get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(text))
 }
 

@@ -57,6 +57,7 @@ type plainConn struct {
 	alive   func() bool
 	since   time.Time // it is idle
 	used    int       // how often it was idle
+	place   int       // among those that its origin uses
 }
 
 // abort breaks off whatever is being read or written.
@@ -65,7 +66,6 @@ func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 // RoundTrip implements http.RoundTripper. It is the slow way in; (*origin).plainTrip is the other.
 func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o := &origin{address: net.JoinHostPort(r.URL.Hostname(), port(r.URL))}
-	o.conns = map[*plainConn]struct{}{}
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	trip := new(trip)
 	trip.stop = context.AfterFunc(r.Context(), trip.breakOff)
@@ -74,12 +74,12 @@ func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		trip.stop()
 		return nil, err
 	}
-	resp.Request = r
+	resp.Request, resp.Header = r, headerOf(trip.body.fields)
 	return resp, nil
 }
 
-// roundTrip writes the request and reads the header of the answer into resp.
-func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, resp *http.Response) error {
+// roundTrip writes the request and reads the head of the answer into b.
+func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, b *plainBody) error {
 	w, err := c.header(r, more)
 	if err != nil {
 		return err
@@ -87,13 +87,13 @@ func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, resp *http.Re
 	if err := c.send(w, r); err != nil {
 		// A server that refuses a large body says so before it has read it.
 		c.SetReadDeadline(time.Now().Add(plainLastWords))
-		if c.receive(resp) != nil {
+		if c.receive(b) != nil {
 			return err
 		}
-		resp.Close = true
+		b.response.Close = true
 		return nil
 	}
-	return c.receive(resp)
+	return c.receive(b)
 }
 
 // header makes the head of a request; more replaces fields of the same name, and the last of several counts.
@@ -186,10 +186,11 @@ func (c *plainConn) send(w []byte, r *http.Request) error {
 }
 
 // receive reads the head of the answer.
-func (c *plainConn) receive(resp *http.Response) error {
+func (c *plainConn) receive(b *plainBody) (err error) {
+	resp := &b.response
 	for range plainInterim {
 		*resp = http.Response{}
-		if err := readHead(c.r, &c.head, resp); err != nil {
+		if b.fields, err = readHead(c.r, &c.head, resp, b.few[:0]); err != nil {
 			return err
 		}
 		switch {
@@ -205,7 +206,9 @@ func (c *plainConn) receive(resp *http.Response) error {
 // plainBody is the body of an answer; at its end the connection goes back to the pool.
 type plainBody struct {
 	content
-	response http.Response
+	response http.Response // without its Header
+	fields   []HeaderField // which these are
+	few      [8]HeaderField
 	pool     *plainTransport
 	conn     *plainConn // nil when it was given back
 	trip     *trip
@@ -236,10 +239,7 @@ func (b *plainBody) finish(whole bool) {
 		return
 	}
 	b.conn = nil
-	b.of.mu.Lock()
-	delete(b.of.conns, c)
-	closed := b.of.closed // then it was aborted, perhaps just now
-	b.of.mu.Unlock()
+	closed := b.of.unuse(c) // then it was aborted, perhaps just now
 	if b.trip.giveBack() && whole && b.reusable && !closed && c.r.Buffered() == 0 {
 		b.pool.put(c)
 		return

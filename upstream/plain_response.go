@@ -25,35 +25,37 @@ func notHTTP(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
 }
 
-// readHead reads the status line and the header of a response. scratch is memory for it, which grows. resp gets everything but a body: ContentLength is
-// -1 where the body is in chunks or ends with the connection, and Close says that there is no other response after this one.
-func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response) error {
+// readHead reads the status line and the header of a response. scratch is memory for it, which grows. resp gets everything but a body and the header: ContentLength is
+// -1 where the body is in chunks or ends with the connection, and Close says that there is no other response after this one. The fields of the header, whose names are
+// canonical, are appended to some memory: nearly all answers are read without a look at most of them.
+func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []HeaderField) ([]HeaderField, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	status, rest, _ := cutLine(text)
 	if err := parseStatus(status, resp); err != nil {
-		return err
+		return nil, err
 	}
-	n := strings.Count(rest, "\n") - 1
-	values, header := make([]string, n), make(http.Header, n)
-	for i := range n {
-		var field string
-		field, rest, _ = cutLine(rest)
-		name, value, err := parseField(field)
+	for range strings.Count(rest, "\n") - 1 {
+		var line string
+		line, rest, _ = cutLine(rest)
+		name, value, err := parseField(line)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if before := header[name]; before != nil {
-			header[name] = append(before, value)
-			continue
-		}
-		values[i] = value
-		header[name] = values[i : i+1 : i+1]
+		fields = append(fields, HeaderField{name, value})
 	}
-	resp.Header = header
-	return frame(resp)
+	return fields, frame(resp, fields)
+}
+
+// headerOf makes a header of fields whose names are canonical.
+func headerOf(fields []HeaderField) http.Header {
+	h := make(http.Header, len(fields))
+	for _, f := range fields {
+		h[f.Name] = append(h[f.Name], f.Value)
+	}
+	return h
 }
 
 // readBlock returns lines up to the first empty one, with it. Their ends are CR LF or LF.
@@ -137,48 +139,51 @@ func parseField(line string) (name, value string, err error) {
 }
 
 // frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on after it (section 9.3).
-func frame(resp *http.Response) error {
-	coding, lengths := resp.Header["Transfer-Encoding"], resp.Header["Content-Length"]
-	length := int64(-1)
-	for i, text := range lengths {
-		n, err := strconv.ParseUint(text, 10, 63)
-		if err != nil || i > 0 && text != lengths[0] {
-			return notHTTP("its Content-Length is %.60q", lengths)
+func frame(resp *http.Response, fields []HeaderField) error {
+	length, chunked, said := int64(-1), false, ""
+	var ends, stays bool // what the header says of the connection
+	for _, f := range fields {
+		switch f.Name {
+		case "Content-Length":
+			n, err := strconv.ParseUint(f.Value, 10, 63)
+			if err != nil || said != "" && said != f.Value {
+				return notHTTP("its Content-Length is %.60q", f.Value)
+			}
+			length, said = int64(n), f.Value
+		case "Transfer-Encoding":
+			if chunked || !strings.EqualFold(f.Value, "chunked") || resp.ProtoMinor == 0 {
+				return notHTTP("its Transfer-Encoding is %.60q", f.Value)
+			}
+			chunked = true
+			resp.TransferEncoding = []string{f.Value}
+		case "Connection":
+			ends, stays = ends || mentions(f.Value, "close"), stays || mentions(f.Value, "keep-alive")
 		}
-		length = int64(n)
 	}
-	switch {
-	case len(coding) == 0:
-	case len(coding) > 1 || !strings.EqualFold(coding[0], "chunked") || resp.ProtoMinor == 0:
-		return notHTTP("its Transfer-Encoding is %.60q", coding)
-	case len(lengths) > 0:
+	if chunked && length >= 0 {
 		return notHTTP("it has both Transfer-Encoding and Content-Length")
-	default:
-		resp.TransferEncoding = coding
 	}
 	resp.ContentLength = length
-	resp.Close = resp.ProtoMinor == 0 && !mentions(resp.Header["Connection"], "keep-alive") || mentions(resp.Header["Connection"], "close")
+	resp.Close = resp.ProtoMinor == 0 && !stays || ends
 	switch {
-	case resp.StatusCode < 200 && (length >= 0 || len(coding) > 0):
+	case resp.StatusCode < 200 && (length >= 0 || chunked):
 		return notHTTP("it is interim and has a body")
 	case resp.StatusCode < 200:
 		resp.ContentLength = 0
 	case resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified:
-		resp.Close = resp.Close || length > 0 || len(coding) > 0 // a body all the same is nothing that anybody should read
+		resp.Close = resp.Close || length > 0 || chunked // a body all the same is nothing that anybody should read
 		resp.ContentLength, resp.TransferEncoding = 0, nil
-	case length < 0 && len(coding) == 0:
+	case length < 0 && !chunked:
 		resp.Close = true
 	}
 	return nil
 }
 
 // mentions reports whether one of the comma-separated words is the one.
-func mentions(values []string, word string) bool {
-	for _, v := range values {
-		for w := range strings.SplitSeq(v, ",") {
-			if strings.EqualFold(strings.Trim(w, " \t"), word) {
-				return true
-			}
+func mentions(value, word string) bool {
+	for w := range strings.SplitSeq(value, ",") {
+		if strings.EqualFold(strings.Trim(w, " \t"), word) {
+			return true
 		}
 	}
 	return false

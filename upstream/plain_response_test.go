@@ -84,9 +84,11 @@ var responses = []struct {
 func readResponse(r *bufio.Reader) (*http.Response, []byte, error) {
 	var scratch []byte
 	resp := new(http.Response)
-	if err := readHead(r, &scratch, resp); err != nil {
+	fields, err := readHead(r, &scratch, resp, nil)
+	if err != nil {
 		return nil, nil, err
 	}
+	resp.Header = headerOf(fields)
 	c := contentOf(resp, r)
 	body, err := io.ReadAll(&c)
 	return resp, body, err
@@ -177,12 +179,13 @@ func BenchmarkResponse(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		var scratch []byte
 		resp := new(http.Response)
+		var few [8]HeaderField
 		b.ReportAllocs()
 		for b.Loop() {
 			source.Reset(text)
 			r.Reset(source)
 			*resp = http.Response{}
-			if err := readHead(r, &scratch, resp); err != nil {
+			if _, err := readHead(r, &scratch, resp, few[:0]); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -56,7 +56,7 @@ func (w *sseWire) open(ctx context.Context) error {
 	}
 	events := jsonrpc.NewEventReader(t, w.limit)
 	switch {
-	case t.StatusCode/100 != 2 || !isEvents(media(t.Header)):
+	case t.StatusCode/100 != 2 || !isEvents(t.media()):
 		err = w.status(t, "")
 	default:
 		w.endpoint, err = w.named(t, events)

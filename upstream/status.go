@@ -34,7 +34,7 @@ type statusError struct {
 // status reads the body of a response that is no answer to the request called id, and closes the trip.
 func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 	e := &statusError{
-		Status: t.StatusCode, media: media(t.Header), RetryAfter: retryAfter(t.Header), Challenge: t.Header.Values("WWW-Authenticate"),
+		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()), Challenge: t.header().Values("WWW-Authenticate"),
 	}
 	if e.Status/100 == 3 {
 		e.location = location(t)

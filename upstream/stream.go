@@ -172,7 +172,7 @@ func (w *httpWire) resume(ctx context.Context, p *position) (*trip, error) {
 			return nil, w.or(ctx, errClosed)
 		case err != nil:
 			continue
-		case t.StatusCode == http.StatusOK && isEvents(media(t.Header)):
+		case t.StatusCode == http.StatusOK && isEvents(t.media()):
 			return t, nil
 		}
 		e := w.status(t, "")
@@ -236,7 +236,7 @@ func (w *httpWire) listening(gap func()) {
 			w.log.Debug("the server cannot be listened to for now", "error", err)
 			p.tries++
 			continue
-		case t.StatusCode/100 != 2 || !isEvents(media(t.Header)):
+		case t.StatusCode/100 != 2 || !isEvents(t.media()):
 			e := w.status(t, "")
 			if w.deaf(s, e, heard) {
 				return

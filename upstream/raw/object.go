@@ -244,7 +244,10 @@ type Edit struct {
 // Splice returns a copy of the object's text with the edits made, of which each has another name; the other members keep their bytes and their order. The
 // values are not checked to be JSON. The error is ErrAmbiguous when a name is ambiguous in the object, and ErrAbsent when there is no object; taking out a
 // member that is not there is no error.
-func (o Object) Splice(edits ...Edit) ([]byte, error) {
+func (o Object) Splice(edits ...Edit) ([]byte, error) { return o.AppendSplice(nil, edits...) }
+
+// AppendSplice is Splice that appends the text to b.
+func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	if !o.Present() {
 		return nil, ErrAbsent
 	}
@@ -261,7 +264,7 @@ func (o Object) Splice(edits ...Edit) ([]byte, error) {
 		at = append(at, i)
 		size += len(e.Value) + len(e.Name) + 6
 	}
-	out := make([]byte, 0, size)
+	out := slices.Grow(b, size)
 	from := 0 // what of the text is not copied yet
 	kept := 0 // members written
 	for i := range o.members {
