@@ -15,11 +15,18 @@ type Object struct {
 	members []member
 }
 
-// member is where a member is in the text.
+// member is where a member is in the text. Its numbers take half of what an int takes: this is a fifth of the memory of a call.
 type member struct {
-	start, keyEnd, value, end uint32  // half of what an int takes: this is a fifth of the memory of a call
-	inside                    *inside // nil when it was not kept
+	start      uint32
+	key        uint32 // how long it is, with its quotes; and odd
+	value, end uint32
+	inside     *inside // nil when it was not kept
 }
+
+// odd marks a key that is not just ASCII as it stands, so that it may be another name than it looks. All others, which are nearly all, need only be compared.
+const odd = 1 << 31
+
+func (m *member) keyEnd() uint32 { return m.start + m.key&^odd }
 
 // Member is one member of an object.
 type Member struct {
@@ -51,7 +58,7 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	if string(text) == "{}" { // needs no memory
 		return Object{text, nil}, nil
 	}
-	if uint64(len(text)) > math.MaxUint32 {
+	if uint64(len(text)) > math.MaxInt32 {
 		return Object{}, ErrSize
 	}
 	in := inside{keep: keep, asked: true}
@@ -78,7 +85,7 @@ func (o Object) Len() int { return len(o.members) }
 func (o Object) All() iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		for i := range o.members {
-			if m := &o.members[i]; !yield(Member{o.text[m.start:m.keyEnd:m.keyEnd], o.valueOf(m)}) {
+			if m := &o.members[i]; !yield(Member{o.text[m.start:m.keyEnd():m.keyEnd()], o.valueOf(m)}) {
 				return
 			}
 		}
@@ -139,15 +146,19 @@ func (o Object) Elements(name string) ([][]byte, error) {
 
 func (o Object) index(name string) (int, error) {
 	found, near := -1, false
-	usual := name != "" && ascii(name)
+	usual := ascii(name)
 	for i := range o.members {
 		m := &o.members[i]
-		key := o.text[m.start:m.keyEnd]
-		// Most keys differ at a glance: what is left out or unescaped makes a key shorter, never longer, and so does the other case of a letter that is not ASCII.
-		if usual && (len(key)-2 < len(name) || key[1]|0x20 != name[0]|0x20 && key[1] < 0x80 && key[1] != '\\') {
-			continue
+		var is likeness
+		if usual && m.key&odd == 0 {
+			if int(m.key) != len(name)+len(`""`) {
+				continue
+			}
+			is = compare(o.text[m.start+1:m.start+m.key-1], name)
+		} else {
+			is = match(o.text[m.start:m.keyEnd()], name)
 		}
-		switch match(key, name) {
+		switch is {
 		case exact:
 			if found >= 0 {
 				return 0, ErrAmbiguous
@@ -189,36 +200,22 @@ const (
 	exact
 )
 
-// match compares a key, as it was written, with a name.
-func match(key []byte, name string) likeness {
-	in := key[1 : len(key)-1]
-	i := 0
-	for ; i+8 <= min(len(in), len(name)) && string(in[i:i+8]) == name[i:i+8]; i += 8 { // names in _meta begin alike
-		if w := binary.LittleEndian.Uint64(in[i:]); w&highs != 0 || special(w) != 0 {
-			break
-		}
-	}
-	for ; i < len(in); i++ {
-		c := in[i]
-		if c == '\\' || c >= 0x80 || i < len(name) && name[i] >= 0x80 {
-			return matchUnescaped(key, name)
-		}
-		if i >= len(name) || c|0x20 != name[i]|0x20 {
-			return different // whatever follows: so far each byte is one character
-		}
-	}
-	switch {
-	case len(in) != len(name):
-		return different
-	case string(in) == name:
+// compare compares a key that is not odd with an ASCII name as long as it is.
+func compare(key []byte, name string) likeness {
+	if string(key) == name {
 		return exact
 	}
-	return matchUnescaped(key, name)
+	for i, c := range key {
+		if d := name[i]; c != d && (c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z') {
+			return different
+		}
+	}
+	return twisted
 }
 
-// matchUnescaped knows the ways in which readers take a key for a name that it is not: encoding/json and others ignore letter case, some drop bytes that are
-// no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
-func matchUnescaped(key []byte, name string) likeness {
+// match compares a key, as it was written, with a name. It knows the ways in which readers take a key for a name that it is not: encoding/json and others ignore letter
+// case, some drop bytes that are no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
+func match(key []byte, name string) likeness {
 	s, whole, err := unquote(key)
 	if err != nil {
 		return different

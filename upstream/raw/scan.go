@@ -10,8 +10,8 @@ import (
 var (
 	// ErrDepth means that arrays and objects are nested deeper than the caller allows.
 	ErrDepth = errors.New("nested too deeply")
-	// ErrSize means that a text has 4 GiB or more.
-	ErrSize = errors.New("larger than 4 GiB")
+	// ErrSize means that a text has 2 GiB or more.
+	ErrSize = errors.New("larger than 2 GiB")
 	// ErrAbsent means that an object has no member of that name, or that a value is of another type than the one asked for.
 	ErrAbsent = errors.New("absent")
 	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or in another spelling that some of them take for it, or a
@@ -165,7 +165,10 @@ const mostInside = 1000
 
 // member skips a value, which belongs to the key before it, and keeps the two.
 func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err error) {
-	m := member{start: uint32(key), keyEnd: uint32(keyEnd), value: uint32(value)}
+	m := member{start: uint32(key), key: uint32(keyEnd - key), value: uint32(value)}
+	if strange(b[key+1 : keyEnd-1]) {
+		m.key |= odd
+	}
 	if in.keeps(b[key+1:keyEnd-1]) && value < len(b) && (b[value] == '{' || b[value] == '[') {
 		m.inside = &inside{keep: in.keep}
 		end, err = m.inside.skip(b, value, depth)
@@ -189,6 +192,22 @@ func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err 
 	return end, nil
 }
 
+// strange reports whether a key has escapes, or characters that are not ASCII.
+func strange(key []byte) bool {
+	for ; len(key) >= 8; key = key[8:] {
+		w := binary.LittleEndian.Uint64(key)
+		if slash := w ^ ones*'\\'; (w|(slash-ones)&^slash)&highs != 0 {
+			return true
+		}
+	}
+	for _, c := range key {
+		if c >= 0x80 || c == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
 // keeps reports whether the inside of the member called name, as it was written, is kept.
 func (in *inside) keeps(name []byte) bool {
 	for _, k := range in.keep {
@@ -207,7 +226,7 @@ func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	end, err = skipObject(b, i, depth, in)
 	for k := range in.members {
 		m, i := &in.members[k], uint32(i)
-		m.start, m.keyEnd, m.value, m.end = m.start-i, m.keyEnd-i, m.value-i, m.end-i
+		m.start, m.value, m.end = m.start-i, m.value-i, m.end-i
 	}
 	return end, err
 }
