@@ -27,6 +27,8 @@ type exchange struct {
 	request *http.Request
 	header  http.Header // of the request
 	reply   *reply
+	own     reply                   // the memory of reply, as a rule
+	info    CallInfo                // for the hook
 	size    int                     // of the body
 	buffer  *[]byte                 // for the upstream's answer; nil means none
 	end     context.CancelCauseFunc // of the context that the request is served with
@@ -116,12 +118,13 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	x.buffer = s.results.take()
 	defer s.results.put(x.buffer)
 	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
-	info := CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
+	info := &x.info
+	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
 		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID), Sent: x.size}
 	if x.session != nil {
 		info.Session = x.session.key
 	}
-	result, err := s.dispatch(ctx, x, &info)
+	result, err := s.dispatch(ctx, x, info)
 	if err == errAnswered {
 		return
 	}
@@ -148,7 +151,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 			info.Outcome = kindNotConnected
 		}
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
-		s.report(&info)
+		s.report(info)
 	}
 }
 

@@ -31,7 +31,14 @@ type reply struct {
 const quiet = 15 * time.Second
 
 func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
-	return &reply{w: w, limits: limits, stream: accepts(r, "text/event-stream")}
+	p := new(reply)
+	p.init(w, r, limits)
+	return p
+}
+
+// init makes a zero reply that of a request.
+func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
+	p.w, p.limits, p.stream = w, limits, accepts(r, "text/event-stream")
 }
 
 // begin allows the reply to become a stream when the answer takes long. finish must follow.

@@ -282,8 +282,8 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 		return
 	}
 	x, err = newExchange(c, r, m)
-	x.reply = newReply(rw, r, &s.limits)
-	x.size, x.request = len(*body), r
+	x.own.init(rw, r, &s.limits)
+	x.reply, x.size, x.request = &x.own, len(*body), r
 	if err != nil {
 		problem, status := answer(err, "")
 		x.reply.fail(m.ID, problem, status)

@@ -71,13 +71,13 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 	return append(p.append(b, EraModern), '}', '}')
 }
 
-// meta is what speaks of our hop in the _meta of a client's call.
-func (m *modernConn) meta(c *Call) []raw.Edit {
-	own := []raw.Edit{
-		{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
-		{Name: mcp.MetaKeyClientInfo, Value: m.self},
-		{Name: mcp.MetaKeyClientCapabilities, Value: c.Profile.append(nil, EraModern)},
-	}
+// appendMeta appends what speaks of our hop in the _meta of a client's call.
+func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
+	own = append(own,
+		raw.Edit{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
+		raw.Edit{Name: mcp.MetaKeyClientInfo, Value: m.self},
+		raw.Edit{Name: mcp.MetaKeyClientCapabilities, Value: c.Profile.append(nil, EraModern)},
+	)
 	if c.LogLevel != "" {
 		own = append(own, raw.Edit{Name: mcp.MetaKeyLogLevel, Value: raw.Quote(c.LogLevel)})
 	}
@@ -86,9 +86,11 @@ func (m *modernConn) meta(c *Call) []raw.Edit {
 
 // header is what Streamable HTTP puts beside the body (2026-07-28, basic/transports/streamable-http).
 func (m *modernConn) header(method, name string) []HeaderField {
-	h := make([]HeaderField, 2, 4)
-	h[0] = HeaderField{headerVersion, modernVersion}
-	h[1] = HeaderField{headerMethod, method}
+	return appendHeader(nil, method, name)
+}
+
+func appendHeader(h []HeaderField, method, name string) []HeaderField {
+	h = append(h, HeaderField{headerVersion, modernVersion}, HeaderField{headerMethod, method})
 	if name != "" {
 		value, _ := mcp.EncodeHeaderValue(name)
 		h = append(h, HeaderField{headerName, value})
@@ -104,13 +106,17 @@ const (
 
 func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	id := m.nextID()
-	params, f, err := m.prepare(id, c, clock, m.meta(c))
+	var few [5]raw.Edit
+	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
 	if err != nil {
 		return Result{}, err
 	}
-	header := append(m.header(c.Method, c.headerName()), c.Header...)
 	_, http := m.wire.(*httpWire)
-	answer, err := m.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Header: header, Buffer: c.Buffer}, f, !http)
+	req := &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
+	if http {
+		req.Header = append(appendHeader(req.few[:0], c.Method, c.headerName()), c.Header...)
+	}
+	answer, err := m.roundTrip(ctx, req, f, !http)
 	if err != nil {
 		return Result{}, asPeerError(err)
 	}

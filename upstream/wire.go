@@ -29,6 +29,8 @@ type request struct {
 	jsonrpc.Message
 	Header []HeaderField
 	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
+
+	few [4]HeaderField // the memory of most headers
 }
 
 // receiver takes the messages of a server that belong to no certain request of ours: everything unasked for on stdio, and what comes on an HTTP listening
