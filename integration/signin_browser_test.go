@@ -177,6 +177,29 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
 }
 
+// TestAuthT59BlockedInABrowser has people see what the operator has done, to an app and to one of them.
+func TestAuthT59BlockedInABrowser(t *testing.T) {
+	defer computes(t)()
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	b, app := mustChromium(t, "ann"), mustRegister(t, c, "https://app.example.com/cb")
+	if v := b.visit(app.authorize(), false, "Continue with"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
+		t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
+	}
+	c.mustOperate(t, "clients", "block", "An app", "--reason", "phishing")
+	v := b.visit(app.authorize(), false, "Continue with", "Allow")
+	if len(v.Pages) != 1 || v.Returned != "" || !strings.Contains(v.Pages[0].Text, "The operator of this server has blocked this app.") || len(v.Pages[0].Links) != 0 {
+		t.Errorf("it ends at %q after %+v", v.Returned, v.Pages)
+	}
+	c.mustOperate(t, "clients", "unblock", "An app")
+	c.mustOperate(t, "users", "disable", "ann@acme.example")
+	v = b.visit(app.authorize(), false, "Continue with", "Allow")
+	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" || !strings.Contains(last.Text, "this account may not use this server") {
+		t.Errorf("it ends at %q after %+v", v.Returned, v.Pages)
+	}
+	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
+}
+
 // TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody else.
 func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 	defer computes(t)()

@@ -161,3 +161,66 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	}
 	mustRegister(t, c, appRedirect).mustSignIn(t, newPerson(t, "ann"))
 }
+
+// TestAuthT93OperatorShutsOut shuts out an app, and then a person: what they have ends in the running program, they are told why, and that outlives the program.
+func TestAuthT93OperatorShutsOut(t *testing.T) {
+	waits(t)
+	for _, driver := range []string{"sqlite", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			waits(t)
+			storage := ""
+			if driver == "postgres" {
+				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", authtest.Schema(t))
+			}
+			_, up := upstreamtest.Start(t, upstreamtest.Script{})
+			c := mustCompany(t, up, "", storage)
+			bad, good := mustRegister(t, c, appRedirect), mustRegister(t, c, "http://localhost:8/cb")
+			ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
+			restart := func() {
+				t.Helper()
+				c.mustStop(t)
+				c.mustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
+				c.mustReady(t, patience)
+			}
+			// ends does something that ends what a sign-in has, and nothing of another.
+			ends := func(a oauthApp, p, other tokenPair, does func()) {
+				t.Helper()
+				mcp, stays := showing(t, c.program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.program, upstream.EraModern, other.Access, "/mcp")
+				stream := mcp.mustOpen(t)
+				wantEcho(t, stays.tool(t, "up__echo", `{}`))
+				began := time.Now()
+				does()
+				mustClose(t, stream)
+				if took := time.Since(began); took > promptly {
+					t.Errorf("the stream goes on for %v", took)
+				}
+				for _, when := range []string{"at once", "after a restart"} {
+					if when == "after a restart" {
+						restart()
+					}
+					wantRefused(t, "POST", refusedTo(t, mcp, "POST"), 401, refusedToken+"it was revoked")
+					if status, again := a.refresh(t, p.Refresh); status != 400 || again.Error != "invalid_grant" {
+						t.Errorf("%s it refreshes: %d %+v", when, status, again)
+					}
+					wantEcho(t, stays.tool(t, "up__echo", `{}`))
+				}
+			}
+			byBad, byGood := bad.mustSignIn(t, ann), good.mustSignIn(t, ann)
+			ends(bad, byBad, byGood, func() { t.Log(c.mustOperate(t, "clients", "block", bad.id, "--reason", "phishing")) })
+			for name, who := range map[string]*person{"one who has let it in": ann, "one who has not": bob} {
+				if g := who.through(bad.authorize()); g.status != 400 || !strings.Contains(g.body, "The operator of this server has blocked this app.") || g.next() != "" {
+					t.Errorf("%s is shown %d at %s: %s", name, g.status, g.url, g.body)
+				}
+			}
+			c.mustOperate(t, "clients", "unblock", bad.id)
+			byBad = bad.mustSignIn(t, bob)
+
+			ends(good, byGood, byBad, func() { t.Log(c.mustOperate(t, "users", "disable", "ann@acme.example")) })
+			if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
+				t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
+			}
+			c.mustOperate(t, "users", "enable", "ann@acme.example")
+			good.mustSignIn(t, ann)
+		})
+	}
+}

@@ -54,7 +54,10 @@ func (f *Facade) authenticate(ctx context.Context, r *http.Request, q url.Values
 		return nil, bad("invalid_client", "client_id is missing")
 	}
 	c, err := f.clientOf(ctx, id)
-	if wrong, ok := errors.AsType[*problem](err); ok {
+	if wrong, ok := errors.AsType[*problem](err); ok && wrong.code == blocked {
+		// Whatever the client shows has ended. It is not told invalid_client: that would have it register again by itself, and be another one that nobody has blocked.
+		return nil, bad("invalid_grant", "%s", wrong.text)
+	} else if ok {
 		return nil, bad("invalid_client", "%s", wrong.text)
 	}
 	if err != nil {

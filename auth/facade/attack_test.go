@@ -48,6 +48,67 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	}
 }
 
+// TestAuthT59BlockedClients has the operator shut out an app that somebody has let in, and that others are about to.
+func TestAuthT59BlockedClients(t *testing.T) {
+	s, n := mustNet(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	document, other := a, a
+	document.id = documentAt
+	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"Claude Code (other)","redirect_uris":["http://localhost:3118/callback"]}`)
+	other.id = member(t, body, "client_id")
+	for name, a := range map[string]app{"registered": a, "by document": document} {
+		t.Run(name, func(t *testing.T) {
+			m, code := a.mustSignIn(t, b), a.mustCode(t, b)
+			if _, err := s.verify(m["access_token"]); err != nil {
+				t.Fatal(err)
+			}
+			asked := b.once(http.MethodGet, a.asks(), nil) // who is asked now decides later
+			if !strings.Contains(asked.body, `value="allow"`) {
+				t.Fatalf("the page is %d %s", asked.status, asked.body)
+			}
+			ended, err := s.store.BlockClient(t.Context(), store.Block{ClientID: a.id, Reason: "the reason"})
+			if err != nil || len(ended) != 2 {
+				t.Fatalf("BlockClient = %q, %v; want two grants", ended, err)
+			}
+			for what, p := range map[string]page{"asks": b.once(http.MethodGet, a.asks(), nil), "was asking": b.follow(b.press(asked, "allow"))} {
+				if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "The operator of this server has blocked this app.") || strings.Contains(p.body, "What helps") ||
+					!strings.Contains(p.body, clientAt) || strings.Contains(p.body, "the reason") {
+					t.Errorf("the app %s: %d at %s, to %q\n%s", what, p.status, p.url, p.next(), p.body)
+				}
+			}
+			// With invalid_client it would register again, and be let in.
+			for what, try := range map[string]func() (int, map[string]any){
+				"its code":          func() (int, map[string]any) { return a.redeem(t, code) },
+				"its refresh token": func() (int, map[string]any) { return a.refresh(t, m["refresh_token"]) },
+			} {
+				if status, m := try(); status != 400 || m["error"] != "invalid_grant" || m["error_description"] != "The operator of this server has blocked this app." {
+					t.Errorf("%s: %d %v", what, status, m)
+				}
+			}
+			s.clock.forward(believed)
+			s.mustNotVerify(t, m["access_token"], "it was revoked")
+			other.mustSignIn(t, newBrowser(t))
+			grants, err := s.store.Grants(t.Context(), store.GrantFilter{ClientID: a.id, Standing: true})
+			if err != nil || len(grants) != 0 {
+				t.Errorf("it has the grants %+v, %v", grants, err)
+			}
+			if err := s.store.UnblockClient(t.Context(), a.id); err != nil {
+				t.Fatal(err)
+			}
+			a.mustSignIn(t, b)
+		})
+	}
+	// Nobody asks where one comes from that is blocked.
+	document.id = "https://evil.example/client.json"
+	if _, err := s.store.BlockClient(t.Context(), store.Block{ClientID: document.id}); err != nil {
+		t.Fatal(err)
+	}
+	before := n.asked.Load()
+	if p := b.once(http.MethodGet, document.asks(), nil); p.status != 400 || !strings.Contains(p.body, "has blocked this app") || n.asked.Load() != before {
+		t.Errorf("%d, with %d fetches\n%s", p.status, n.asked.Load()-before, p.body)
+	}
+}
+
 func (p page) next() string { return p.header.Get("Location") + p.header.Get("Refresh") }
 
 func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {

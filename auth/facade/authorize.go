@@ -152,8 +152,7 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	request, err := f.core.BeginAuthorize(r.Context(), r)
 	if wrong, ok := errors.AsType[*problem](err); ok {
-		f.event(w, r, "authorize_refused", "", visible(r.Form.Get("client_id"), 64), wrong.code)
-		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(r.Form.Get("redirect_uri"), 200)})
+		f.cannot(w, r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
 		return
 	}
 	if wrong, ok := errors.AsType[*flaw](err); ok {
@@ -178,6 +177,13 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI, State: []byte(request.State), Scope: request.Scope,
 		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect), Detail: detail,
 	})
+}
+
+// cannot tells a person what is wrong with the app that sent them here.
+func (f *Facade) cannot(w http.ResponseWriter, r *http.Request, wrong *problem, client, redirect string) {
+	f.event(w, r, "authorize_refused", "", visible(client, 64), wrong.code)
+	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(redirect, 200), Blocked: wrong.code == blocked}
+	f.page(w, http.StatusBadRequest, "client", d)
 }
 
 func explicit(b bool) []byte {

@@ -170,6 +170,16 @@ func (f *Facade) carryOn(w http.ResponseWriter, r *http.Request) {
 
 // deliver makes a grant and a code of an approved request, and takes both to the client.
 func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthRequest, who asking, user store.User, idp store.IDPSession) {
+	// The client may have been shut out while the person was on their way.
+	err := f.unblocked(r.Context(), row.ClientID)
+	if wrong, ok := errors.AsType[*problem](err); ok {
+		f.cannot(w, r, wrong, row.ClientID, row.RedirectURI)
+		return
+	}
+	if err != nil {
+		f.over(w, r, err)
+		return
+	}
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := f.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope, Resource: row.Resource}); f.granted != nil && !f.granted(p) {
 		f.event(w, r, "not_granted", user.ID, row.ClientID, "")

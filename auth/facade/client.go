@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"junction/auth/seal"
 	"junction/auth/store"
 )
 
@@ -37,7 +38,7 @@ func (c *client) label() string { return cmp.Or(c.Name, c.Host, "An app without 
 
 // problem is what is wrong with a client, or with its redirect URI, in words for the person in the browser: it is shown here and never sent anywhere.
 type problem struct {
-	code string // invalid_client or invalid_redirect_uri
+	code string // invalid_client, invalid_redirect_uri or blocked
 	text string
 }
 
@@ -45,16 +46,39 @@ func (p *problem) Error() string { return p.text }
 
 // clientOf returns the client with an id. The error is a *problem if there is none; another means that it could not be found out.
 func (f *Facade) clientOf(ctx context.Context, id string) (*client, error) {
-	c, err := f.resolve(ctx, id)
+	// First, so that nothing is fetched from where a client that is shut out comes from.
+	if err := f.unblocked(ctx, id); err != nil {
+		return nil, err
+	}
+	return f.resolve(ctx, id)
+}
+
+// blocked is the code of a problem that a new registration must not help with.
+const blocked = "blocked"
+
+// unblocked returns a *problem if the operator has shut a client out.
+func (f *Facade) unblocked(ctx context.Context, id string) error {
+	err := f.store.ClientBlocked(ctx, id)
+	if errors.Is(err, store.ErrRevoked) {
+		return &problem{blocked, "The operator of this server has blocked this app."}
+	}
+	return err
+}
+
+// NameOf returns what a client calls itself, as far as its client_id says that: "" of one whose id is a URL. The error says why the id cannot be one of these two kinds.
+func NameOf(keys *seal.Ring, id string) (string, error) {
+	if strings.HasPrefix(id, "https://") {
+		return "", checkDocumentURL(id)
+	}
+	secrets, err := keys.Secrets("dcr")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if _, err := f.store.ClientBlocked(ctx, id); errors.Is(err, store.ErrRevoked) {
-		return nil, &problem{"invalid_client", "The operator of this server has blocked this app."}
-	} else if err != nil {
-		return nil, err
+	c, err := newRegistrar(secrets...).open(id)
+	if err != nil {
+		return "", err
 	}
-	return c, nil
+	return c.Name, nil
 }
 
 func (f *Facade) resolve(ctx context.Context, id string) (*client, error) {

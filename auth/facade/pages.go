@@ -30,6 +30,7 @@ type pageData struct {
 	Tx, CSRF     string
 	Client, Kind string
 	ClientHost   string
+	Blocked      bool   // the client is: nothing that the person can do helps
 	Target       string // where the client is returned to
 	Local        bool   // that is this machine
 	Resource     string

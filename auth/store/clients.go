@@ -30,35 +30,53 @@ func (s *Store) Document(ctx context.Context, url string) (d Document, err error
 	return d, err
 }
 
-// BlockClient shuts a client out by its id, and ends what it was allowed.
-func (s *Store) BlockClient(ctx context.Context, id, reason string) error {
-	return s.WithTx(ctx, func(ctx context.Context) error {
-		_, err := s.exec(ctx, `INSERT INTO client_blocks (client_hash, reason, at) VALUES ($1, $2, $3) ON CONFLICT (client_hash) DO UPDATE SET reason = excluded.reason`,
-			hash(id), reason, seconds(s.now()))
-		if err != nil {
-			return err
-		}
-		_, err = s.RevokeGrants(ctx, GrantFilter{ClientID: id}, "client_blocked")
-		return err
-	})
+// Block says that a client is shut out.
+type Block struct {
+	ClientID, ClientName string // what it is known by; the name is for people
+	Reason               string // the operator's words
+	At                   time.Time
 }
 
-// UnblockClient lets a client in again, if it was shut out.
-func (s *Store) UnblockClient(ctx context.Context, id string) error {
-	_, err := s.exec(ctx, `DELETE FROM client_blocks WHERE client_hash = $1`, hash(id))
-	return err
-}
-
-// ClientBlocked returns ErrRevoked, with the reason, if a client is shut out.
-func (s *Store) ClientBlocked(ctx context.Context, id string) (reason string, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&reason) }, `SELECT reason FROM client_blocks WHERE client_hash = $1`, hash(id))
-	switch err {
-	case ErrNotFound:
-		return "", nil
-	case nil:
-		return reason, ErrRevoked
+// BlockClient shuts a client out and ends what it was allowed. It returns the ids of the grants that ended by it. One that is shut out already stays so since then, with
+// the new reason, if there is one. At is not read.
+func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err error) {
+	_, err = s.exec(ctx, `INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
+		DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`,
+		hash(b.ClientID), b.ClientID, b.ClientName, b.Reason, seconds(s.now()))
+	if err != nil {
+		return nil, err
 	}
-	return "", err
+	// In a transaction of its own: who was let in without having seen the block has been by now.
+	return s.RevokeGrants(ctx, GrantFilter{ClientID: b.ClientID}, "client_blocked")
+}
+
+// UnblockClient lets a client in again, by its id. What it had been allowed stays ended. ErrNotFound means that it was not shut out.
+func (s *Store) UnblockClient(ctx context.Context, id string) error {
+	return s.only(ctx, `DELETE FROM client_blocks WHERE client_hash = $1`, hash(id))
+}
+
+// ClientBlocked returns ErrRevoked if a client is shut out.
+func (s *Store) ClientBlocked(ctx context.Context, id string) error {
+	var at int64
+	switch err := s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT at FROM client_blocks WHERE client_hash = $1`, hash(id)); err {
+	case ErrNotFound:
+		return nil
+	case nil:
+		return ErrRevoked
+	default:
+		return err
+	}
+}
+
+// Blocks returns the clients that are shut out, the last one first.
+func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
+	err = s.all(ctx, func(row scanner) error {
+		var b Block
+		err := row.Scan(&b.ClientID, &b.ClientName, &b.Reason, moment{&b.At})
+		all = append(all, b)
+		return err
+	}, `SELECT client_id, client_name, reason, at FROM client_blocks ORDER BY at DESC, client_hash`)
+	return all, err
 }
 
 // UseAssertion notes that a client has signed in with an assertion, until that expires: of any number of calls exactly one succeeds, the others get ErrUsed.

@@ -241,8 +241,7 @@ func TestAway(t *testing.T) {
 		_, grant := s.Grant(t.Context(), g.ID)
 		_, session := s.IDPSession(t.Context(), g.IDPSession)
 		_, code := s.Code(t.Context(), "code")
-		_, blocked := s.ClientBlocked(t.Context(), "client")
-		for _, err := range []error{access, refresh, token, grant, session, code, blocked, s.UseCode(t.Context(), "code"), s.UseAssertion(t.Context(), "a", "b", time.Now())} {
+		for _, err := range []error{access, refresh, token, grant, session, code, s.ClientBlocked(t.Context(), "client"), s.UseCode(t.Context(), "code"), s.UseAssertion(t.Context(), "a", "b", time.Now())} {
 			if err == nil {
 				t.Error("a store that is closed answers")
 			}
@@ -367,13 +366,34 @@ func TestUsers(t *testing.T) {
 		if _, w, err := s.WebSession(ctx, "secret"); err != nil || w.ID != u.ID {
 			t.Errorf("WebSession = %+v, %v", w, err)
 		}
-		want(t, "DisableUser", s.DisableUser(ctx, u.ID, true), nil)
+		g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: c.now().Add(time.Hour)})
+		want(t, "AddGrant", err, nil)
+		shut := c.now()
+		ended, err := s.DisableUser(ctx, u.ID, "test")
+		if want := (Ended{Sessions: 1, Grants: []string{g.ID}}); err != nil || !reflect.DeepEqual(ended, want) {
+			t.Errorf("DisableUser = %+v, %v; want %+v", ended, err, want)
+		}
+		_, err = s.IDPSession(ctx, i.ID)
+		want(t, "what no grant can be made of any more", err, ErrRevoked)
 		if again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1"}); err != nil || again.Disabled.IsZero() {
 			t.Errorf("who signs in again is let in again: %+v, %v", again, err)
 		}
 		_, _, err = s.WebSession(ctx, "secret")
 		want(t, "the session of a disabled user", err, ErrNotFound)
-		want(t, "DisableUser", s.DisableUser(ctx, "nobody", true), ErrNotFound)
+		c.pass(time.Minute)
+		if ended, err := s.DisableUser(ctx, u.ID, "test"); err != nil || ended.Sessions != 0 || ended.Grants != nil {
+			t.Errorf("DisableUser again = %+v, %v; want nothing to end", ended, err)
+		}
+		if again, err := s.User(ctx, u.ID); err != nil || !again.Disabled.Equal(shut) {
+			t.Errorf("disabled twice it is so since %v, %v; want %v", again.Disabled, err, shut)
+		}
+		want(t, "EnableUser", s.EnableUser(ctx, u.ID), nil)
+		if again, err := s.User(ctx, u.ID); err != nil || !again.Disabled.IsZero() {
+			t.Errorf("let in again it is %+v, %v", again, err)
+		}
+		want(t, "EnableUser again", s.EnableUser(ctx, u.ID), ErrNotFound)
+		_, err = s.DisableUser(ctx, "nobody", "test")
+		want(t, "DisableUser", err, ErrNotFound)
 		want(t, "AddWebSession", s.AddWebSession(ctx, "secret2", WebSession{User: other.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
 		c.pass(time.Hour)
 		_, _, err = s.WebSession(ctx, "secret2")
@@ -559,20 +579,33 @@ func TestClients(t *testing.T) {
 		g := mustGrant(t, s, "ann")
 		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: c.now().Add(time.Minute)}), nil)
 		mustIssue(t, s, g, "rt0")
-		_, err := s.ClientBlocked(ctx, "client")
-		want(t, "ClientBlocked", err, nil)
-		want(t, "BlockClient", s.BlockClient(ctx, "client", "spam"), nil)
-		want(t, "BlockClient", s.BlockClient(ctx, "client", "phishing"), nil)
-		if reason, err := s.ClientBlocked(ctx, "client"); err != ErrRevoked || reason != "phishing" {
-			t.Errorf("ClientBlocked = %q, %v", reason, err)
+		want(t, "ClientBlocked", s.ClientBlocked(ctx, "client"), nil)
+		block := func(reason string, ends ...string) {
+			t.Helper()
+			if ended, err := s.BlockClient(ctx, Block{ClientID: "client", ClientName: "A client", Reason: reason}); err != nil || !slices.Equal(ended, ends) {
+				t.Errorf("BlockClient = %q, %v; want %q", ended, err, ends)
+			}
 		}
-		_, err = s.Code(ctx, "code")
+		since := c.now()
+		block("spam", g.ID)
+		c.pass(time.Minute)
+		block("phishing")
+		block("")
+		want(t, "ClientBlocked", s.ClientBlocked(ctx, "client"), ErrRevoked)
+		want(t, "ClientBlocked of another", s.ClientBlocked(ctx, "client2"), nil)
+		if all, err := s.Blocks(ctx); err != nil || !reflect.DeepEqual(all, []Block{{"client", "A client", "phishing", since}}) {
+			t.Errorf("Blocks = %+v, %v", all, err)
+		}
+		_, err := s.Code(ctx, "code")
 		want(t, "its code", err, ErrUsed)
 		_, err = s.Token(ctx, RefreshToken, "sig-rt0")
 		want(t, "its token", err, ErrRevoked)
 		want(t, "UnblockClient", s.UnblockClient(ctx, "client"), nil)
-		_, err = s.ClientBlocked(ctx, "client")
-		want(t, "ClientBlocked", err, nil)
+		want(t, "UnblockClient again", s.UnblockClient(ctx, "client"), ErrNotFound)
+		want(t, "ClientBlocked", s.ClientBlocked(ctx, "client"), nil)
+		if all, err := s.Blocks(ctx); err != nil || len(all) != 0 {
+			t.Errorf("Blocks = %+v, %v", all, err)
+		}
 
 		const url = "https://client.example/metadata.json"
 		_, err = s.Document(ctx, url)
@@ -792,6 +825,12 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 			}
 			if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil || c.Secret != "secret" {
 				t.Errorf("UpstreamClient = %+v, %v", c, err)
+			}
+			if i == 1 {
+				return // names of those who are shut out came with the third
+			}
+			if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" || all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
+				t.Errorf("Blocks = %+v, %v", all, err)
 			}
 		})
 	}

@@ -49,23 +49,24 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 	return all, err
 }
 
-// DisableUser shuts a user out, or, if disabled is false, lets them in again. Their grants end at once and stay ended; their sessions in the browser and their
-// connections to upstreams too.
-func (s *Store) DisableUser(ctx context.Context, id string, disabled bool) error {
-	return s.WithTx(ctx, func(ctx context.Context) error {
-		var at time.Time
-		if disabled {
-			at = s.now()
-		}
-		if err := s.only(ctx, `UPDATE users SET disabled_at = $2 WHERE id = $1`, id, seconds(at)); err != nil || !disabled {
+// DisableUser shuts a user out, and ends everything that they have: their sessions at providers, those in browsers, their grants, and their connections to upstreams.
+// Of one who is shut out already it ends what is left. ErrNotFound means that there is no such user.
+func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		err := s.only(ctx, `UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END WHERE id = $1`, id, seconds(s.now()))
+		if err != nil {
 			return err
 		}
-		if _, err := s.RevokeGrants(ctx, GrantFilter{User: id}, "user_disabled"); err != nil {
+		if ended, err = s.SignOut(ctx, id, why); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, `DELETE FROM upstream_tokens WHERE owner = $1`, id); err != nil {
-			return err
-		}
-		return s.EndWebSessions(ctx, id)
+		_, err = s.exec(ctx, `DELETE FROM upstream_tokens WHERE owner = $1`, id)
+		return err
 	})
+	return ended, err
+}
+
+// EnableUser lets a user in again, who then signs in anew. ErrNotFound means that they were not shut out.
+func (s *Store) EnableUser(ctx context.Context, id string) error {
+	return s.only(ctx, `UPDATE users SET disabled_at = 0 WHERE id = $1 AND disabled_at > 0`, id)
 }

@@ -134,7 +134,7 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 		}
 		fmt.Fprintln(w, head)
 		for i, g := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", g.ID[:min(len(g.ID), shown)], column(label(s.people[g.Person.ID])), column(g.ClientName), knownBy(grants[i]), pathOf(g.Resource),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", g.ID[:min(len(g.ID), shown)], column(label(s.people[g.Person.ID])), column(g.ClientName), knownBy(grants[i].ClientID), pathOf(g.Resource),
 				column(g.Scope), g.Used, g.Expires)
 			if ended {
 				fmt.Fprintf(w, "\t%s", strings.TrimSpace(g.Ended+" "+g.Reason))
@@ -144,15 +144,20 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 	})
 }
 
-// knownBy says why an app may be who it says it is.
-func knownBy(g store.Grant) string {
-	if u, err := url.Parse(g.ClientID); err == nil && u.Scheme == "https" {
+const (
+	byItself = "its own word"
+	byFile   = "the file"
+)
+
+// knownBy says why an app with a client_id may be who it says it is.
+func knownBy(id string) string {
+	if u, err := url.Parse(id); err == nil && u.Scheme == "https" {
 		return column(u.Host)
 	}
-	if g.ClientKind == "registered" {
-		return "its own word"
+	if strings.HasPrefix(id, "dcr_") {
+		return byItself
 	}
-	return "the file"
+	return byFile
 }
 
 func pathOf(resource string) string {

@@ -262,7 +262,7 @@ func TestGrantsMistakes(t *testing.T) {
 	}{
 		"nobody of that name":     {"", "sessions revoke --user carol@example.com", 1, `nobody called "carol@example.com" has signed in here`},
 		"a slip":                  {"", "sessions revoke --user bop@example.com", 1, "did you mean bob@example.com"},
-		"two of that name":        {"", "sessions revoke --user ann@example.com", 1, `"ann@example.com" may be any of 2 people; give the id of one to --user: `},
+		"two of that name":        {"", "sessions revoke --user ann@example.com", 1, `"ann@example.com" may be any of 2 people; give the id of one: `},
 		"names them":              {"", "sessions revoke --user ann@example.com", 1, ann.ID + " (ann at https://idp.example)"},
 		"an empty name":           {"", "sessions revoke --user=", 2, "sessions revoke needs one of these"},
 		"an empty app":            {"", "sessions revoke --client=", 2, "sessions revoke needs one of these"},

@@ -10,8 +10,8 @@
 // sees what from why.go, and the definitions of pins.go. banner.go is what it says at the start.
 //
 // The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go, result.go); doctor, why and pins ask the admin address (ask.go,
-// doctor_command.go, why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API keys (keys.go); sessions, grants and storage look into
-// the storage of sign-ins (sessions.go, grants.go, operator.go, storage.go); demo is a server (demo.go).
+// doctor_command.go, why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API keys (keys.go); sessions, grants, clients, users and
+// storage look into the storage of sign-ins (sessions.go, grants.go, clients.go, users.go, operator.go, storage.go); demo is a server (demo.go).
 package main
 
 import (
@@ -107,6 +107,8 @@ Without a configuration file it serves a small demo server, to try things with.`
 		authCommand(stdout, &o.file),
 		sessionsCommand(stdout, &o.file),
 		grantsCommand(stdout, &o.file),
+		clientsCommand(stdout, &o.file),
+		usersCommand(stdout, &o.file),
 		storageCommand(stdout, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: none,

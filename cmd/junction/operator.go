@@ -19,7 +19,7 @@ import (
 	"junction/proxy"
 )
 
-// This file has what the commands that look into the storage of sign-ins share: sessions.go and grants.go.
+// This file has what the commands that look into the storage of sign-ins share: sessions.go, grants.go, clients.go and users.go.
 
 const (
 	byOperator = "revoked_by_operator" // why something has ended
@@ -140,7 +140,7 @@ func (s *storage) person(who string) (store.User, error) {
 			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, proxy.Visible(u.Subject), proxy.Visible(u.Issuer)))
 		}
 		slices.Sort(all)
-		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one to --user: %s", show(who), len(found), strings.Join(all, ", "))
+		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one: %s", show(who), len(found), strings.Join(all, ", "))
 	}
 	return found[0], nil
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -131,7 +130,7 @@ func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, 
 		if err != nil {
 			return err
 		}
-		grants = slices.DeleteFunc(grants, func(g store.Grant) bool { return !g.Revoked.IsZero() || !time.Now().Before(g.Expires) })
+		grants = slices.DeleteFunc(grants, func(g store.Grant) bool { return !stands(g) })
 		ended, err := s.end(ctx, grants)
 		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+proxy.Visible(x.client)), err)
 	case x.user != "":

@@ -26,6 +26,7 @@ const storageLimit = time.Minute // for a command
 // storage is the store of a file, for a command.
 type storage struct {
 	*store.Store
+	keys   *seal.Ring
 	people map[string]store.User // by id
 }
 
@@ -51,7 +52,7 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	for _, u := range all {
 		people[u.ID] = u
 	}
-	return &storage{s, people}, nil
+	return &storage{s, ring, people}, nil
 }
 
 // storageConfig reads a file that has sign-ins stored.

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth/facade"
+	"junction/auth/store"
+	"junction/proxy"
+)
+
+// app is a client that people have let in, or that is shut out.
+type app struct {
+	store.Block        // of one that is not shut out, what it is known by and no more
+	grants, people int // grants that stand, and whose these are
+	used           time.Time
+}
+
+// id is what operators know an app by: client_ids are long, and many begin alike.
+func (a *app) id() string {
+	sum := sha256.Sum256([]byte(a.ClientID))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (a *app) label() string { return cmp.Or(a.ClientName, a.ClientID) }
+
+func (a *app) blocked() bool { return !a.At.IsZero() }
+
+// apps returns all of which something is kept, those that are shut out first and then the one used last.
+func (s *storage) apps(ctx context.Context) (all []*app, err error) {
+	blocks, err := s.Blocks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := s.Grants(ctx, store.GrantFilter{})
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*app{}
+	add := func(b store.Block) *app {
+		a := known[b.ClientID]
+		if a == nil {
+			a = &app{Block: b}
+			known[b.ClientID], all = a, append(all, a)
+		}
+		return a
+	}
+	for _, b := range blocks {
+		add(b)
+	}
+	people := map[[2]string]bool{}
+	for _, g := range grants {
+		a := add(store.Block{ClientID: g.ClientID, ClientName: g.ClientName})
+		a.ClientName, a.used = cmp.Or(a.ClientName, g.ClientName), later(a.used, g.Used)
+		if !stands(g) {
+			continue
+		}
+		if a.grants++; !people[[2]string{g.ClientID, g.User}] {
+			people[[2]string{g.ClientID, g.User}] = true
+			a.people++
+		}
+	}
+	return all, nil
+}
+
+func stands(g store.Grant) bool { return g.Revoked.IsZero() && time.Now().Before(g.Expires) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// chooseApp returns the one that an operator means: by its client_id, the beginning of the id that the list shows, or what it calls itself, which any other may do too.
+// nil means that there is none.
+func chooseApp(all []*app, word string) (*app, error) {
+	var found []*app
+	for _, a := range all {
+		if a.ClientID == word || a.id() == word {
+			return a, nil
+		}
+		if a.ClientName == word || len(word) >= shortest && strings.HasPrefix(a.id(), word) {
+			found = append(found, a)
+		}
+	}
+	if len(found) > 1 {
+		var ids []string
+		for _, a := range found {
+			ids = append(ids, a.id()+" ("+proxy.Visible(a.label())+", "+knownBy(a.ClientID)+")")
+		}
+		return nil, fmt.Errorf("%s may be any of %d apps; give the id of one: %s", show(word), len(found), strings.Join(ids, ", "))
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	return nil, nil
+}
+
+// noApp is the error for a word that is no app's.
+func noApp(all []*app, word, what string) error {
+	var names []string
+	for _, a := range all {
+		names = append(names, a.label())
+	}
+	slices.Sort(names)
+	if near := closest(slices.Compact(names), word); len(near) > 0 {
+		return fmt.Errorf("no app with the id or the name %s %s; did you mean %s?", show(word), what, proxy.Visible(strings.Join(near, " or ")))
+	}
+	return fmt.Errorf("no app with the id or the name %s %s", show(word), what)
+}
+
+// toBlock returns the app that an operator wants shut out, which nobody need have let in yet: then it is named by its whole client_id.
+func (s *storage) toBlock(all []*app, word string) (*app, error) {
+	a, err := chooseApp(all, word)
+	if a != nil || err != nil {
+		return a, err
+	}
+	switch knownBy(word) {
+	case byFile:
+		return nil, noApp(all, word, "was let in")
+	case byItself:
+		name, err := facade.NameOf(s.keys, word)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no client_id of this server: a part of it may be missing", show(word))
+		}
+		return &app{Block: store.Block{ClientID: word, ClientName: name}}, nil
+	}
+	if _, err := facade.NameOf(s.keys, word); err != nil {
+		return nil, fmt.Errorf("%s is no client_id: %w", show(word), err)
+	}
+	return &app{Block: store.Block{ClientID: word}}, nil
+}
+
+// clientsCommand is `junction clients`.
+func clientsCommand(stdout io.Writer, file *string) *cobra.Command {
+	x := &signIns{stdout: stdout, file: file}
+	cmd := &cobra.Command{
+		Use: "clients", Short: "list the apps that people have let in, or block one", Args: none,
+		Long: `List the apps that people have let in, or block one, whoever let it in.
+
+An app that is blocked loses its grants, and the page on which people would let it in says that it is blocked. That stays so until it is taken back.
+The storage of the file is looked into, whether a proxy runs or not.`,
+		Example: `  junction clients list --config config.yaml
+  junction clients block 3f9a01bc --reason "asks for passwords" --config config.yaml
+  junction clients block https://app.example.com/oauth/client.json --config config.yaml
+  junction clients unblock 3f9a01bc --config config.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	ended := false
+	list := x.command("clients list", "list", "list the apps that are let in, and those that are blocked", func(ctx context.Context, s *storage, _ []string) error {
+		return x.listClients(ctx, s, ended)
+	})
+	list.Args = none
+	list.Flags().BoolVar(&ended, "ended", false, "also those that nobody lets in any more, as long as their grants are kept")
+	reason := ""
+	block := x.command("clients block", "block APP ...", "block apps, and end their grants", func(ctx context.Context, s *storage, args []string) error {
+		return x.blockClients(ctx, s, args, reason)
+	})
+	block.Long = `Block apps, and end their grants. APP is an id of the list or the beginning of it, the app's name if no other one has it, or its whole client_id, which nobody
+need have let in yet.
+
+An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address it registers as another app, which is not blocked:
+clients: { dcr: off } in auth.oauth keeps all such apps out.`
+	block.Flags().StringVar(&reason, "reason", "", "`why`; clients list shows it, and nobody else is told")
+	block.Args = apps("clients block")
+	unblock := x.command("clients unblock", "unblock APP ...", "let apps be let in again", func(ctx context.Context, s *storage, args []string) error {
+		return x.unblockClients(ctx, s, args)
+	})
+	unblock.Args = apps("clients unblock")
+	cmd.AddCommand(list, block, unblock)
+	return cmd
+}
+
+// apps wants one app at least.
+func apps(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 || slices.Contains(args, "") {
+			return usagef("%s needs the ids of apps; junction clients list shows them", what)
+		}
+		return nil
+	}
+}
+
+type clientJSON struct {
+	ID       string `json:"id"`
+	ClientID string `json:"client_id"`
+	Name     string `json:"client_name,omitempty"`
+	People   int    `json:"people"`
+	Grants   int    `json:"grants"` // that stand
+	Used     string `json:"used,omitempty"`
+	Blocked  string `json:"blocked,omitempty"` // since when
+	Reason   string `json:"reason,omitempty"`
+}
+
+func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error {
+	all, err := s.apps(ctx)
+	if err != nil {
+		return err
+	}
+	list := []clientJSON{}
+	for _, a := range all {
+		if ended || a.grants > 0 || a.blocked() {
+			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, a.people, a.grants, stamp(a.used), stamp(a.At), a.Reason})
+		}
+	}
+	return x.print(struct {
+		Clients []clientJSON `json:"clients"`
+	}{list}, func(w *tabwriter.Writer) {
+		if len(list) == 0 {
+			fmt.Fprintln(w, "no app is let in, and none is blocked")
+			return
+		}
+		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
+		for _, c := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)), knownBy(c.ClientID), c.People, c.Grants, cmp.Or(c.Used, "never"),
+				strings.TrimSpace(c.Blocked+" "+column(c.Reason)))
+		}
+	})
+}
+
+type blockedJSON struct {
+	ID       string   `json:"id"`
+	ClientID string   `json:"client_id"`
+	Grants   []string `json:"grants"` // that have ended by it
+}
+
+// blockClients shuts apps out, all of which are looked up before the first one is.
+func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, reason string) error {
+	all, err := s.apps(ctx)
+	if err != nil {
+		return err
+	}
+	var chosen []*app
+	for _, word := range words {
+		a, err := s.toBlock(all, word)
+		if err != nil {
+			return err
+		}
+		chosen = append(chosen, a)
+	}
+	done := []blockedJSON{}
+	for _, a := range chosen {
+		a.Reason = reason
+		var ended []string
+		if ended, err = s.BlockClient(ctx, a.Block); err == nil {
+			err = s.Audit(ctx, store.Event{Event: "client_blocked", ClientID: a.ClientID, Detail: byTheOperator})
+		}
+		if err != nil {
+			break
+		}
+		done = append(done, blockedJSON{a.id(), a.ClientID, append([]string{}, ended...)})
+	}
+	return errors.Join(x.print(struct {
+		Blocked []blockedJSON `json:"blocked"`
+	}{done}, func(w *tabwriter.Writer) {
+		for i, b := range done {
+			if len(b.Grants) == 0 {
+				fmt.Fprintf(w, "Blocked: %s. It had no grants.\n", chosen[i])
+			} else {
+				fmt.Fprintf(w, "Blocked: %s. Ended: %s. %s\n", chosen[i], count(len(b.Grants), "grant"), noticed)
+			}
+		}
+	}), err)
+}
+
+// String is what messages call an app.
+func (a *app) String() string {
+	return fmt.Sprintf("%s (%s, %s)", proxy.Visible(cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
+}
+
+// unblockClients lets apps be let in again, all of which are looked up before the first one is.
+func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string) error {
+	all, err := s.apps(ctx)
+	if err != nil {
+		return err
+	}
+	out := slices.DeleteFunc(slices.Clone(all), func(a *app) bool { return !a.blocked() })
+	var chosen []*app
+	for _, word := range words {
+		a, err := chooseApp(out, word)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			return noApp(out, word, "is blocked")
+		}
+		chosen = append(chosen, a)
+	}
+	done := []blockedJSON{}
+	for _, a := range chosen {
+		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) { // somebody else was faster
+			err = s.Audit(ctx, store.Event{Event: "client_unblocked", ClientID: a.ClientID, Detail: byTheOperator})
+		}
+		if err != nil {
+			break
+		}
+		done = append(done, blockedJSON{a.id(), a.ClientID, []string{}})
+	}
+	return errors.Join(x.print(struct {
+		Unblocked []blockedJSON `json:"unblocked"`
+	}{done}, func(w *tabwriter.Writer) {
+		for i := range done {
+			fmt.Fprintf(w, "No longer blocked: %s. What it had stays ended: people let it in anew.\n", chosen[i])
+		}
+	}), err)
+}
