@@ -119,7 +119,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		unavailable(w, "the server is starting")
 		return nil
 	}
-	from := address(r, g.TrustedProxies)
+	from := g.Address(r)
 	refused := func(status int, code string) {
 		if g.Refused != nil {
 			g.Refused(Refusal{RequestID(w), from, r.URL.Path, status, code})
@@ -168,6 +168,9 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	}
 	return p
 }
+
+// Address returns where a request comes from, as Authenticate finds it out. The zero Addr means that it cannot be found out.
+func (g *Guard) Address(r *http.Request) netip.Addr { return address(r, g.TrustedProxies) }
 
 // Still reports whether a principal, by what it was verified with, would still be let in from where it came. It is for what outlives a request: sessions and
 // streams are asked of the new Guard after a reload. It does not wait for anything.

@@ -476,3 +476,17 @@ audit: { file: stderr }
 	wantNoAccess(t, "POST", got, "signed in as ann@acme.example")
 	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no access", got.header)+`".*"verdict":"deny","outcome":"refused"`), patience, c.done)
 }
+
+// TestSignInsAreWrittenDownWithTheirAddress: it is the one that policies and keys go by, also after the proxies in front are others.
+func TestSignInsAreWrittenDownWithTheirAddress(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
+	asks := func(address string) {
+		t.Helper()
+		_, header, _ := mustGet(t, "GET", c.origin+"/oauth/authorize?client_id=x", with("X-Forwarded-For", "203.0.113.9"))
+		c.Stderr.mustMatch(t, regexp.MustCompile(`msg=sign-in event=authorize_refused .* address=`+address+` request_id=`+header.Get("X-Request-Id")+`\n`), patience, c.done)
+	}
+	asks("203.0.113.9")
+	c.mustReload(t, "trusted_proxies: [127.0.0.1/32]", "trusted_proxies: [10.0.0.0/8]")
+	asks("127.0.0.1")
+}

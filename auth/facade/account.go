@@ -78,7 +78,7 @@ func (f *Facade) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		f.event(w, r, "grant_revoked", s.user.ID, g.ClientID, "by the user")
+		f.event(r, "grant_revoked", s.user.ID, g.ClientID, "by the user")
 	case errors.Is(err, store.ErrNotFound):
 		f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such app", Text: "It is not among the apps that you have allowed.", Next: f.url + "/account"})
 		return
@@ -104,7 +104,7 @@ func (f *Facade) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.forget(ended...)
-	f.event(w, r, "signed_out", s.user.ID, "", "")
+	f.event(r, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
 	f.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
 		Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -973,4 +974,65 @@ func TestProviderDownAtFirst(t *testing.T) {
 	if p := b.follow(b.press(first, "idp:sso")); p.url.Query().Get("code") == "" {
 		t.Errorf("the same page, later: %d %s", p.status, p.body)
 	}
+}
+
+// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a proxy that is believed.
+func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
+	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	s := mustStand(t, func(o *Options) { o.Address = guard.Address })
+	a, b := s.mustApp(t), newBrowser(t)
+	const ann, thief = "203.0.113.9", "2001:db8::1"
+	b.header.Set("X-Forwarded-For", ann)
+	steals := func(path string, form url.Values) (int, string) {
+		t.Helper()
+		form.Set("client_id", a.id)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-Forwarded-For", "["+thief+"]:1234")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode, resp.Header.Get("X-Request-Id")
+	}
+	want := func(what, address, request string) {
+		t.Helper()
+		events, err := s.store.Events(t.Context(), 1)
+		if err != nil || len(events) != 1 {
+			t.Fatal(events, err)
+		}
+		if e := events[0]; e.Event != what || e.Address != address || e.RequestID == "" || request != "" && e.RequestID != request {
+			t.Errorf("the audit has %+v, want %s from %s in the request %s", e, what, address, request)
+		}
+	}
+	m := a.mustSignIn(t, b)
+	want("code_issued", ann, "")
+	if status, _ := a.refresh(t, m["refresh_token"]); status != 200 {
+		t.Fatal(status)
+	}
+	s.clock.forward(2 * time.Minute)
+	_, request := steals("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
+	want("refresh_reuse", thief, request)
+
+	code := a.mustCode(t, b)
+	status, m := a.redeem(t, code)
+	if status != 200 {
+		t.Fatal(status, m)
+	}
+	_, request = steals("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {a.verifier}, "redirect_uri": {a.redirect}})
+	want("code_reuse", thief, request)
+
+	m = a.mustSignIn(t, b)
+	_, request = steals("/oauth/revoke", url.Values{"token": {fmt.Sprint(m["access_token"])}})
+	want("grant_revoked", thief, request)
+
+	m = a.mustSignIn(t, b)
+	s.idp.set(func() { s.idp.refresh = "" })
+	s.clock.forward(2 * time.Minute)
+	_, request = steals("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
+	want("idp_session_ended", thief, request)
 }

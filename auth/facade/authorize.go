@@ -181,7 +181,7 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 
 // cannot tells a person what is wrong with the app that sent them here.
 func (f *Facade) cannot(w http.ResponseWriter, r *http.Request, wrong *problem, client, redirect string) {
-	f.event(w, r, "authorize_refused", "", visible(client, 64), wrong.code)
+	f.event(r, "authorize_refused", "", visible(client, 64), wrong.code)
 	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(redirect, 200), Blocked: wrong.code == blocked}
 	f.page(w, http.StatusBadRequest, "client", d)
 }
@@ -272,7 +272,7 @@ func (f *Facade) consent(w http.ResponseWriter, r *http.Request) {
 			f.over(w, r, err)
 			return
 		}
-		f.event(w, r, "consent_denied", "", row.ClientID, "")
+		f.event(r, "consent_denied", "", row.ClientID, "")
 		f.goTo(w, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
 			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:

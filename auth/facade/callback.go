@@ -49,7 +49,7 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
-	f.event(w, r, "signed_in", in.user.ID, row.ClientID, p.ID)
+	f.event(r, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
 		next := "/account"
 		if len(row.Request) > 0 { // the page of ours that wanted to know who it is
@@ -83,7 +83,7 @@ func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider
 		return
 	}
 	f.log.Warn("somebody could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
-	f.event(w, r, "sign_in_refused", "", row.ClientID, p.ID)
+	f.event(r, "sign_in_refused", "", row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
 		d.Text = p.label() + " answered: " + no.code + "."
@@ -182,7 +182,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 	}
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := f.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope, Resource: row.Resource}); f.granted != nil && !f.granted(p) {
-		f.event(w, r, "not_granted", user.ID, row.ClientID, "")
+		f.event(r, "not_granted", user.ID, row.ClientID, "")
 		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+", and no policy of this server lets you use anything. Ask whoever runs it."
 		d.Next = f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "signed in, and no policy lets this person use anything"})
 		f.page(w, http.StatusForbidden, "refused", d)
@@ -204,7 +204,7 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 		f.over(w, r, err)
 		return
 	}
-	f.event(w, r, "code_issued", user.ID, row.ClientID, "")
+	f.event(r, "code_issued", user.ID, row.ClientID, "")
 	if strings.HasPrefix(row.RedirectURI, "https://") && !local {
 		pageHeaders(w)
 		http.Redirect(w, r, answer, http.StatusSeeOther)
@@ -226,8 +226,8 @@ func (f *Facade) principal(u store.User, claims []byte, g store.Grant) *auth.Pri
 }
 
 // event writes down what happened. What cannot be written down is logged: nobody is kept out for it.
-func (f *Facade) event(w http.ResponseWriter, r *http.Request, what, user, client, detail string) {
+func (f *Facade) event(r *http.Request, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()
-	f.audit(ctx, auth.RequestID(w), what, user, client, detail)
+	f.audit(ctx, what, user, client, detail)
 }

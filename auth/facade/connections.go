@@ -106,7 +106,7 @@ func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Query().Get("t") != "" && f.linkOf(name, link) != s.principal() {
-		f.event(w, r, "connect_refused", s.user.ID, "", name)
+		f.event(r, "connect_refused", s.user.ID, "", name)
 		f.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: f.url + "/account", Label: "Go to your account",
 			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
 				"To connect " + name + " for yourself, start from your own app or from your account."})
@@ -208,7 +208,7 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
-		f.event(w, r, "connect_refused", way.User, "", name)
+		f.event(r, "connect_refused", way.User, "", name)
 		f.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Next: f.url + "/account", Label: "Go to your account",
 			Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected."})
 		return
@@ -217,11 +217,11 @@ func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := f.connector.Finish(r.Context(), name, way.Kept, row.Verifier, q, s.user.ID, s.principal()); err != nil {
-		f.event(w, r, "connect_failed", s.user.ID, "", name)
+		f.event(r, "connect_failed", s.user.ID, "", name)
 		f.notConnected(w, r, name, err)
 		return
 	}
-	f.event(w, r, "upstream_connected", s.user.ID, "", name)
+	f.event(r, "upstream_connected", s.user.ID, "", name)
 	f.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
 }
 
@@ -252,7 +252,7 @@ func (f *Facade) disconnect(w http.ResponseWriter, r *http.Request) {
 	mine, err := f.store.Connections(r.Context(), s.user.ID)
 	if err == nil && f.connector != nil && slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
 		if err = f.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
-			f.event(w, r, "upstream_disconnected", s.user.ID, "", name)
+			f.event(r, "upstream_disconnected", s.user.ID, "", name)
 		}
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ type Options struct {
 	// Connector is who people connect upstreams by; nil: nobody connects any. MayUse reports whether policies let a person use anything of an upstream; nil says yes.
 	Connector Connector
 	MayUse    func(p *auth.Principal, upstream string) bool
+	// Address finds out where a request comes from, for what is written down; nil leaves that out.
+	Address func(*http.Request) netip.Addr
 	// Ended is called after grants have ended, also on another replica, so that streams that rest on them can be closed. It may be nil.
 	Ended func()
 	Log   *slog.Logger     // nil discards
@@ -75,6 +78,7 @@ type Facade struct {
 	connector Connector // nil: there is nothing to connect
 	mayUse    func(*auth.Principal, string) bool
 	links     *seal.Vault // of ConnectURL
+	address   func(*http.Request) netip.Addr
 	ended     func()
 	log       *slog.Logger
 	now       func() time.Time
@@ -92,7 +96,7 @@ type Facade struct {
 func New(o Options) (*Facade, error) {
 	f := &Facade{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
-		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, ended: o.Ended, log: o.Log, now: o.Now,
+		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log, now: o.Now,
 		ceilings: map[string]*rate.Limiter{
 			"/oauth/authorize": rate.NewLimiter(100, 400), "/oauth/register": rate.NewLimiter(100, 400), "/oauth/token": rate.NewLimiter(500, 2000), "/oauth/revoke": rate.NewLimiter(100, 400),
 		},
@@ -222,10 +226,28 @@ func (f *Facade) router() http.Handler {
 // ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has given it one, with auth.RequestIDs.
 func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	by := caller{request: auth.RequestID(w)}
+	if f.address != nil {
+		if from := f.address(r); from.IsValid() {
+			by.address = from.String()
+		}
+	}
+	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, by))
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	f.routes.ServeHTTP(w, r)
+}
+
+// caller is where a request comes from, and its id, in the words of what is written down; "" where that is not known.
+type caller struct{ address, request string }
+
+// callerKey finds the caller in the context of a request.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller {
+	by, _ := ctx.Value(callerKey{}).(caller)
+	return by
 }
 
 // maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.

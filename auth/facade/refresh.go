@@ -38,8 +38,9 @@ func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, erro
 			}
 		}
 	}
+	by := callerOf(ctx)
 	body, err := s.f.store.Refresh(ctx, store.Presented{
-		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *s.f.tokens.ReuseInterval,
+		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *s.f.tokens.ReuseInterval, Address: by.address, RequestID: by.request,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && s.f.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the token is for %s", g.Resource)
@@ -156,7 +157,7 @@ func (f *Facade) confirm(ctx context.Context, g store.Grant) error {
 func (f *Facade) end(ctx context.Context, session, why string) error {
 	ended, err := f.store.EndIDPSession(ctx, session, why)
 	if err == nil {
-		f.audit(ctx, "", "idp_session_ended", "", "", why)
+		f.audit(ctx, "idp_session_ended", "", "", why)
 		f.forget(ended...)
 	}
 	return err

@@ -130,7 +130,9 @@ func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, 
 			if _, err := s.f.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
 				return err
 			}
-			if err := s.f.store.Audit(ctx, store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User}); err != nil {
+			by := callerOf(ctx)
+			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address, RequestID: by.request}
+			if err := s.f.store.Audit(ctx, e); err != nil {
 				return err
 			}
 			return store.Keep(gone)
@@ -260,6 +262,6 @@ func (s *server) giveUp(r *http.Request) error {
 	if err := s.RevokeGrant(ctx, g.ID, "revoked_by_client"); err != nil {
 		return err
 	}
-	s.f.audit(ctx, "", "grant_revoked", g.User, g.ClientID, "by the client")
+	s.f.audit(ctx, "grant_revoked", g.User, g.ClientID, "by the client")
 	return nil
 }

@@ -170,17 +170,19 @@ func (f *Facade) poll(ctx context.Context) {
 var strange = map[string]bool{"authorize_refused": true, "consent_denied": true, "sign_in_refused": true}
 
 // audit writes down what happened. Of what strangers do it writes down what comes at a pace that leaves room on the disk for the rest; the remainder is for debugging.
-func (f *Facade) audit(ctx context.Context, request, what, user, client, detail string) {
+// ctx is that of a request, or comes from one: it says where that came from.
+func (f *Facade) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
 	tooMany := strange[what] && !f.strangers.Allow()
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	f.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "request_id", request)
+	by := callerOf(ctx)
+	f.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "address", by.address, "request_id", by.request)
 	if tooMany {
 		return
 	}
-	e := store.Event{Event: what, Principal: user, ClientID: client, RequestID: request}
+	e := store.Event{Event: what, Principal: user, ClientID: client, Address: by.address, RequestID: by.request}
 	if detail != "" {
 		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
 	}

@@ -8,11 +8,12 @@ import (
 
 // Event is one line of the audit. No secret is in it.
 type Event struct {
-	ID                                      string // Audit gives it; ids sort by the time they were made
-	At                                      time.Time
-	Event                                   string
-	Principal, ClientID, Address, RequestID string
-	Detail                                  []byte // JSON
+	ID                  string // Audit gives it; ids sort by the time they were made
+	At                  time.Time
+	Event               string
+	Principal, ClientID string
+	Address, RequestID  string // of the request that it happened in; "" where there was none, as with what an operator does
+	Detail              []byte // JSON
 }
 
 // Audit stores an event; ID and At are not read.

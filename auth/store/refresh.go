@@ -21,6 +21,8 @@ type Presented struct {
 	ClientID  string // who shows it, authenticated as far as that client does so
 	// Interval is for how long after its first use it gets the same answer once more.
 	Interval time.Duration
+	// Address and RequestID are of the request that shows it, for the audit.
+	Address, RequestID string
 }
 
 // Successor is what a refresh token was exchanged for.
@@ -128,7 +130,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	if _, err := s.RevokeGrant(ctx, t.Grant, "refresh_reuse"); err != nil {
 		return nil, err
 	}
-	if err := s.Audit(ctx, Event{Event: "refresh_reuse", ClientID: p.ClientID, Detail: fmt.Appendf(nil, `{"grant":%q}`, t.Grant)}); err != nil {
+	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID, Detail: fmt.Appendf(nil, `{"grant":%q}`, t.Grant)}
+	if err := s.Audit(ctx, e); err != nil {
 		return nil, err
 	}
 	return nil, Keep(ErrReused)

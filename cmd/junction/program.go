@@ -48,8 +48,8 @@ type program struct {
 	providers     *auth.Providers
 	server        *proxy.Server
 	set           upstream.Set
-	resources     atomic.Pointer[auth.Resources]
-	audit         atomic.Pointer[audit] // nil while nobody wants one
+	guard         atomic.Pointer[auth.Guard] // of the configuration in force
+	audit         atomic.Pointer[audit]      // nil while nobody wants one
 	refusals      refusalLog
 	unread        atomic.Pointer[string]     // why the file was not read again; nil when it was
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
@@ -158,7 +158,7 @@ func (p *program) apply(c *Config) {
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
 	guard.Log, guard.Refused = p.log, p.turnedAway
-	p.resources.Store(guard.Resources)
+	p.guard.Store(guard)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
@@ -280,7 +280,7 @@ func (p *program) publicHandler() http.Handler {
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
-			p.resources.Load().ServeHTTP(w, r)
+			p.guard.Load().Resources.ServeHTTP(w, r)
 			return
 		}
 		p.server.ServeHTTP(w, r)
@@ -384,7 +384,7 @@ func (p *program) recheckLoop(ctx context.Context) error {
 		case <-p.recheck:
 			p.server.Recheck()
 		case <-tick.C:
-			if p.resources.Load() != nil {
+			if p.guard.Load().Resources != nil {
 				p.server.Recheck()
 			}
 			p.set.Rest(restAfter)

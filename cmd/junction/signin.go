@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,7 +91,8 @@ func (p *program) openSignIn(c *Config) (err error) {
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.people.oauth, MayUse: func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
-		Ended: p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
+		Address: func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
+		Ended:   p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
 	s.people.pages = s.Facade
 	return err
