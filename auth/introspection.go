@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 )
 
 // introspection asks an authorization server about tokens (RFC 7662), and remembers its answers for a while.
@@ -20,11 +19,12 @@ type introspection struct {
 	judge
 	endpoint, id, secret string
 	client               *http.Client
-	ctx                  context.Context // ends with the program
-	asking               singleflight.Group
+	ctx                  context.Context     // ends with the program
+	fetching             *fetches            // of the program
 	places               *semaphore.Weighted // of questions in progress
 
 	mu      sync.Mutex
+	asking  map[Hash]*question
 	answers map[Hash]*answer
 	err     error // of the last question; nil when it was answered
 	asked   bool
@@ -37,6 +37,13 @@ type answer struct {
 	asked     time.Time
 	until     time.Time // it may be used
 	token     string    // for another question about what has begun with it; never shown
+}
+
+// question is one in progress. What came of it is there when done is closed.
+type question struct {
+	done   chan struct{}
+	answer *answer
+	err    error
 }
 
 const (
@@ -52,8 +59,8 @@ const (
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
 		judge:    newJudge(&c.TokenRules, printOf(c), p.now),
-		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
-		places: semaphore.NewWeighted(maxQuestions), answers: map[Hash]*answer{},
+		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx, fetching: &p.fetching,
+		places: semaphore.NewWeighted(maxQuestions), asking: map[Hash]*question{}, answers: map[Hash]*answer{},
 	}
 }
 
@@ -68,18 +75,41 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	if len(token) > maxToken {
 		return nil, errUnknownToken
 	}
-	// The question outlives whoever asks it first: others wait for the same answer.
-	done := i.asking.DoChan(string(hash[:]), func() (any, error) { return i.ask(token, hash) })
+	q := i.begin(token, hash)
+	if q == nil {
+		return nil, &unavailableError{i.issuer, context.Canceled} // we are shutting down
+	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case r := <-done:
-		if r.Err != nil {
-			return nil, r.Err
+	case <-q.done:
+		if q.err != nil {
+			return nil, q.err
 		}
-		a = r.Val.(*answer)
-		return a.principal, a.err
+		return q.answer.principal, q.answer.err
 	}
+}
+
+// begin returns the question about a token, which outlives whoever asks it first: others wait for the same answer. nil means that none begins any more.
+func (i *introspection) begin(token string, hash Hash) *question {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if q := i.asking[hash]; q != nil {
+		return q
+	}
+	q := &question{done: make(chan struct{})}
+	started := i.fetching.start(func() {
+		q.answer, q.err = i.ask(token, hash)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.asking, hash)
+		close(q.done)
+	})
+	if !started {
+		return nil
+	}
+	i.asking[hash] = q
+	return q
 }
 
 // maxToken bounds what the server is asked about.
@@ -161,7 +191,7 @@ func (i *introspection) still(p *Principal) bool {
 	case !p.Expires.IsZero() && !now.Before(p.Expires), a == nil, a.principal == nil, now.After(a.asked.Add(5 * positiveKept)):
 		return false
 	case now.After(a.asked.Add(askedAgain)):
-		i.asking.DoChan(string(p.hash[:]), func() (any, error) { return i.ask(a.token, p.hash) })
+		i.begin(a.token, p.hash)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
@@ -187,6 +188,68 @@ func TestIntrospectionAtOnce(t *testing.T) {
 			t.Errorf("asked %d times, want once", n)
 		}
 	})
+}
+
+// roundTripper is an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestIntrospectionCloses: whoever closes the providers waits for the questions in progress, also those that nobody waits for any more, and no other begins.
+func TestIntrospectionCloses(t *testing.T) {
+	s := authtest.New(t)
+	for name, begin := range map[string]func(t *testing.T, g *auth.Guard, hang func()){
+		"of a call that has gone": func(t *testing.T, g *auth.Guard, hang func()) {
+			hang()
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				if p, err := g.Verifier.Verify(ctx, "good", auth.Local.Address); p != nil || err != context.Canceled {
+					t.Errorf("Verify = %v, %v", p, err)
+				}
+			}()
+			synctest.Wait()
+			cancel()
+			<-gone
+		},
+		"of what goes on": func(t *testing.T, g *auth.Guard, hang func()) {
+			who := wantIn(t, g, "good")
+			hang()
+			time.Sleep(45 * time.Second)
+			if !g.Still(who) {
+				t.Error("it does not go on")
+			}
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s.Opaque("good", s.Claims(resource, nil))
+				var hangs, ended, asked int
+				p := auth.NewProviders(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if asked++; hangs == 0 {
+						return s.Client().Transport.RoundTrip(r)
+					}
+					<-r.Context().Done()
+					time.Sleep(time.Second) // it takes a moment to stop
+					ended++
+					return nil, r.Context().Err()
+				})}, authtest.Log(t))
+				g := introspects(s).Guard(p, publicURL, nil)
+				begin(t, g, func() { hangs++ })
+				before, began := asked, time.Now()
+				p.Close()
+				if took := time.Since(began); ended != 1 || took != time.Second {
+					t.Errorf("closed after %v, when %d of one question had ended", took, ended)
+				}
+				wantOut(t, g, "other", 503, "")
+				if asked != before {
+					t.Error("a question has begun after that")
+				}
+			})
+		})
+	}
 }
 
 // TestBoth: a token that can be read goes to its issuer, any other to the server that is asked.

@@ -56,7 +56,7 @@ func (p *Providers) Close() {
 	p.fetching.close()
 }
 
-// fetches are those in progress; no other begins once they are closed. The zero value has none.
+// fetches are what is being asked of authorization servers; nothing else is once they are closed. The zero value has none.
 type fetches struct {
 	mu      sync.Mutex
 	closed  bool
