@@ -124,7 +124,7 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "https://idp.example/#user~1", "a!b", "a#b", "a>b", "a\x7fb", "日本", "\u202e", "''", "ok"}
 	plain := 0
 	for i, text := range texts {
-		for _, at := range []time.Time{time.Unix(1700000000, 0).UTC(), time.Unix(1700000000, 123456789), time.Unix(1, 999999999).In(time.FixedZone("", -5400)), {}} {
+		for _, at := range []time.Time{time.Unix(1700000000, 0).UTC(), time.Unix(1700000000, 123456789), time.Unix(1700000000, 9999999).UTC(), time.Unix(1, 999999999).In(time.FixedZone("", -5400)), {}} {
 			for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelError + 1} {
 				message := []string{"call", text}[i%2]
 				attrs := []slog.Attr{slog.String("name", text), slog.Duration("took", time.Duration(i*i*i*1234567)), slog.Int("sent", i-3), slog.String("a", "b"), slog.Int("c", 1),
