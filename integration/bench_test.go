@@ -152,7 +152,7 @@ func BenchmarkCompare(b *testing.B) {
 	t := comparison{rounds: rounds, each: time.Duration(seconds * float64(time.Second)), program: builder(b)}
 	t.paths = slices.DeleteFunc(slices.Clone(benchPaths), func(p string) bool { return !benchChosen("BENCH_PATHS", p) })
 	fmt.Printf("\nmedians of %d rounds of %v each; ratio to nginx in the same round; spread of calls/s over the rounds\n", t.rounds, t.each)
-	fmt.Printf("%-16s %-18s %10s %8s %8s %12s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread", "CPU µs/call", "p50 µs", "p99 µs")
+	fmt.Printf("%-16s %-18s %10s %8s %8s %12s %8s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread", "CPU µs/call", "×nginx", "p50 µs", "p99 µs")
 	for _, era := range benchEras {
 		cs := slices.DeleteFunc(benchCells(era), func(c benchCell) bool { return !benchChosen("BENCH_CELLS", c.String()) })
 		if len(cs) > 0 {
@@ -227,16 +227,20 @@ func (t *comparison) print(c benchCell, names []string, samples [][]loadSample) 
 			}
 			return vs
 		}
-		rates, ratio := of(loadSample.rate), "-"
-		if nginx >= 0 {
-			against := make([]float64, len(rates))
-			for round, r := range rates {
-				against[round] = r / samples[nginx][round].rate()
+		against := func(f func(loadSample) float64) string { // nginx in the same round
+			if nginx < 0 {
+				return "-"
 			}
-			ratio = fmt.Sprintf("%.2f", median(against))
+			vs := of(f)
+			for round := range vs {
+				vs[round] /= f(samples[nginx][round])
+			}
+			return fmt.Sprintf("%.2f", median(vs))
 		}
+		rates := of(loadSample.rate)
 		spread := (slices.Max(rates) - slices.Min(rates)) / median(rates) * 100
-		fmt.Printf("%-16s %-18s %10.0f %8s %7.0f%% %12.1f %10.0f %10.0f\n", c, name, median(rates), ratio, spread, median(of(loadSample.cpuPerCall)),
+		fmt.Printf("%-16s %-18s %10.0f %8s %7.0f%% %12.1f %8s %10.0f %10.0f\n", c, name, median(rates), against(loadSample.rate), spread,
+			median(of(loadSample.cpuPerCall)), against(loadSample.cpuPerCall),
 			median(of(func(s loadSample) float64 { return microseconds(s.P50) })), median(of(func(s loadSample) float64 { return microseconds(s.P99) })))
 	}
 }
