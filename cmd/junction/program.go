@@ -72,7 +72,7 @@ func serve(ctx context.Context, o options) error {
 
 // ballast returns memory that is never touched, and so takes none of the machine's: all it does is to make the collector believe that the heap is not as small as
 // it is. Without it a call's few kilobytes of garbage have it run thirty times a second, which is a quarter of the CPU of a small call.
-func ballast() []byte { return make([]byte, 32<<20) }
+func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens everything that can fail, and starts the upstreams.
 func open(o options) (_ *program, err error) {
