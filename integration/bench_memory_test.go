@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// BenchmarkMemory is what the program keeps in memory, as the system counts it (VmRSS), and how soon it lists the tools of ten child processes. Resident
+// BenchmarkMemory is what the program keeps in memory, as the system counts it, and how soon it lists the tools of ten child processes. Resident
 // memory moves in steps, since the garbage of opening sessions is in it until it is collected; so there is a figure for the sessions from the thousandth
 // on too, which such a step matters less for. GOGC and GOMEMLIMIT reach the program as they are set here.
 func BenchmarkMemory(b *testing.B) {
@@ -58,9 +58,11 @@ func tenUpstreams(b *testing.B, program string) map[string]float64 {
 			slowest = t
 		}
 	}
+	all, own := atRest(b, ep)
 	return map[string]float64{
 		"ms-until-listed": float64(listed.Sub(slowest)) / float64(time.Millisecond),
-		"MB-at-rest":      float64(atRest(b, ep)) / 1e6,
+		"MB-at-rest":      float64(all) / 1e6,
+		"MB-of-its-own":   float64(own) / 1e6,
 	}
 }
 
@@ -76,7 +78,8 @@ func idleSessions(b *testing.B, program string) map[string]float64 {
 				ep.proc.fatal(b, "open a session: %v", err)
 			}
 		}
-		return atRest(b, ep)
+		_, own := atRest(b, ep)
+		return own
 	}
 	none := open(100) // these few make the pools and buffers
 	thousand := open(1000)
@@ -104,7 +107,8 @@ func openStreams(b *testing.B, program string) map[string]float64 {
 				ep.proc.fatal(b, "open a stream: status %d, %v", status, err)
 			}
 		}
-		return atRest(b, ep)
+		_, own := atRest(b, ep)
+		return own
 	}
 	few := open(10)
 	return map[string]float64{"KB/stream": kilobytes(open(streams)-few) / streams}
@@ -112,25 +116,24 @@ func openStreams(b *testing.B, program string) map[string]float64 {
 
 func kilobytes(bytes int64) float64 { return float64(bytes) / 1000 }
 
-// atRest returns the resident memory of what serves the endpoint, the least of two seconds in which nothing happens.
-func atRest(b *testing.B, ep benchEndpoint) int64 {
+// atRest returns the resident memory of what serves the endpoint, the least of two seconds in which nothing happens; see resident.
+func atRest(b *testing.B, ep benchEndpoint) (all, own int64) {
 	b.Helper()
 	often := time.NewTicker(200 * time.Millisecond)
 	defer often.Stop()
-	var least int64
 	for i := range 10 {
-		var sum int64
+		var sum, ours int64
 		for _, pid := range ep.pids {
-			n, err := resident(pid)
+			n, o, err := resident(pid)
 			if err != nil {
 				b.Skipf("resident memory: %v", err)
 			}
-			sum += n
+			sum, ours = sum+n, ours+o
 		}
-		if i == 0 || sum < least {
-			least = sum
+		if i == 0 || sum < all {
+			all, own = sum, ours
 		}
 		<-often.C
 	}
-	return least
+	return all, own
 }

@@ -35,19 +35,23 @@ func cpuTime(pids []int) (time.Duration, error) {
 	return sum, nil
 }
 
-// resident returns VmRSS of a process in bytes.
-func resident(pid int) (int64, error) {
+// resident returns how many bytes of memory a process has: all of them, and those that are its own and no pages of a file, such as its program, which the system shares
+// and can drop.
+func resident(pid int) (all, own int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, rest, _ := bytes.Cut(status, []byte("\nVmRSS:"))
-	line, _, _ := bytes.Cut(rest, []byte(" kB\n"))
-	kb, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read VmRSS of process %d: %w", pid, err)
+	for name, n := range map[string]*int64{"VmRSS": &all, "RssAnon": &own} {
+		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
+		line, _, _ := bytes.Cut(rest, []byte(" kB\n"))
+		kb, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("read %s of process %d: %w", name, pid, err)
+		}
+		*n = kb << 10
 	}
-	return kb << 10, nil
+	return all, own, nil
 }
 
 // childPIDs returns the processes whose parent is pid.

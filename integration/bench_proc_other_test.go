@@ -19,6 +19,6 @@ func killGroup(pid int) {
 
 func cpuTime([]int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
-func resident(int) (int64, error) { return 0, errors.ErrUnsupported }
+func resident(int) (all, own int64, err error) { return 0, 0, errors.ErrUnsupported }
 
 func childPIDs(int) []int { return nil }
