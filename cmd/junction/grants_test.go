@@ -284,6 +284,7 @@ func TestGrantsMistakes(t *testing.T) {
 		"no keys":                 {o.config(fmt.Sprintf("storage: { dsn: %q, key_file: %q }\n", o.database, filepath.Join(o.dir, "none"))), "grants list", 1, "/none: no such file or directory"},
 		"the default of the keys": {o.config(fmt.Sprintf("storage: { dsn: %q }\n", o.database)), "grants list", 1, "there are no master keys, neither in JUNCTION_MASTER_KEYS nor in"},
 		"nothing stored yet":      {o.config(place("none.db")), "grants list", 1, "nothing is stored yet: there is no"},
+		"neither store nor keys":  {o.config(fmt.Sprintf("storage: { dsn: %q, key_file: %q }\n", filepath.Join(o.dir, "none.db"), filepath.Join(o.dir, "none"))), "grants list", 1, "nothing is stored yet: there is no"},
 		"the default place":       {o.config(fmt.Sprintf("storage: { key_file: %q }\n", o.keys)), "sessions list", 1, "be the user who runs the proxy, or name the file (storage.dsn)"},
 		"an empty database":       {o.config(place("empty.db")), "grants list", 1, "start the program that owns it first"},
 		"no database":             {o.config(place("broken.db")), "grants list", 1, "file is not a database"},

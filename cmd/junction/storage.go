@@ -36,11 +36,15 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
+	place, err := c.Storage.existingPlace(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
 	ring, _, err := c.Storage.existingRing(os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.Storage.open(ctx, ring, true)
+	s, err := c.Storage.open(ctx, place, ring, true)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +74,26 @@ func storageConfig(what, file string) (*Config, error) {
 	return c, nil
 }
 
+// existingPlace is where the store is, once a proxy has made it. It is asked before the keys, which the same proxy makes: without either, that nothing is stored yet says more.
+func (c StorageConfig) existingPlace(getenv func(string) (string, bool)) (string, error) {
+	place, err := c.place(getenv)
+	if err != nil || c.Driver == store.Postgres {
+		return place, err
+	}
+	info, err := os.Stat(place)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.DSN == "":
+		err = fmt.Errorf("nothing is stored: there is no %s; be the user who runs the proxy, or name the file (storage.dsn)", place)
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn), which the proxy makes when it starts", place)
+	case err != nil:
+		err = fmt.Errorf("find the storage of sign-ins (storage.dsn): %w", err)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is no file (storage.dsn)", place)
+	}
+	return place, err
+}
+
 // existingRing reads the master keys, and makes none. file is where they are, "" if in the variable.
 func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
 	file, text, err := c.keys(getenv)
@@ -94,21 +118,8 @@ func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *s
 	return ring, file, err
 }
 
-// open opens a store that exists: attached, beside whoever runs it, or for us alone.
-func (c StorageConfig) open(ctx context.Context, ring *seal.Ring, attach bool) (*store.Store, error) {
-	place, err := c.place(os.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
-	if c.Driver != store.Postgres {
-		if info, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) && c.DSN == "" {
-			return nil, fmt.Errorf("nothing is stored: there is no %s; be the user who runs the proxy, or name the file (storage.dsn)", place)
-		} else if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn)", place)
-		} else if err == nil && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no file (storage.dsn)", place)
-		}
-	}
+// open opens the store at a place where there is one: attached, beside whoever runs it, or for us alone.
+func (c StorageConfig) open(ctx context.Context, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
@@ -160,6 +171,10 @@ With Postgres, or with the keys in ` + masterKeys + `, you put the key there you
 
 // rotate seals everything with the first key of the ring, after it has put a new one there, if that is ours to do.
 func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, now time.Time) error {
+	place, err := c.existingPlace(os.LookupEnv)
+	if err != nil {
+		return err
+	}
 	ring, file, err := c.existingRing(os.LookupEnv)
 	if err != nil {
 		return err
@@ -184,7 +199,7 @@ func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, 
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	s, err := c.open(ctx, ring, !ours)
+	s, err := c.open(ctx, place, ring, !ours)
 	if errors.Is(err, store.ErrInUse) {
 		return fmt.Errorf("%w. Stop the proxy: it does not know the new key before it starts again. Nothing was changed", err)
 	}
