@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -25,12 +26,20 @@ type app struct {
 	store.Block        // of one that is not shut out, what it is known by and no more
 	grants, people int // grants that stand, and whose these are
 	used           time.Time
+	hosts          []string // where it has people return to, of all grants that are kept
 }
 
-// id is what operators know an app by: client_ids are long, and many begin alike.
-func (a *app) id() string {
-	sum := sha256.Sum256([]byte(a.ClientID))
+func (a *app) id() string { return appID(a.ClientID) }
+
+// appID is what operators know an app by: client_ids are long, and many begin alike.
+func appID(clientID string) string {
+	sum := sha256.Sum256([]byte(clientID))
 	return hex.EncodeToString(sum[:16])
+}
+
+// listedAs reports whether an operator may mean an app by the id of a list, or by the beginning of that.
+func listedAs(clientID, word string) bool {
+	return len(word) >= shortest && strings.HasPrefix(appID(clientID), word)
 }
 
 func (a *app) label() string { return cmp.Or(a.ClientName, a.ClientID) }
@@ -63,6 +72,9 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 	for _, g := range grants {
 		a := add(store.Block{ClientID: g.ClientID, ClientName: g.ClientName})
 		a.ClientName, a.used = cmp.Or(a.ClientName, g.ClientName), later(a.used, g.Used)
+		if host := withoutPort(g.RedirectHost); !slices.Contains(a.hosts, host) {
+			a.hosts = append(a.hosts, host)
+		}
 		if !stands(g) {
 			continue
 		}
@@ -71,7 +83,18 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 			a.people++
 		}
 	}
+	for _, a := range all {
+		slices.Sort(a.hosts)
+	}
 	return all, nil
+}
+
+// withoutPort leaves a host of this machine without its port, which is another one each time.
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil && local(host) {
+		return name
+	}
+	return host
 }
 
 func stands(g store.Grant) bool { return g.Revoked.IsZero() && time.Now().Before(g.Expires) }
@@ -91,14 +114,18 @@ func chooseApp(all []*app, word string) (*app, error) {
 		if a.ClientID == word || a.id() == word {
 			return a, nil
 		}
-		if a.ClientName == word || len(word) >= shortest && strings.HasPrefix(a.id(), word) {
+		if a.ClientName == word || listedAs(a.ClientID, word) {
 			found = append(found, a)
 		}
 	}
 	if len(found) > 1 {
 		var ids []string
 		for _, a := range found {
-			ids = append(ids, a.id()+" ("+proxy.Visible(a.label())+", "+knownBy(a.ClientID)+")")
+			id := a.id() + " (" + proxy.Visible(a.label()) + ", " + knownBy(a.ClientID)
+			if len(a.hosts) > 0 {
+				id += ", returns to " + column(strings.Join(a.hosts, ", "))
+			}
+			ids = append(ids, id+")")
 		}
 		return nil, fmt.Errorf("%s may be any of %d apps; give the id of one: %s", show(word), len(found), strings.Join(ids, ", "))
 	}
@@ -108,17 +135,21 @@ func chooseApp(all []*app, word string) (*app, error) {
 	return nil, nil
 }
 
-// noApp is the error for a word that is no app's.
-func noApp(all []*app, word, what string) error {
-	var names []string
-	for _, a := range all {
+const appsListed = "junction clients list --ended shows those that were"
+
+// noApp is the error for a word that is none of the apps with these names. of is what they have in common, then what helps if none is called nearly so.
+func noApp(names []string, word, of, then string) error {
+	if near := closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
+		then = "did you mean " + proxy.Visible(strings.Join(near, " or ")) + "?"
+	}
+	return fmt.Errorf("no app with the id or the name %s %s; %s", show(word), of, then)
+}
+
+func labels(apps []*app) (names []string) {
+	for _, a := range apps {
 		names = append(names, a.label())
 	}
-	slices.Sort(names)
-	if near := closest(slices.Compact(names), word); len(near) > 0 {
-		return fmt.Errorf("no app with the id or the name %s %s; did you mean %s?", show(word), what, proxy.Visible(strings.Join(near, " or ")))
-	}
-	return fmt.Errorf("no app with the id or the name %s %s", show(word), what)
+	return names
 }
 
 // toBlock returns the app that an operator wants shut out, which nobody need have let in yet: then it is named by its whole client_id.
@@ -129,7 +160,7 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	}
 	switch knownBy(word) {
 	case byFile:
-		return nil, noApp(all, word, "was let in")
+		return nil, noApp(labels(all), word, "was let in", appsListed)
 	case byItself:
 		name, err := facade.NameOf(s.keys, word)
 		if err != nil {
@@ -162,6 +193,9 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	list := x.command("clients list", "list", "list the apps that are let in, and those that are blocked", func(ctx context.Context, s *storage, _ []string) error {
 		return x.listClients(ctx, s, ended)
 	})
+	list.Long = `List the apps that are let in, and those that are blocked.
+
+Anybody can give an app the name of another. What it cannot make up is RETURNS TO, where its answers go, and KNOWN BY where that is a host or the file.`
 	list.Args = none
 	list.Flags().BoolVar(&ended, "ended", false, "also those that nobody lets in any more, as long as their grants are kept")
 	reason := ""
@@ -194,14 +228,15 @@ func apps(what string) cobra.PositionalArgs {
 }
 
 type clientJSON struct {
-	ID       string `json:"id"`
-	ClientID string `json:"client_id"`
-	Name     string `json:"client_name,omitempty"`
-	People   int    `json:"people"`
-	Grants   int    `json:"grants"` // that stand
-	Used     string `json:"used,omitempty"`
-	Blocked  string `json:"blocked,omitempty"` // since when
-	Reason   string `json:"reason,omitempty"`
+	ID       string   `json:"id"`
+	ClientID string   `json:"client_id"`
+	Name     string   `json:"client_name,omitempty"`
+	Hosts    []string `json:"redirect_hosts"`
+	People   int      `json:"people"`
+	Grants   int      `json:"grants"` // that stand
+	Used     string   `json:"used,omitempty"`
+	Blocked  string   `json:"blocked,omitempty"` // since when
+	Reason   string   `json:"reason,omitempty"`
 }
 
 func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error {
@@ -212,7 +247,7 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 	list := []clientJSON{}
 	for _, a := range all {
 		if ended || a.grants > 0 || a.blocked() {
-			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, a.people, a.grants, stamp(a.used), stamp(a.At), a.Reason})
+			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, append([]string{}, a.hosts...), a.people, a.grants, stamp(a.used), stamp(a.At), a.Reason})
 		}
 	}
 	return x.print(struct {
@@ -222,18 +257,22 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 			fmt.Fprintln(w, "no app is let in, and none is blocked")
 			return
 		}
-		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
+		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tRETURNS TO\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
 		for _, c := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)), knownBy(c.ClientID), c.People, c.Grants, cmp.Or(c.Used, "never"),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)), knownBy(c.ClientID), column(strings.Join(c.Hosts, ", ")), c.People, c.Grants, cmp.Or(c.Used, "never"),
 				strings.TrimSpace(c.Blocked+" "+column(c.Reason)))
 		}
 	})
 }
 
+type clientIDs struct {
+	ID       string `json:"id"`
+	ClientID string `json:"client_id"`
+}
+
 type blockedJSON struct {
-	ID       string   `json:"id"`
-	ClientID string   `json:"client_id"`
-	Grants   []string `json:"grants"` // that have ended by it
+	clientIDs
+	Grants []string `json:"grants"` // that have ended by it
 }
 
 // blockClients shuts apps out, all of which are looked up before the first one is.
@@ -260,7 +299,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 		if err != nil {
 			break
 		}
-		done = append(done, blockedJSON{a.id(), a.ClientID, append([]string{}, ended...)})
+		done = append(done, blockedJSON{clientIDs{a.id(), a.ClientID}, append([]string{}, ended...)})
 	}
 	return errors.Join(x.print(struct {
 		Blocked []blockedJSON `json:"blocked"`
@@ -294,11 +333,11 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 			return err
 		}
 		if a == nil {
-			return noApp(out, word, "is blocked")
+			return noApp(labels(out), word, "is blocked", "junction clients list shows those that are")
 		}
 		chosen = append(chosen, a)
 	}
-	done := []blockedJSON{}
+	done := []clientIDs{}
 	for _, a := range chosen {
 		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) { // somebody else was faster
 			err = s.Audit(ctx, store.Event{Event: "client_unblocked", ClientID: a.ClientID, Detail: byTheOperator})
@@ -306,10 +345,10 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 		if err != nil {
 			break
 		}
-		done = append(done, blockedJSON{a.id(), a.ClientID, []string{}})
+		done = append(done, clientIDs{a.id(), a.ClientID})
 	}
 	return errors.Join(x.print(struct {
-		Unblocked []blockedJSON `json:"unblocked"`
+		Unblocked []clientIDs `json:"unblocked"`
 	}{done}, func(w *tabwriter.Writer) {
 		for i := range done {
 			fmt.Fprintf(w, "No longer blocked: %s. What it had stays ended: people let it in anew.\n", chosen[i])

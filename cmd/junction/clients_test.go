@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func (o *office) mustRegister(name string) string {
 func TestClientsAreListed(t *testing.T) {
 	o := mustOffice(t)
 	got := o.run("clients", "list")
-	o.want(got, 0, "ID        APP", "KNOWN BY      PEOPLE  GRANTS  USED", `Claude Code\u202e\u001b[31m (junction)  its own word  1       1`, "chatgpt.com")
+	o.want(got, 0, "ID        APP", "KNOWN BY      RETURNS TO  PEOPLE  GRANTS  USED", `Claude Code\u202e\u001b[31m (junction)  its own word  localhost   1       1`, "chatgpt.com")
 	if strings.ContainsAny(got.stdout, "\x1b\u202e") || strings.Count(got.stdout, "\n") != 4 {
 		t.Errorf("the list is\n%q", got.stdout)
 	}
@@ -80,13 +81,13 @@ func TestClientsAreListed(t *testing.T) {
 	}
 	s := o.mustOpen()
 	again := o.bob
-	again.ID = ""
+	again.ID, again.RedirectHost = "", "app.example.com:8443"
 	if _, err := s.AddGrant(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	o.mustClose(s)
-	if c := o.mustListClients()["dcr_2"]; c.People != 1 || c.Grants != 2 {
-		t.Errorf("one who has let an app in twice is %d people with %d grants", c.People, c.Grants)
+	if c := o.mustListClients()["dcr_2"]; c.People != 1 || c.Grants != 2 || !slices.Equal(c.Hosts, []string{"app.example.com:8443", "localhost"}) {
+		t.Errorf("one who has let an app in twice is %d people with %d grants, to return to %q", c.People, c.Grants, c.Hosts)
 	}
 	o.want(o.run("sessions", "revoke", "--user", "bob"), 0)
 	if list := o.mustListClients(); len(list) != 2 || list["dcr_2"].ID != "" {
@@ -114,7 +115,7 @@ func TestClientsAreBlocked(t *testing.T) {
 				t.Errorf("it says %q", got.stdout)
 			}
 			o.wantStanding(o.other, o.bob)
-			if line := o.row("asks for passwords", "clients", "list"); !strings.Contains(line, "its own word  0       0 ") {
+			if line := o.row("asks for passwords", "clients", "list"); !strings.Contains(line, "its own word  localhost   0       0 ") {
 				t.Errorf("the list has %q", line)
 			}
 			o.want(o.run("grants", "list", "--ended"), 0, "Z client_blocked")
@@ -143,7 +144,7 @@ func TestClientsAreBlockedBeforeAnybodyLetsThemIn(t *testing.T) {
 	o := mustOffice(t)
 	const document = "https://evil.example/oauth/client.json"
 	o.want(o.run("clients", "block", document), 0, "Blocked: "+document+" (", ", evil.example). It had no grants.\n")
-	if line := o.row(document, "clients", "list"); !strings.Contains(line, "evil.example  0       0       never  ") {
+	if line := o.row(document, "clients", "list"); !strings.Contains(line, "evil.example              0       0       never  ") {
 		t.Errorf("the list has %q", line)
 	}
 	if c := o.mustListClients()[document]; c.Blocked == "" || c.Used != "" {
@@ -203,7 +204,7 @@ func TestUsersAreDisabled(t *testing.T) {
 func TestClientsAndUsersMistakes(t *testing.T) {
 	o := mustOffice(t)
 	s := o.mustOpen()
-	codex, names := (&app{Block: store.Block{ClientID: "dcr_2"}}).id(), o.bob
+	codex, names := appID("dcr_2"), o.bob
 	names.ID, names.ClientID, names.ClientName = "", "dcr_names", codex[:8] // it calls itself what another is listed as
 	if _, err := s.AddGrant(t.Context(), names); err != nil {
 		t.Fatal(err)
@@ -219,16 +220,17 @@ func TestClientsAndUsersMistakes(t *testing.T) {
 		"no app":                 {[]string{"clients", "block"}, 2, "clients block needs the ids of apps; junction clients list shows them"},
 		"an empty app":           {[]string{"clients", "block", ""}, 2, "clients block needs the ids of apps"},
 		"no app to unblock":      {[]string{"clients", "unblock"}, 2, "clients unblock needs the ids of apps"},
-		"unknown":                {[]string{"clients", "block", "Nobody"}, 1, `no app with the id or the name "Nobody" was let in`},
+		"unknown":                {[]string{"clients", "block", "Nobody"}, 1, `no app with the id or the name "Nobody" was let in; junction clients list --ended shows those that were`},
 		"a slip":                 {[]string{"clients", "block", "Codx"}, 1, `no app with the id or the name "Codx" was let in; did you mean Codex?`},
 		"two of a name":          {[]string{"clients", "block", "Codex"}, 1, `"Codex" may be any of 2 apps; give the id of one: `},
-		"says which":             {[]string{"clients", "block", "Codex"}, 1, codex + " (Codex, its own word)"},
+		"says which":             {[]string{"clients", "block", "Codex"}, 1, codex + " (Codex, its own word, returns to localhost)"},
 		"the id of another":      {[]string{"clients", "block", codex[:8]}, 1, "may be any of 2 apps"},
+		"the id of another, too": {[]string{"sessions", "revoke", "--client", codex[:8]}, 1, `may be any of 2 apps; give more of the id of one, which junction clients list --ended shows`},
 		"one good, one not":      {[]string{"clients", "block", "dcr_1", "Nobody"}, 1, `"Nobody" was let in`},
 		"part of a client_id":    {[]string{"clients", "block", "dcr_9"}, 1, `"dcr_9" is no client_id of this server: a part of it may be missing`},
 		"a site":                 {[]string{"clients", "block", "https://evil.example"}, 1, `"https://evil.example" is no client_id: `},
 		"without TLS":            {[]string{"clients", "block", "http://evil.example/client.json"}, 1, "was let in"},
-		"not blocked":            {[]string{"clients", "unblock", "dcr_1"}, 1, `no app with the id or the name "dcr_1" is blocked`},
+		"not blocked":            {[]string{"clients", "unblock", "dcr_1"}, 1, `no app with the id or the name "dcr_1" is blocked; junction clients list shows those that are`},
 		"another output":         {[]string{"clients", "list", "-o", "yaml"}, 2, `--output is text or json, not "yaml"`},
 		"an argument":            {[]string{"clients", "list", "x"}, 2, `list takes no arguments, and got "x"`},
 		"no such command":        {[]string{"clients", "ban", "x"}, 2, `clients takes no arguments, and got "ban"`},

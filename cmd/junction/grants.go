@@ -14,26 +14,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
-	"junction/proxy"
 )
 
-// grants returns those of a person, or of all if user is "", and of an app, which is named by its id or by what it calls itself; or of all if app is "".
+// grants returns those of a person, or of all if user is "", and of an app, or of all if app is "". An app is named by its client_id, by the beginning of the id that
+// clients list shows, or by what it calls itself, which means all that do.
 func (s *storage) grants(ctx context.Context, user, app string, standing bool) ([]store.Grant, error) {
 	all, err := s.Grants(ctx, store.GrantFilter{User: user, Standing: standing})
 	if err != nil || app == "" {
 		return all, err
 	}
+	meant, byID := map[string]bool{}, false // client_ids, and whether one is meant by the id of the list
 	var names []string
 	for _, g := range all {
-		names = append(names, g.ClientName)
+		listed := listedAs(g.ClientID, app)
+		if listed || g.ClientID == app || g.ClientName == app {
+			meant[g.ClientID] = true
+		}
+		byID, names = byID || listed, append(names, g.ClientName)
 	}
-	all = slices.DeleteFunc(all, func(g store.Grant) bool { return g.ClientID != app && g.ClientName != app })
-	if near := closest(slices.Compact(slices.Sorted(slices.Values(names))), app); len(all) == 0 && len(near) > 0 {
-		return nil, fmt.Errorf("no app with the id or the name %s was let in; did you mean %s?", show(app), proxy.Visible(strings.Join(near, " or ")))
-	} else if len(all) == 0 {
-		return nil, fmt.Errorf("no app with the id or the name %s was let in", show(app))
+	switch {
+	case len(meant) == 0:
+		return nil, noApp(names, app, "was let in", appsListed)
+	case byID && len(meant) > 1:
+		return nil, fmt.Errorf("%s may be any of %d apps; give more of the id of one, which junction clients list --ended shows", show(app), len(meant))
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(g store.Grant) bool { return !meant[g.ClientID] }), nil
 }
 
 // end revokes grants one by one, and returns those that stood until then.

@@ -90,7 +90,7 @@ func (o *office) mustSession(s *store.Store, issuer, name string) store.IDPSessi
 
 func (o *office) mustGrant(s *store.Store, i store.IDPSession, id, kind, name string) store.Grant {
 	o.t.Helper()
-	g, err := s.AddGrant(o.t.Context(), store.Grant{User: i.User, IDPSession: i.ID, ClientID: id, ClientKind: kind, ClientName: name, RedirectHost: "localhost",
+	g, err := s.AddGrant(o.t.Context(), store.Grant{User: i.User, IDPSession: i.ID, ClientID: id, ClientKind: kind, ClientName: name, RedirectHost: "localhost:3118",
 		Resource: "http://localhost:8420/mcp", Scope: "mcp offline_access", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		o.t.Fatal(err)
@@ -193,6 +193,8 @@ func TestGrantsAndSessionsEnd(t *testing.T) {
 			func(o *office) []store.Grant { return []store.Grant{o.bob} }},
 		"client by name": {func(*office) []string { return []string{"sessions", "revoke", "--client", "Codex"} }, "Ended: 2 grants of Codex.",
 			func(o *office) []store.Grant { return []store.Grant{o.ann} }},
+		"client by listed id": {func(*office) []string { return []string{"sessions", "revoke", "--client", appID("dcr_2")[:8]} }, "Ended: 1 grant of ",
+			func(o *office) []store.Grant { return []store.Grant{o.ann, o.other} }},
 		"client by id": {func(*office) []string { return []string{"sessions", "revoke", "--client", "dcr_2"} }, "Ended: 1 grant of dcr_2.",
 			func(o *office) []store.Grant { return []store.Grant{o.ann, o.other} }},
 		"all": {func(*office) []string { return []string{"sessions", "revoke", "--all"} }, "Ended: 2 sessions and 3 grants.", func(*office) []store.Grant { return nil }},

@@ -59,7 +59,7 @@ func (x *signIns) command(what, use, short string, run func(ctx context.Context,
 
 func (x *signIns) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&x.user, "user", "", "only those of this `person`: e-mail address, subject, or id")
-	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: its id, or what it calls itself")
+	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: an id of clients list, its client_id, or what it calls itself")
 }
 
 // print writes a value as JSON, or what text writes.
