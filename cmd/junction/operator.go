@@ -113,7 +113,8 @@ func personOf(u store.User) personJSON {
 	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
 }
 
-// person returns the one whom an operator means: by the id that the list shows, by the principal of logs, or by the e-mail address or subject if only one has that.
+// person returns the one whom an operator means: by the id or the principal of lists and logs, or by the beginning of the id, the e-mail address or the subject, if only
+// one has that.
 func (s *storage) person(who string) (store.User, error) {
 	var found []store.User
 	var names []string
@@ -121,7 +122,7 @@ func (s *storage) person(who string) (store.User, error) {
 		if u.ID == who || auth.UserID(u.Issuer, u.Subject) == who {
 			return u, nil
 		}
-		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who {
+		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who || len(who) >= shortest && strings.HasPrefix(u.ID, who) {
 			found = append(found, u)
 		}
 		names = append(names, label(u))
@@ -129,11 +130,11 @@ func (s *storage) person(who string) (store.User, error) {
 	slices.Sort(names)
 	switch {
 	case len(found) == 0:
-		near := closest(names, who)
+		near := closest(slices.Compact(names), who)
 		if len(near) > 0 {
 			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", show(who), proxy.Visible(strings.Join(near, " or ")))
 		}
-		return store.User{}, fmt.Errorf("nobody called %s has signed in here", show(who))
+		return store.User{}, fmt.Errorf("nobody called %s has signed in here; junction users list shows who has", show(who))
 	case len(found) > 1:
 		var all []string
 		for _, u := range found {
@@ -173,7 +174,7 @@ func only(ids []string, word, thing string) (string, error) {
 	case len(word) < shortest:
 		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters of it", show(word), thing, shortest)
 	}
-	return "", fmt.Errorf("there is no %s %s", thing, show(word))
+	return "", fmt.Errorf("there is no %s %s; junction %ss list shows them", thing, show(word), thing)
 }
 
 func stamp(t time.Time) string {

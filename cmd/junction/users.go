@@ -14,6 +14,8 @@ import (
 	"junction/proxy"
 )
 
+const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of it."
+
 // usersCommand is `junction users`.
 func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
@@ -21,7 +23,7 @@ func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "users", Short: "list who has ever signed in, or shut somebody out", Args: none,
 		Long: `List who has ever signed in, or shut somebody out, whatever their identity provider says.
 
-WHO is an e-mail address, a subject, or an id of the list. Keys of the file and tokens of other authorization servers are not about these people, and stay good.
+` + whoIs + ` Keys of the file and tokens of other authorization servers are not about these people, and stay good.
 The storage of the file is looked into, whether a proxy runs or not.`,
 		Example: `  junction users list --config config.yaml
   junction users disable ann@example.com --config config.yaml
@@ -31,10 +33,14 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	list := x.command("users list", "list", "list who has ever signed in, the one seen last first", func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
 	list.Args = none
 	disable := x.command("users disable", "disable WHO ...", "shut people out", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
-	disable.Long = `Shut people out: they are signed out in their browsers, every app that they let in gets no further, what they have connected is forgotten, and they cannot sign in again.`
+	disable.Long = `Shut people out: they are signed out in their browsers, every app that they let in gets no further, what they have connected is forgotten, and they cannot
+sign in again.
+
+` + whoIs
 	enable := x.command("users enable", "enable WHO ...", "let people in again, who then sign in anew", func(ctx context.Context, s *storage, args []string) error {
 		return x.enableUsers(ctx, s, args)
 	})
+	enable.Long = "Let people in again, who then sign in anew and connect anew.\n\n" + whoIs
 	for _, sub := range []*cobra.Command{disable, enable} {
 		sub.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || slices.Contains(args, "") {
@@ -72,7 +78,7 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 		}
 		fmt.Fprintln(w, "ID\tPERSON\tSUBJECT\tISSUER\tSEEN\tDISABLED")
 		for i, u := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID, column(label(users[i])), column(u.Subject), column(u.Issuer), u.Seen, u.Disabled)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID[:min(len(u.ID), shown)], column(label(users[i])), column(u.Subject), column(u.Issuer), u.Seen, u.Disabled)
 		}
 	})
 }
@@ -90,7 +96,7 @@ func (s *storage) chosenUsers(words []string) (all []store.User, err error) {
 }
 
 type disabledJSON struct {
-	Person personJSON `json:"person"`
+	personJSON
 	endedJSON
 }
 
@@ -115,6 +121,10 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 		Disabled []disabledJSON `json:"disabled"`
 	}{done}, func(w *tabwriter.Writer) {
 		for i, d := range done {
+			if d.Sessions == 0 && len(d.Grants) == 0 {
+				fmt.Fprintf(w, "Disabled: %s. There was nothing to end.\n", proxy.Visible(label(chosen[i])))
+				continue
+			}
 			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", proxy.Visible(label(chosen[i])), count(d.Sessions, "session"), count(len(d.Grants), "grant"), noticed)
 		}
 	}), err)
