@@ -21,13 +21,8 @@ func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra
 	keys := &cobra.Command{
 		Use:   "keys",
 		Short: "make API keys for the configuration file, and list those in it",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command keys %s; there are keys create, keys hash, keys list and keys revoke", auth.Redact(args[0]))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  none,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var k newKey
 	create := &cobra.Command{

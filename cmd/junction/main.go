@@ -26,6 +26,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"junction/auth"
 )
 
 func main() {
@@ -136,12 +138,20 @@ Without a configuration file it serves a small demo server, to try things with.`
 	return root
 }
 
-// none refuses arguments.
+// none refuses arguments, which for a command that only has others is the name of one that it does not have.
 func none(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no arguments, and got %q", cmd.Name(), args[0])
+	what := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	switch {
+	case len(args) == 0:
+		return nil
+	case !cmd.HasSubCommands():
+		return usagef("%s takes no arguments, and got %q", what, args[0])
 	}
-	return nil
+	var there []string
+	for _, sub := range cmd.Commands() {
+		there = append(there, what+" "+sub.Name())
+	}
+	return usagef("there is no command %s %s; there is %s", what, auth.Redact(args[0]), strings.Join(there, ", "))
 }
 
 // version is what the build says: a tag, or the commit that was built.
