@@ -204,7 +204,8 @@ func (w *world) hostAllowed(host string) bool {
 	if !w.hostIn(strings.ToLower(host)) {
 		return false
 	}
-	w.host.Store(&host)
+	last := strings.Clone(host) // what it is a part of has tokens in it, which nobody needs any longer than the request
+	w.host.Store(&last)
 	return true
 }
 
