@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +220,7 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 			if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
 				t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
 			}
+			c.Stderr.mustMatch(t, regexp.MustCompile(`error="the person may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), patience, c.done)
 			c.mustOperate(t, "users", "enable", "ann@acme.example")
 			good.mustSignIn(t, ann)
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,13 +37,13 @@ func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(row.Detail, &who)
 	id, refreshToken, err := f.answerOf(r.Context(), p, row, q)
 	if err != nil {
-		f.notSignedIn(w, r, p, row, who, err)
+		f.notSignedIn(w, r, p, row, who, "", err)
 		return
 	}
 	in, err := f.signIn(r.Context(), p, id, refreshToken)
 	if err != nil {
 		if errors.Is(err, store.ErrRevoked) {
-			f.notSignedIn(w, r, p, row, who, errRules)
+			f.notSignedIn(w, r, p, row, who, in.user.ID, fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
 			return
 		}
 		f.unreachable(w, r, err)
@@ -75,15 +76,15 @@ func (f *Facade) answerOf(ctx context.Context, p *provider, row store.AuthReques
 	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
 }
 
-// notSignedIn tells a person why they are not signed in, and lets the client know if they go on.
-func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who asking, err error) {
+// notSignedIn tells a person why they are not signed in, and lets the client know if they go on. user is "" if nobody knows who it is.
+func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who asking, user string, err error) {
 	no, refused := errors.AsType[*refusal](err)
 	if !refused && !errors.Is(err, errRules) {
 		f.providerAway(w, r, p, err)
 		return
 	}
 	f.log.Warn("somebody could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
-	f.event(r, "sign_in_refused", "", row.ClientID, p.ID)
+	f.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
 		d.Text = p.label() + " answered: " + no.code + "."
