@@ -46,8 +46,8 @@ func (c *company) mustIDs(t testing.TB, thing, who string) (ids []string) {
 	return ids
 }
 
-// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running program to see it within ten seconds.
-func TestAuthT93OperatorEndsSignIns(t *testing.T) {
+// onEachStorage runs a test of a company that keeps its sign-ins in a file, and of one that keeps them in Postgres.
+func onEachStorage(t *testing.T, f func(t *testing.T, c *company)) {
 	waits(t)
 	for _, driver := range []string{"sqlite", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
@@ -57,65 +57,71 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", authtest.Schema(t))
 			}
 			_, up := upstreamtest.Start(t, upstreamtest.Script{})
-			c := mustCompany(t, up, "", storage)
-			a, other := mustRegister(t, c, appRedirect), mustRegister(t, c, appRedirect, "http://localhost:8/cb")
-			type signedIn struct {
-				tokenPair
-				app    oauthApp
-				mcp    *client
-				stream *eventStream
-			}
-			people, browsers := map[string]signedIn{}, map[string]*person{}
-			for _, name := range []string{"ann", "bob", "cid", "dan", "eve"} {
-				s := signedIn{app: a}
-				if name == "dan" {
-					s.app = other
-				}
-				browsers[name] = newPerson(t, name)
-				s.tokenPair = s.app.mustSignIn(t, browsers[name])
-				s.mcp = showing(t, c.program, upstream.EraLegacy, s.Access, "/mcp")
-				s.stream = s.mcp.mustOpen(t)
-				people[name] = s
-			}
-			wantEnd := func(began time.Time, names ...string) {
-				t.Helper()
-				for _, name := range names {
-					s := people[name]
-					mustClose(t, s.stream)
-					if took := time.Since(began); took > promptly {
-						t.Errorf("%s goes on for %v", name, took)
-					}
-					wantRefused(t, "POST", refusedTo(t, s.mcp, "POST"), 401, refusedToken+"it was revoked")
-					if status, again := s.app.refresh(t, s.Refresh); status != 400 || again.Error != "invalid_grant" {
-						t.Errorf("%s refreshes: %d %+v", name, status, again)
-					}
-				}
-			}
-			began := time.Now()
-			c.mustOperate(t, "grants", "revoke", c.mustIDs(t, "grants", "ann")[0][:6])
-			c.mustOperate(t, "sessions", "revoke", c.mustIDs(t, "sessions", "bob")[0][:6])
-			c.mustOperate(t, "sessions", "revoke", "--user", "cid")
-			c.mustOperate(t, "sessions", "revoke", "--client", other.id)
-			wantEnd(began, "ann", "bob", "cid", "dan")
-			if got := people["eve"].mcp.call(t, "tools/list", ""); got.status != 200 {
-				t.Errorf("eve, whom nobody meant: %s", got)
-			}
-			for name, out := range map[string]bool{"ann": false, "bob": true, "cid": true, "dan": false, "eve": false} {
-				if g := browsers[name].open(c.origin + "/account"); strings.Contains(g.body, "Your account") == out {
-					t.Errorf("%s is signed out in the browser: want %t; %s", name, out, g.body)
-				}
-			}
-			began = time.Now()
-			if out := c.mustOperate(t, "sessions", "revoke", "--all"); !strings.HasPrefix(out, "Ended: ") {
-				t.Errorf("everybody: %s", out)
-			}
-			wantEnd(began, "eve")
-			if out := c.mustOperate(t, "sessions", "list"); out != "nobody is signed in\n" {
-				t.Errorf("after that: %s", out)
-			}
-			a.mustSignIn(t, browsers["eve"])
+			f(t, mustCompany(t, up, "", storage))
 		})
 	}
+}
+
+// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running program to see it within ten seconds.
+func TestAuthT93OperatorEndsSignIns(t *testing.T) {
+	onEachStorage(t, func(t *testing.T, c *company) {
+		a, other := mustRegister(t, c, appRedirect), mustRegister(t, c, appRedirect, "http://localhost:8/cb")
+		type signedIn struct {
+			tokenPair
+			app    oauthApp
+			mcp    *client
+			stream *eventStream
+		}
+		people, browsers := map[string]signedIn{}, map[string]*person{}
+		for _, name := range []string{"ann", "bob", "cid", "dan", "eve"} {
+			s := signedIn{app: a}
+			if name == "dan" {
+				s.app = other
+			}
+			browsers[name] = newPerson(t, name)
+			s.tokenPair = s.app.mustSignIn(t, browsers[name])
+			s.mcp = showing(t, c.program, upstream.EraLegacy, s.Access, "/mcp")
+			s.stream = s.mcp.mustOpen(t)
+			people[name] = s
+		}
+		wantEnd := func(began time.Time, names ...string) {
+			t.Helper()
+			for _, name := range names {
+				s := people[name]
+				mustClose(t, s.stream)
+				if took := time.Since(began); took > promptly {
+					t.Errorf("%s goes on for %v", name, took)
+				}
+				wantRefused(t, "POST", refusedTo(t, s.mcp, "POST"), 401, refusedToken+"it was revoked")
+				if status, again := s.app.refresh(t, s.Refresh); status != 400 || again.Error != "invalid_grant" {
+					t.Errorf("%s refreshes: %d %+v", name, status, again)
+				}
+			}
+		}
+		began := time.Now()
+		c.mustOperate(t, "grants", "revoke", c.mustIDs(t, "grants", "ann")[0][:6])
+		c.mustOperate(t, "sessions", "revoke", c.mustIDs(t, "sessions", "bob")[0][:6])
+		c.mustOperate(t, "sessions", "revoke", "--user", "cid")
+		c.mustOperate(t, "sessions", "revoke", "--client", other.id)
+		wantEnd(began, "ann", "bob", "cid", "dan")
+		if got := people["eve"].mcp.call(t, "tools/list", ""); got.status != 200 {
+			t.Errorf("eve, whom nobody meant: %s", got)
+		}
+		for name, out := range map[string]bool{"ann": false, "bob": true, "cid": true, "dan": false, "eve": false} {
+			if g := browsers[name].open(c.origin + "/account"); strings.Contains(g.body, "Your account") == out {
+				t.Errorf("%s is signed out in the browser: want %t; %s", name, out, g.body)
+			}
+		}
+		began = time.Now()
+		if out := c.mustOperate(t, "sessions", "revoke", "--all"); !strings.HasPrefix(out, "Ended: ") {
+			t.Errorf("everybody: %s", out)
+		}
+		wantEnd(began, "eve")
+		if out := c.mustOperate(t, "sessions", "list"); out != "nobody is signed in\n" {
+			t.Errorf("after that: %s", out)
+		}
+		a.mustSignIn(t, browsers["eve"])
+	})
 }
 
 // TestAuthT113RotateBesideTheProgram replaces the master key, which whoever runs would not know.
@@ -165,64 +171,54 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 
 // TestAuthT93OperatorShutsOut shuts out an app, and then a person: what they have ends in the running program, they are told why, and that outlives the program.
 func TestAuthT93OperatorShutsOut(t *testing.T) {
-	waits(t)
-	for _, driver := range []string{"sqlite", "postgres"} {
-		t.Run(driver, func(t *testing.T) {
-			waits(t)
-			storage := ""
-			if driver == "postgres" {
-				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", authtest.Schema(t))
+	onEachStorage(t, func(t *testing.T, c *company) {
+		bad, good := mustRegister(t, c, appRedirect), mustRegister(t, c, "http://localhost:8/cb")
+		ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
+		restart := func() {
+			t.Helper()
+			c.mustStop(t)
+			c.mustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
+			c.mustReady(t, patience)
+		}
+		// ends does something that ends what a sign-in has, and nothing of another.
+		ends := func(a oauthApp, p, other tokenPair, does func()) {
+			t.Helper()
+			mcp, stays := showing(t, c.program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.program, upstream.EraModern, other.Access, "/mcp")
+			stream := mcp.mustOpen(t)
+			wantEcho(t, stays.tool(t, "up__echo", `{}`))
+			began := time.Now()
+			does()
+			mustClose(t, stream)
+			if took := time.Since(began); took > promptly {
+				t.Errorf("the stream goes on for %v", took)
 			}
-			_, up := upstreamtest.Start(t, upstreamtest.Script{})
-			c := mustCompany(t, up, "", storage)
-			bad, good := mustRegister(t, c, appRedirect), mustRegister(t, c, "http://localhost:8/cb")
-			ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
-			restart := func() {
-				t.Helper()
-				c.mustStop(t)
-				c.mustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
-				c.mustReady(t, patience)
-			}
-			// ends does something that ends what a sign-in has, and nothing of another.
-			ends := func(a oauthApp, p, other tokenPair, does func()) {
-				t.Helper()
-				mcp, stays := showing(t, c.program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.program, upstream.EraModern, other.Access, "/mcp")
-				stream := mcp.mustOpen(t)
+			for _, when := range []string{"at once", "after a restart"} {
+				if when == "after a restart" {
+					restart()
+				}
+				wantRefused(t, "POST", refusedTo(t, mcp, "POST"), 401, refusedToken+"it was revoked")
+				if status, again := a.refresh(t, p.Refresh); status != 400 || again.Error != "invalid_grant" {
+					t.Errorf("%s it refreshes: %d %+v", when, status, again)
+				}
 				wantEcho(t, stays.tool(t, "up__echo", `{}`))
-				began := time.Now()
-				does()
-				mustClose(t, stream)
-				if took := time.Since(began); took > promptly {
-					t.Errorf("the stream goes on for %v", took)
-				}
-				for _, when := range []string{"at once", "after a restart"} {
-					if when == "after a restart" {
-						restart()
-					}
-					wantRefused(t, "POST", refusedTo(t, mcp, "POST"), 401, refusedToken+"it was revoked")
-					if status, again := a.refresh(t, p.Refresh); status != 400 || again.Error != "invalid_grant" {
-						t.Errorf("%s it refreshes: %d %+v", when, status, again)
-					}
-					wantEcho(t, stays.tool(t, "up__echo", `{}`))
-				}
 			}
-			byBad, byGood := bad.mustSignIn(t, ann), good.mustSignIn(t, ann)
-			ends(bad, byBad, byGood, func() { t.Log(c.mustOperate(t, "clients", "block", bad.id, "--reason", "phishing")) })
-			for name, who := range map[string]*person{"one who has let it in": ann, "one who has not": bob} {
-				if g := who.through(bad.authorize()); g.status != 400 || !strings.Contains(g.body, "The operator of this server has blocked this app.") || g.next() != "" {
-					t.Errorf("%s is shown %d at %s: %s", name, g.status, g.url, g.body)
-				}
+		}
+		byBad, byGood := bad.mustSignIn(t, ann), good.mustSignIn(t, ann)
+		ends(bad, byBad, byGood, func() { t.Log(c.mustOperate(t, "clients", "block", bad.id, "--reason", "phishing")) })
+		for name, who := range map[string]*person{"one who has let it in": ann, "one who has not": bob} {
+			if g := who.through(bad.authorize()); g.status != 400 || !strings.Contains(g.body, "The operator of this server has blocked this app.") || g.next() != "" {
+				t.Errorf("%s is shown %d at %s: %s", name, g.status, g.url, g.body)
 			}
-			c.mustOperate(t, "clients", "unblock", bad.id)
-			byBad = bad.mustSignIn(t, bob)
+		}
+		c.mustOperate(t, "clients", "unblock", bad.id)
+		byBad = bad.mustSignIn(t, bob)
 
-			ends(good, byGood, byBad, func() { t.Log(c.mustOperate(t, "users", "disable", "ann@acme.example")) })
-			if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
-				t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
-			}
-			c.Stderr.mustMatch(t, regexp.MustCompile(`error="the person may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), patience, c.done)
-			c.mustOperate(t, "users", "enable", "ann@acme.example")
-			good.mustSignIn(t, ann)
-		})
-	}
+		ends(good, byGood, byBad, func() { t.Log(c.mustOperate(t, "users", "disable", "ann@acme.example")) })
+		if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
+			t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
+		}
+		c.Stderr.mustMatch(t, regexp.MustCompile(`error="the person may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), patience, c.done)
+		c.mustOperate(t, "users", "enable", "ann@acme.example")
+		good.mustSignIn(t, ann)
+	})
 }
