@@ -62,7 +62,7 @@ func callLog(log *slog.Logger) calls {
 		return calls{log.Handler(), nil}
 	}
 	if _, text := h.Handler.(*slog.TextHandler); text {
-		return calls{h.Handler, h.lines}
+		return calls(h)
 	}
 	return calls{h.Handler, nil}
 }
