@@ -37,8 +37,11 @@ func appID(clientID string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// listedAs reports whether an operator may mean an app by the id of a list, or by the beginning of that.
+// listedAs reports whether an operator may mean an app by the id of a list, by the beginning of that, or by its client_id as far as the log has it.
 func listedAs(clientID, word string) bool {
+	if logged, ok := strings.CutSuffix(word, "…"); ok {
+		return len(logged) >= shortest && strings.HasPrefix(clientID, logged)
+	}
 	return len(word) >= shortest && strings.HasPrefix(appID(clientID), word)
 }
 
@@ -106,8 +109,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// chooseApp returns the one that an operator means: by its client_id, the beginning of the id that the list shows, or what it calls itself, which any other may do too.
-// nil means that there is none.
+// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by what it calls itself, which any other may do too. nil means that
+// there is none.
 func chooseApp(all []*app, word string) (*app, error) {
 	var found []*app
 	for _, a := range all {
@@ -203,7 +206,7 @@ Anybody can give an app the name of another. What it cannot make up is RETURNS T
 		return x.blockClients(ctx, s, args, reason)
 	})
 	block.Long = `Block apps, and end their grants. APP is an id of the list or the beginning of it, the app's name if no other one has it, or its whole client_id, which nobody
-need have let in yet.
+need have let in yet if it is a URL or begins with dcr_.
 
 An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address it registers as another app, which is not blocked:
 clients: { dcr: off } in auth.oauth keeps all such apps out.`

@@ -105,6 +105,7 @@ func TestClientsAreBlocked(t *testing.T) {
 		"id":           func(o *office) string { return o.mustListClients()["dcr_1"].ID },
 		"part of it":   func(o *office) string { return o.mustListClients()["dcr_1"].ID[:4] },
 		"its own name": func(o *office) string { return o.ann.ClientName },
+		"the log's":    func(*office) string { return "dcr_1…" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := mustOffice(t)
@@ -227,6 +228,7 @@ func TestClientsAndUsersMistakes(t *testing.T) {
 		"a slip":                 {[]string{"clients", "block", "Codx"}, 1, `no app with the id or the name "Codx" was let in; did you mean Codex?`},
 		"two of a name":          {[]string{"clients", "block", "Codex"}, 1, `"Codex" may be any of 2 apps; give the id of one: `},
 		"says which":             {[]string{"clients", "block", "Codex"}, 1, codex + " (Codex, its own word, returns to localhost)"},
+		"the log's, of two":      {[]string{"clients", "block", "dcr_…"}, 1, "may be any of 3 apps"},
 		"the id of another":      {[]string{"clients", "block", codex[:8]}, 1, "may be any of 2 apps"},
 		"the id of another, too": {[]string{"sessions", "revoke", "--client", codex[:8]}, 1, `may be any of 2 apps; give more of the id of one, which junction clients list --ended shows`},
 		"one good, one not":      {[]string{"clients", "block", "dcr_1", "Nobody"}, 1, `"Nobody" was let in`},
