@@ -71,7 +71,7 @@ func callLog(log *slog.Logger) calls {
 func (c calls) log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
 	if c.lines != nil {
 		var short [400]byte
-		if line, ok := appendLine(short[:0], at, level, message, attrs); ok && !bytes.Contains(line, []byte(secret)) {
+		if line, ok := c.lines.append(short[:0], at, level, message, attrs); ok && !bytes.Contains(line, []byte(secret)) {
 			c.lines.Write(line)
 			return
 		}
@@ -112,12 +112,12 @@ func (h prompt) WithGroup(name string) slog.Handler {
 	return prompt{h.Handler.WithGroup(name), h.lines}
 }
 
-// appendLine appends a line as a TextHandler would write it. It returns false if it cannot.
-func appendLine(b []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
+// append appends a line to b as a TextHandler would write it. It returns false if it cannot.
+func (l *lines) append(b []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
 	if at.IsZero() || !unquoted(message) {
 		return nil, false
 	}
-	b = appendLogTime(append(b, "time="...), at)
+	b = l.appendTime(append(b, "time="...), at)
 	b = append(append(append(append(b, " level="...), level.String()...), " msg="...), message...)
 	for i := range attrs {
 		a := &attrs[i]
@@ -154,14 +154,12 @@ type second struct {
 	begin, zone string
 }
 
-var latestSecond atomic.Pointer[second]
-
-// appendLogTime appends a time as slog's handlers write it.
-func appendLogTime(b []byte, at time.Time) []byte {
-	s := latestSecond.Load()
+// appendTime appends a time as slog's handlers write it.
+func (l *lines) appendTime(b []byte, at time.Time) []byte {
+	s := l.second.Load()
 	if s == nil || s.unix != at.Unix() || s.location != at.Location() {
 		s = &second{at.Unix(), at.Location(), at.Format("2006-01-02T15:04:05."), at.Format("Z07:00")}
-		latestSecond.Store(s)
+		l.second.Store(s)
 	}
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(append(append(b, s.begin...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10)), s.zone...)
@@ -179,7 +177,8 @@ func unquoted(text string) bool {
 
 // lines collects lines of the log and writes them together, whole lines only, logDelay after the first or when there are enough.
 type lines struct {
-	w io.Writer
+	w      io.Writer
+	second atomic.Pointer[second] // of the last line
 
 	mu      sync.Mutex
 	text    []byte

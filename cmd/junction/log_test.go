@@ -137,7 +137,7 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 				r := slog.NewRecord(at, level, message, 0)
 				r.AddAttrs(attrs...)
 				slow.Handle(t.Context(), r)
-				if _, ok := appendLine(nil, at, level, message, attrs); ok {
+				if _, ok := quick.lines.append(nil, at, level, message, attrs); ok {
 					plain++
 				}
 				if got, want := strings.Join(ours.take(), ""), strings.Join(theirs.take(), ""); got != want {
