@@ -171,16 +171,6 @@ func (f *Facade) carryOn(w http.ResponseWriter, r *http.Request) {
 
 // deliver makes a grant and a code of an approved request, and takes both to the client.
 func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthRequest, who asking, user store.User, idp store.IDPSession) {
-	// The client may have been shut out while the person was on their way.
-	err := f.unblocked(r.Context(), row.ClientID)
-	if wrong, ok := errors.AsType[*problem](err); ok {
-		f.cannot(w, r, wrong, row.ClientID, row.RedirectURI)
-		return
-	}
-	if err != nil {
-		f.over(w, r, err)
-		return
-	}
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := f.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope, Resource: row.Resource}); f.granted != nil && !f.granted(p) {
 		f.event(r, "not_granted", user.ID, row.ClientID, "")
@@ -194,13 +184,24 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 	if idp.RefreshToken == "" && idp.OKUntil.Before(expires) {
 		expires = idp.OKUntil
 	}
+	grant := store.NewID()
 	answer, err := f.core.IssueCode(r.Context(), AuthRequest{
 		Client: &client{ID: row.ClientID, Kind: who.Kind, Name: who.Name, Host: who.Host}, RedirectURI: row.RedirectURI, State: string(row.State),
 		Challenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, ExplicitRedirect: len(row.Request) > 0,
 	}, store.Grant{
-		User: user.ID, IDPSession: idp.ID, ClientID: row.ClientID, ClientKind: string(who.Kind), ClientName: who.Name, RedirectHost: host, Resource: row.Resource,
+		ID: grant, User: user.ID, IDPSession: idp.ID, ClientID: row.ClientID, ClientKind: string(who.Kind), ClientName: who.Name, RedirectHost: host, Resource: row.Resource,
 		Scope: row.Scope, Expires: expires,
 	})
+	if err == nil {
+		// The client may have been shut out while the person was on their way. Now that the grant is stored, whoever shuts it out later ends that.
+		err = f.unblocked(r.Context(), row.ClientID)
+	}
+	if wrong, ok := errors.AsType[*problem](err); ok {
+		if _, err = f.store.RevokeGrant(r.Context(), grant, "client_blocked"); err == nil {
+			f.cannot(w, r, wrong, row.ClientID, row.RedirectURI)
+			return
+		}
+	}
 	if err != nil {
 		f.over(w, r, err)
 		return

@@ -46,7 +46,7 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 	if err != nil {
 		return nil, err
 	}
-	// In a transaction of its own: who was let in without having seen the block has been by now.
+	// In a transaction of its own: whoever makes a grant looks for a block after that is stored.
 	return s.RevokeGrants(ctx, GrantFilter{ClientID: b.ClientID}, "client_blocked")
 }
 
