@@ -109,15 +109,16 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by what it calls itself, which any other may do too. nil means that
-// there is none.
+// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by what it calls itself, which any other may do too; a word that is
+// written as a client_id is no name. nil means that there is none.
 func chooseApp(all []*app, word string) (*app, error) {
 	var found []*app
+	named := knownBy(word) == byFile
 	for _, a := range all {
 		if a.ClientID == word || a.id() == word {
 			return a, nil
 		}
-		if a.ClientName == word || listedAs(a.ClientID, word) {
+		if named && a.ClientName == word || listedAs(a.ClientID, word) {
 			found = append(found, a)
 		}
 	}

@@ -157,8 +157,23 @@ func TestClientsAreBlockedBeforeAnybodyLetsThemIn(t *testing.T) {
 	if c := o.mustListClients()[id]; c.Name != "An app" || c.Blocked == "" {
 		t.Errorf("it is %+v", c)
 	}
+	// An app that calls itself by another's client_id does not draw upon itself what is meant for that.
+	const hidden = "https://hidden.example/oauth/client.json"
+	s := o.mustOpen()
+	decoy := o.bob
+	decoy.ID, decoy.ClientID, decoy.ClientName = "", "dcr_decoy", hidden
+	decoy, err := s.AddGrant(t.Context(), decoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.mustClose(s)
+	o.want(o.run("clients", "block", hidden), 0, "Blocked: "+hidden+" (", ", hidden.example). It had no grants.\n")
+	if list := o.mustListClients(); list[hidden].Blocked == "" || list["dcr_decoy"].Blocked != "" {
+		t.Errorf("the apps are %+v", list)
+	}
+	o.want(o.run("clients", "unblock", hidden), 0)
 	o.want(o.run("clients", "unblock", "An app", document), 0, "No longer blocked: An app", "No longer blocked: https://evil.example")
-	o.wantStanding(o.ann, o.other, o.bob)
+	o.wantStanding(o.ann, o.other, o.bob, decoy)
 }
 
 // TestUsersAreDisabled names a person in each way that there is.
