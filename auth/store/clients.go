@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -38,8 +39,11 @@ type Block struct {
 }
 
 // BlockClient shuts a client out and ends what it was allowed. It returns the ids of the grants that ended by it. One that is shut out already stays so since then, with
-// the new reason, if there is one. At is not read.
+// the new reason, if there is one. At is not read. A Block without a ClientID is an error: it would end all grants that there are.
 func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err error) {
+	if b.ClientID == "" {
+		return nil, errors.New("a block is of a client")
+	}
 	_, err = s.exec(ctx, `INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
 		DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`,
 		hash(b.ClientID), b.ClientID, b.ClientName, b.Reason, seconds(s.now()))

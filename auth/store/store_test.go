@@ -586,17 +586,23 @@ func TestClients(t *testing.T) {
 				t.Errorf("BlockClient = %q, %v; want %q", ended, err, ends)
 			}
 		}
-		since := c.now()
+		since, another := c.now(), g
+		another.ID, another.ClientID = "", "client2"
+		_, err := s.AddGrant(ctx, another)
+		want(t, "AddGrant", err, nil)
 		block("spam", g.ID)
 		c.pass(time.Minute)
 		block("phishing")
 		block("")
 		want(t, "ClientBlocked", s.ClientBlocked(ctx, "client"), ErrRevoked)
+		if ended, err := s.BlockClient(ctx, Block{Reason: "nobody in particular"}); err == nil || len(ended) > 0 {
+			t.Errorf("BlockClient without a client = %q, %v", ended, err)
+		}
 		want(t, "ClientBlocked of another", s.ClientBlocked(ctx, "client2"), nil)
 		if all, err := s.Blocks(ctx); err != nil || !reflect.DeepEqual(all, []Block{{"client", "A client", "phishing", since}}) {
 			t.Errorf("Blocks = %+v, %v", all, err)
 		}
-		_, err := s.Code(ctx, "code")
+		_, err = s.Code(ctx, "code")
 		want(t, "its code", err, ErrUsed)
 		_, err = s.Token(ctx, RefreshToken, "sig-rt0")
 		want(t, "its token", err, ErrRevoked)
