@@ -125,6 +125,9 @@ func FuzzSplice(f *testing.F) {
 		if !json.Valid(got) {
 			t.Fatalf("%q: Splice(%q) = %q, which is no JSON", text, edits, got)
 		}
+		if after, err := o.AppendSplice([]byte(`,{"a":1,`), edits...); err != nil || string(after) != `,{"a":1,`+string(got) {
+			t.Fatalf("%q: AppendSplice(%q) = %q, %v; Splice makes %q", text, edits, after, err, got)
+		}
 
 		var want []member
 		var keys [][]byte
