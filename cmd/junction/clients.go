@@ -209,8 +209,9 @@ Anybody can give an app the name of another. What it cannot make up is RETURNS T
 	block.Long = `Block apps, and end their grants. APP is an id of the list or the beginning of it, the app's name if no other one has it, or its whole client_id, which nobody
 need have let in yet if it is a URL or begins with dcr_.
 
-An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address it registers as another app, which is not blocked:
-clients: { dcr: off } in auth.oauth keeps all such apps out.`
+An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address, or after the keys of the storage were rotated, it
+registers as another app, which is not blocked: clients: { dcr: off } in auth.oauth keeps all such apps out. A host that an app is known by may describe others, too:
+clients: { cimd: { trust: allowlist } } names the hosts whose apps are let in.`
 	block.Flags().StringVar(&reason, "reason", "", "`why`; clients list shows it, and nobody else is told")
 	block.Args = apps("clients block")
 	unblock := x.command("clients unblock", "unblock APP ...", "let apps be let in again", func(ctx context.Context, s *storage, args []string) error {

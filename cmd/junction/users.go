@@ -34,7 +34,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	list.Args = none
 	disable := x.command("users disable", "disable WHO ...", "shut people out", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
 	disable.Long = `Shut people out: they are signed out in their browsers, every app that they let in gets no further, what they have connected is forgotten, and they cannot
-sign in again.
+sign in again. Who signs in at another identity provider is somebody else here, also with the same e-mail address.
 
 ` + whoIs
 	enable := x.command("users enable", "enable WHO ...", "let people in again, who then sign in anew", func(ctx context.Context, s *storage, args []string) error {
