@@ -112,20 +112,31 @@ func TestAuthT59BlockedClients(t *testing.T) {
 
 // TestAuthT59BlockedWhileACodeIsMade has the operator shut an app out in the one moment in which nobody asks whether it is.
 func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
-	s := mustStand(t, nil)
-	a, b := s.mustApp(t), newBrowser(t)
-	s.granted = func(*auth.Principal) bool {
-		if _, err := s.store.BlockClient(t.Context(), store.Block{ClientID: a.id}); err != nil {
-			t.Error(err)
-		}
-		return true
-	}
-	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
-	if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "has blocked this app") {
-		t.Errorf("%d at %s, to %q\n%s", p.status, p.url, p.next(), p.body)
-	}
-	if grants, err := s.store.Grants(t.Context(), store.GrantFilter{Standing: true}); err != nil || len(grants) != 0 {
-		t.Errorf("it has the grants %+v, %v", grants, err)
+	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			var options Options
+			s := mustStand(t, func(o *Options) {
+				if other := open(t); other != nil {
+					o.Store = other
+				}
+				options = *o
+			})
+			s.store = options.Store
+			a, b := s.mustApp(t), newBrowser(t)
+			s.granted = func(*auth.Principal) bool {
+				if _, err := s.store.BlockClient(t.Context(), store.Block{ClientID: a.id}); err != nil {
+					t.Error(err)
+				}
+				return true
+			}
+			p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+			if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "has blocked this app") {
+				t.Errorf("%d at %s, to %q\n%s", p.status, p.url, p.next(), p.body)
+			}
+			if grants, err := s.store.Grants(t.Context(), store.GrantFilter{Standing: true}); err != nil || len(grants) != 0 {
+				t.Errorf("it has the grants %+v, %v", grants, err)
+			}
+		})
 	}
 }
 

@@ -211,7 +211,7 @@ need have let in yet if it is a URL or begins with dcr_.
 
 An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address, or after the keys of the storage were rotated, it
 registers as another app, which is not blocked: clients: { dcr: off } in auth.oauth keeps all such apps out. A host that an app is known by may describe others, too:
-clients: { cimd: { trust: allowlist } } names the hosts whose apps are let in.`
+with clients: { cimd: { trust: allowlist, hosts: [...] } } only apps of these hosts are let in.`
 	block.Flags().StringVar(&reason, "reason", "", "`why`; clients list shows it, and nobody else is told")
 	block.Args = apps("clients block")
 	unblock := x.command("clients unblock", "unblock APP ...", "let apps be let in again", func(ctx context.Context, s *storage, args []string) error {
