@@ -55,17 +55,26 @@ func (c *Connection) scan(s *Store, row scanner) error {
 	return err
 }
 
-// PutConnection stores what a person was given at an upstream, in place of what they had there. Broken, Created and Given are not read.
+// PutConnection stores what a person was given at an upstream, in place of what they had there. Broken, Created and Given are not read. ErrRevoked means that the person is
+// shut out, perhaps while the upstream was asked.
 func (s *Store) PutConnection(ctx context.Context, c Connection) error {
-	now := seconds(s.now())
-	_, err := s.exec(ctx, `INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer, resource, client_id, expires_at, state, version,
-		claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '`+connectionOK+`', $12, 0, $13, $13)
-		ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
-		issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, expires_at = excluded.expires_at, state = excluded.state,
-		version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
-		c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
-		c.ClientID, seconds(c.Expires), s.now().UnixNano(), now) // a version that no earlier connection of theirs had, also one that was deleted
-	return err
+	return s.WithTx(ctx, func(ctx context.Context) error {
+		// Locked until the connection is there: whoever shuts the person out forgets it too, or has done so already.
+		if u, err := s.User(ctx, c.User); err != nil {
+			return err
+		} else if !u.Disabled.IsZero() {
+			return ErrRevoked
+		}
+		now := seconds(s.now())
+		_, err := s.exec(ctx, `INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer, resource, client_id, expires_at, state, version,
+			claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '`+connectionOK+`', $12, 0, $13, $13)
+			ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
+			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, expires_at = excluded.expires_at, state = excluded.state,
+			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
+			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
+			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now) // a version that no earlier connection of theirs had, also one that was deleted
+		return err
+	})
 }
 
 // Connection returns the connection of a principal to an upstream; ErrNotFound if there is none, or if the person is shut out. It may be Broken.

@@ -78,6 +78,7 @@ func TestConnections(t *testing.T) {
 		cid := mustConnect(t, s, "cid")
 		_, err = s.DisableUser(ctx, cid.User, "test")
 		want(t, "DisableUser", err, nil)
+		want(t, "what an upstream answers them after that", s.PutConnection(ctx, cid), ErrRevoked)
 		want(t, "EnableUser", s.EnableUser(ctx, cid.User), nil)
 		_, err = s.Connection(ctx, "linear", "user:cid")
 		want(t, "a connection of somebody who was shut out", err, ErrNotFound)
