@@ -1008,7 +1008,7 @@ func TestProviderDownAtFirst(t *testing.T) {
 
 // TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a proxy that is believed.
 func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
-	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
 	s := mustStand(t, func(o *Options) { o.Address = guard.Address })
 	a, b := s.mustApp(t), newBrowser(t)
 	const ann, thief = "203.0.113.9", "2001:db8::1"
