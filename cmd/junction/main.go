@@ -43,13 +43,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "junction: %v; see junction help\n", err)
+		help := "junction help"
+		if command.Name() != "help" {
+			help += strings.TrimPrefix(command.CommandPath(), "junction")
+		}
+		fmt.Fprintf(stderr, "junction: %v; see %s\n", err, help)
 		return 2
 	case errors.Is(err, errTool):
 		return 1

@@ -56,7 +56,7 @@ func TestExitCodes(t *testing.T) {
 		{"version 2", 2, "", `version takes no arguments, and got "2"`},
 		{"demo on", 2, "", `demo takes no arguments, and got "on"`},
 		{"--config", 2, "", "flag needs an argument"},
-		{"check --bogus", 2, "", "unknown flag: --bogus; see junction help"},
+		{"check --bogus", 2, "", "unknown flag: --bogus; see junction help check"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			t.Chdir(dir)
