@@ -112,9 +112,17 @@ func TestForeignQuestions(t *testing.T) {
 		}},
 	}
 	for _, s := range servers {
+		ask := func(t *testing.T, c npmClient, url string, call [2]string) asked {
+			t.Helper()
+			a := c.mustAsk(t, url, call[0], call[1])
+			if s.url == everything && call[0] != "get-roots-list" { // a call that takes long enough is one in which it asks for them uncalled
+				a.Questions = slices.DeleteFunc(a.Questions, func(q question) bool { return q.Method == "roots/list" })
+			}
+			return a
+		}
 		want := map[string]asked{}
 		for _, call := range s.calls {
-			a := s.direct.mustAsk(t, s.url, call[0], call[1])
+			a := ask(t, s.direct, s.url, call)
 			if len(a.Questions) == 0 {
 				t.Fatalf("%s asks %s nothing when it is called directly: %+v", call[0], s.direct.name, a.Result)
 			}
@@ -126,7 +134,7 @@ func TestForeignQuestions(t *testing.T) {
 				for _, call := range s.calls {
 					for _, c := range []npmClient{legacy, newest} {
 						t.Run(call[0]+"/"+c.name, func(t *testing.T) { // one after the other: a question of two calls at once may be nobody's
-							got := c.mustAsk(t, p.URL+"/"+up, call[0], call[1])
+							got := ask(t, c, p.URL+"/"+up, call)
 							if got.Era != c.era() {
 								t.Errorf("the client speaks the %s era, want %s", got.Era, c.era())
 							}
