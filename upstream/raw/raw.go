@@ -99,7 +99,7 @@ func unquote(v []byte) (s string, whole bool, err error) {
 		return "", false, &SyntaxError{end}
 	}
 	in, whole := v[1:end-1], true
-	i := plain(in, 0)
+	i := backslash(in, 0)
 	out := in[:i:i]
 	for i < len(in) { // in[i] is a backslash
 		if in[i+1] == 'u' {
@@ -119,7 +119,7 @@ func unquote(v []byte) (s string, whole bool, err error) {
 			out = append(out, unescaped(in[i+1]))
 			i += 2
 		}
-		next := plain(in, i)
+		next := backslash(in, i)
 		out = append(out, in[i:next]...)
 		i = next
 	}
@@ -127,6 +127,14 @@ func unquote(v []byte) (s string, whole bool, err error) {
 		out, whole = bytes.ToValidUTF8(out, nil), false
 	}
 	return string(out), whole, nil
+}
+
+// backslash returns the index of the first backslash from i on, len(b) if there is none.
+func backslash(b []byte, i int) int {
+	if n := bytes.IndexByte(b[i:], '\\'); n >= 0 {
+		return i + n
+	}
+	return len(b)
 }
 
 // unit reads the \uXXXX at the start of b; -1 means that there is none.

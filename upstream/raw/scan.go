@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 )
 
 var (
@@ -45,7 +44,7 @@ func Scan(text []byte, depth int) ([]byte, error) {
 
 // space returns the index of the first byte from i on that is no white space.
 func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
 	}
 	return i
@@ -238,99 +237,6 @@ func (in *inside) element(e []byte) {
 	if !in.over {
 		in.elements = append(in.elements, e)
 	}
-}
-
-const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// plain returns the index of the first byte from i on that is not simply part of a string: a quote, a backslash or a control character; len(b) if there is
-// none. This is where a message spends its time, so sixteen bytes are looked at in one step; eight are a quarter slower, and more are slower with short strings, so
-// that they wait until a string is long.
-func plain(b []byte, i int) int {
-	for far := i + 48; i+16 <= len(b); i += 16 {
-		pair := b[i : i+16]
-		if found := special(binary.LittleEndian.Uint64(pair)); found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-		if found := special(binary.LittleEndian.Uint64(pair[8:])); found != 0 {
-			return i + 8 + bits.TrailingZeros64(found)/8
-		}
-		if i == far { // most strings have ended by now
-			i = plainBlocks(b, i+16) - 16
-		}
-	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
-		i++
-	}
-	return i
-}
-
-// plainWords skips blocks of 32 plain bytes from i on. One branch for four words takes a fifth off the time of a long string.
-func plainWords(b []byte, i int) int {
-	for ; i+32 <= len(b); i += 32 {
-		block := b[i : i+32]
-		v, w := binary.LittleEndian.Uint64(block), binary.LittleEndian.Uint64(block[8:])
-		x, y := binary.LittleEndian.Uint64(block[16:]), binary.LittleEndian.Uint64(block[24:])
-		if (marks(v)|marks(w)|marks(x)|marks(y))&highs != 0 {
-			break
-		}
-	}
-	return i
-}
-
-// special marks quotes, backslashes and control characters in the highest bit of their bytes of w. Each of them is marked; a plain byte may be marked too, by
-// the borrow of a marked byte below it, so only the lowest mark is sure.
-func special(w uint64) uint64 { return marks(w) & highs }
-
-// marks is special with other bits that mean nothing.
-func marks(w uint64) uint64 {
-	quote, slash, control := (w^ones*'"')-ones, (w^ones*'\\')-ones, w-ones*0x20
-	return (quote | slash | control) &^ w
-}
-
-func skipString(b []byte, i int) (int, error) {
-	for i++; ; {
-		i = plain(b, i)
-		switch {
-		case i >= len(b):
-			return 0, &SyntaxError{len(b)}
-		case b[i] == '"':
-			return i + 1, nil
-		case b[i] == '\\':
-			if i+1 == len(b) {
-				return 0, &SyntaxError{len(b)}
-			}
-			switch b[i+1] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-				i += 2
-			case 'u':
-				for n := i + 2; n < i+6; n++ {
-					if n >= len(b) || hex(b[n]) < 0 {
-						return 0, &SyntaxError{n}
-					}
-				}
-				i += 6
-			default:
-				return 0, &SyntaxError{i + 1}
-			}
-		default:
-			return 0, &SyntaxError{i}
-		}
-	}
-}
-
-func hex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }
 
 func skipNumber(b []byte, i int) (int, error) {
