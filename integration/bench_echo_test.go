@@ -112,8 +112,15 @@ func (e *echoServer) text(k resultKey) []byte {
 	if k.era == modernEra {
 		end = `"}],"resultType":"complete"}`
 	}
-	v, _ := e.results.LoadOrStore(k, []byte(`{"content":[{"type":"text","text":"`+strings.Repeat("x", max(k.size, 0))+end))
+	v, _ := e.results.LoadOrStore(k, []byte(`{"content":[{"type":"text","text":"`+echoed(k.size)+end))
 	return v.([]byte)
+}
+
+// echoed returns so many bytes of a JSON string: lines of a program, as most large results are lines of something, with four escapes in each.
+func echoed(size int) string {
+	const line = `\tif err != nil { return fmt.Errorf(\"read %s: %w\", name, err) }\n`
+	size = max(size, 0)
+	return strings.Repeat(line, size/len(line)) + strings.Repeat("x", size%len(line))
 }
 
 // response returns the response to r without its closing brace, in two parts so that a large result is not copied; both are nil for a notification.

@@ -25,7 +25,7 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
+var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
 
 var benchEras = []string{legacyEra, modernEra}
 
@@ -68,12 +68,15 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return upstream, ""
 	case "hop":
 		return startHop(b, upstream), ""
-	case "nginx":
+	case "nginx", "nginx-as-it-comes":
 		nginx, absent := findNginx()
 		if absent != "" {
 			return benchEndpoint{}, absent
 		}
-		return startNginx(b, nginx, upstream), ""
+		if name == "nginx" {
+			return startNginx(b, nginx, upstream, nginxBuffers), ""
+		}
+		return startNginx(b, nginx, upstream, ""), ""
 	case "junction-http":
 		return startJunction(b, program(b), era, 1, overHTTP(upstream, era)), ""
 	case "junction-jwt": // as junction-http, for people who sign in
