@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"io"
+	"net"
 	"sync/atomic"
 
 	"junction/upstream/jsonrpc"
@@ -55,6 +56,13 @@ func (r *reader) Read(b []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// WriteTo is Read for a writer that takes what there is at once, without a copy of it.
+func (r *reader) WriteTo(w io.Writer) (int64, error) {
+	r.payload.begun.Store(true)
+	parts := net.Buffers(r.rest[:])
+	return parts.WriteTo(w)
 }
 
 // Close does nothing: the message is the caller's.

@@ -103,7 +103,7 @@ var (
 // and the last of its output. Within that time calls still get the answers that it wrote, and the reason becomes as good as it can be.
 const lastWords = 200 * time.Millisecond
 
-// frameKept is the largest frame whose buffer is kept for the next one.
+// frameKept is the largest frame whose buffer is kept for the next one; a larger one gets one of spare.
 const frameKept = 256 << 10
 
 // openStdio starts the server; it does not wait for it to say anything. Requests and notifications of the server go to in, on the reading goroutine.
@@ -307,6 +307,9 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 			return false, fmt.Errorf("its input is full: %w", context.Cause(ctx))
 		}
 	}
+	if size := frameSize(m); size > frameKept {
+		w.frame = w.spare.take(size)
+	}
 	w.frame = appendFrame(w.frame[:0], m)
 	n, err := w.pipe.try(w.frame)
 	if err == nil && n < len(w.frame) {
@@ -352,6 +355,7 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 // release gives the turn back after a frame, of which at least a part went out if some is true. An error ends the wire.
 func (w *stdio) release(some bool, err error) {
 	if cap(w.frame) > frameKept {
+		w.spare.give(w.frame)
 		w.frame = nil
 	}
 	switch {
@@ -383,9 +387,14 @@ func (w *stdio) finish(n int) (int, error) {
 	return n, nil
 }
 
+// frameSize is at least the size of the line that m makes, unless it is an error.
+func frameSize(m *jsonrpc.Message) int {
+	return len(m.Params) + len(m.Result) + len(m.Method) + len(m.ID) + 64
+}
+
 // appendFrame appends m as one line.
 func appendFrame(b []byte, m *jsonrpc.Message) []byte {
-	b = slices.Grow(b, len(m.Params)+len(m.Result)+len(m.Method)+len(m.ID)+64)
+	b = slices.Grow(b, frameSize(m))
 	b = m.Append(b)
 	if bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {
 		b = raw.AppendLine(b[:0], b)
