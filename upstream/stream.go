@@ -54,9 +54,11 @@ func (o *origin) wait(ctx context.Context, p *position) bool {
 }
 
 // read hands the messages of an event stream to take, until that returns false (and then the error is nil) or the stream ends. A message that take keeps must be
-// kept before it returns true. What is no message is logged and passed over, unless it can be told that it should have been the response called id.
-func (o *origin) read(t *trip, p *position, id jsonrpc.ID, take func(*jsonrpc.Message) bool) error {
+// kept before it returns true. What is no message is logged and passed over, unless it can be told that it should have been the response called id. The stream is read
+// into buffer, unless that is nil, as by body: the message at which take returned false is in it.
+func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take func(*jsonrpc.Message) bool) error {
 	events := jsonrpc.NewEventReader(t, o.limit)
+	events.Use(buffer)
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -101,7 +103,7 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 	take := func(m *jsonrpc.Message) bool {
 		switch {
 		case answers(m, req.ID):
-			// Nobody reads on into the buffer of events, so that it is the response's now.
+			// Nobody reads on into the buffer of events, so that it is the response's now, and the caller's.
 			found = m
 			return false
 		case m.IsResponse():
@@ -112,7 +114,7 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 		return true
 	}
 	for {
-		err := w.read(t, &p, req.ID, take)
+		err := w.read(t, &p, req.ID, req.Buffer, take)
 		if err == nil {
 			w.drain(t)
 			return found, nil
@@ -248,7 +250,7 @@ func (w *httpWire) listening(gap func()) {
 		heard = true
 		gap() // also the first time: what changed since the list was read was said to nobody
 		p.moved = false
-		err = w.read(t, &p, "", w.heard)
+		err = w.read(t, &p, "", nil, w.heard)
 		t.close()
 		if w.ctx.Err() != nil {
 			return

@@ -31,13 +31,20 @@ type EventReader struct {
 	lf    bool // the last line ended in CR, so a LF that follows belongs to it
 	first bool // nothing was consumed yet, so a byte order mark may stand here
 	id    string
+
+	memory *[]byte // see Use
 }
+
+const leastBuffer = 4 << 10
 
 // NewEventReader returns a reader of events from r. An event's lines from its first data, id or retry field on are at most limit bytes long, counting one
 // byte for the end of each but not the empty line, and so is any single line before, without its end.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, first: true}
 }
+
+// Use has d read into *memory, which is the reader's, and its events', from now on. If d needs more, it leaves the larger piece there. It is for before the first Next.
+func (d *EventReader) Use(memory *[]byte) { d.memory = memory }
 
 // Next returns the next event that has data, a retry time or an id; where there is no data, Data is empty. At the end of the stream the error is io.EOF, and
 // io.ErrUnexpectedEOF within an event, whose part is dropped. Other errors are ErrEventTooLarge and those of the underlying reader. After an error the
@@ -171,13 +178,15 @@ func lineEnd(b []byte, i int) int {
 
 // fill reads more into buf, which moves when it must grow: slices of what an event has so far keep the old one.
 func (d *EventReader) fill() error {
-	if cap(d.buf) == 0 {
-		d.buf = make([]byte, 0, 4096)
-	}
-	if len(d.buf) == cap(d.buf) {
-		grown := make([]byte, len(d.buf), 2*cap(d.buf))
+	switch {
+	case cap(d.buf) == 0 && d.memory != nil && cap(*d.memory) >= leastBuffer:
+		d.buf = (*d.memory)[:0]
+	case len(d.buf) == cap(d.buf):
+		grown := make([]byte, len(d.buf), max(2*cap(d.buf), leastBuffer))
 		copy(grown, d.buf)
-		d.buf = grown
+		if d.buf = grown; d.memory != nil {
+			*d.memory = grown
+		}
 	}
 	for range 100 {
 		n, err := d.r.Read(d.buf[len(d.buf):cap(d.buf)])

@@ -342,6 +342,33 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
+// TestEventReaderUsesMemory: what a reader was given to read into, the next one reads into; if an event needed more, that is what is left.
+func TestEventReaderUsesMemory(t *testing.T) {
+	memory := make([]byte, 0, 8<<10)
+	for _, test := range []struct {
+		size int
+		same bool // the memory is enough
+	}{{100, true}, {5000, true}, {20_000, false}, {20_000, true}, {100, true}} {
+		text := bytes.Repeat([]byte{'a' + byte(test.size%7)}, test.size)
+		before := memory
+		d := jsonrpc.NewEventReader(bytes.NewReader(jsonrpc.AppendEvent(nil, "", text)), 1<<20)
+		d.Use(&memory)
+		e, err := d.Next()
+		if err != nil || !bytes.Equal(e.Data, text) {
+			t.Fatalf("an event of %d bytes: %v", test.size, err)
+		}
+		if same := &before[:1][0] == &memory[:1][0]; same != test.same || !bytes.Contains(memory[:cap(memory)], text) {
+			t.Errorf("after an event of %d bytes the memory is of %d, that of before: %v, want %v", test.size, cap(memory), same, test.same)
+		}
+	}
+	memory = nil
+	d := jsonrpc.NewEventReader(strings.NewReader("data: 1\n\n"), 100)
+	d.Use(&memory)
+	if e, err := d.Next(); string(e.Data) != "1" || err != nil || cap(memory) == 0 {
+		t.Errorf("with no memory: %q, %v, and %d bytes are left for the next", e.Data, err, cap(memory))
+	}
+}
+
 func BenchmarkEventReader(b *testing.B) {
 	for _, size := range []int{100, 10 << 10, 1 << 20} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

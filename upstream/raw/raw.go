@@ -195,9 +195,14 @@ func AppendQuote(b []byte, s string) []byte {
 func AppendLine(b, text []byte) []byte {
 	start := len(b)
 	b = append(b, text...)
-	for i := start; i < len(b); i++ {
-		if b[i] == '\n' || b[i] == '\r' {
-			b[i] = ' '
+	for _, end := range []byte{'\n', '\r'} {
+		for rest := b[start:]; ; {
+			i := bytes.IndexByte(rest, end)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
 		}
 	}
 	return b
