@@ -29,6 +29,7 @@ const (
 // that the request is of.
 type echoServer struct {
 	lists   map[string][]byte // by era: the result of tools/list
+	events  bool              // calls are answered with event streams over HTTP
 	results sync.Map          // resultKey → []byte: the results of tools/call so far
 }
 
@@ -137,7 +138,7 @@ func (e *echoServer) response(r *echoRequest) (head, tail []byte) {
 	return append(head, `,"result":`...), result
 }
 
-// ServeHTTP answers POST with JSON and refuses a listening stream.
+// ServeHTTP answers POST with JSON, or calls with an event stream, and refuses a listening stream.
 func (e *echoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodPost {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -158,6 +159,14 @@ func (e *echoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	h := w.Header()
+	if e.events && r.Method == "tools/call" {
+		h.Set("Content-Type", "text/event-stream")
+		w.Write([]byte("event: message\ndata: "))
+		w.Write(head)
+		w.Write(tail)
+		w.Write([]byte("}\n\n"))
+		return
+	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(tail)+1))
 	if r.Method == "initialize" {
@@ -172,10 +181,13 @@ func (e *echoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func echoHTTP(args []string) error {
 	fs := flag.NewFlagSet("bench-echo", flag.ContinueOnError)
 	tools := fs.Int("tools", 1, "how many tools to list")
+	events := fs.Bool("events", false, "answer calls with an event stream")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	return serveRole(newEcho(*tools))
+	e := newEcho(*tools)
+	e.events = *events
+	return serveRole(e)
 }
 
 // echoStdio is the echo server as a child process. It ends with its standard input.

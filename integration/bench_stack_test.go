@@ -116,9 +116,9 @@ func startServer(b *testing.B, role string, args ...string) benchEndpoint {
 	return benchEndpoint{addr: strings.TrimSpace(addr), proc: c, pids: []int{c.cmd.Process.Pid}}
 }
 
-func startEcho(b *testing.B, tools int) benchEndpoint {
+func startEcho(b *testing.B, tools int, args ...string) benchEndpoint {
 	b.Helper()
-	return startServer(b, "bench-echo", "-tools", strconv.Itoa(tools))
+	return startServer(b, "bench-echo", append([]string{"-tools", strconv.Itoa(tools)}, args...)...)
 }
 
 func startHop(b *testing.B, to benchEndpoint) benchEndpoint {

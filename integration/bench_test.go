@@ -25,7 +25,7 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
+var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-events", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
 
 var benchEras = []string{legacyEra, modernEra}
 
@@ -79,6 +79,8 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startNginx(b, nginx, upstream, ""), ""
 	case "junction-http":
 		return startJunction(b, program(b), era, 1, overHTTP(upstream, era)), ""
+	case "junction-events": // as junction-http, with a server that answers calls with event streams, as those made with the official SDKs do
+		return startJunction(b, program(b), era, 1, overHTTP(startEcho(b, 1, "-events"), era)), ""
 	case "junction-jwt": // as junction-http, for people who sign in
 		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
 	case "hop-stdio":
