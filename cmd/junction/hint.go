@@ -85,7 +85,7 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 	at := join(path, p.key)
 	known := slices.Sorted(maps.Keys(keysOf(t)))
 	if f, ok := foreignKeys(t)[p.key]; ok {
-		d.mark(join(path, f.key))
+		d.meant(join(path, f.key))
 		if f.text == "" {
 			f.text = "did you mean " + f.key + "?"
 		}
@@ -93,7 +93,7 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 		return
 	}
 	if near := nearest(p.key, known); near != "" {
-		d.mark(join(path, near))
+		d.meant(join(path, near))
 		d.at(p.line, at, "unknown key; did you mean %s?", near)
 		return
 	}
@@ -103,6 +103,13 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 		return
 	}
 	d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
+}
+
+// meant notes that an unknown key most likely was to be the one at path, which is not missing on top then. Where the file gives that one as well, what it says counts.
+func (d *decoder) meant(path string) {
+	if !d.has(path) {
+		d.mark(path)
+	}
 }
 
 func looksLikeUpstream(n *yaml.Node) bool {
