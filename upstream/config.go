@@ -318,8 +318,9 @@ func (c *Config) Validate(name string) []Problem {
 // validateRemote looks at what only an upstream with a url has.
 func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	u, err := url.Parse(c.URL)
+	before, rest, found := strings.Cut(c.URL, "://")
 	switch {
-	case !strings.Contains(c.URL, "://"):
+	case !found || strings.ContainsAny(before, "/?#"): // what follows is part of a path or of a query
 		scheme := "https://"
 		if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
 			scheme = "http://"
@@ -328,7 +329,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	case err != nil:
 		bad("url", "is no URL; write it like https://mcp.example.com/mcp")
 	case u.Scheme != "http" && u.Scheme != "https":
-		bad("url", "needs a scheme: https://%s", strings.TrimPrefix(strings.TrimPrefix(c.URL, u.Scheme+":"), "//"))
+		bad("url", "has the scheme %s; a server is reached by http or https: https://%s", u.Scheme, rest)
 	case u.Host == "":
 		bad("url", "has no host; write it like https://mcp.example.com/mcp")
 	case u.User != nil:
