@@ -95,6 +95,14 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 
 func uriData(uri string) []byte { return append(raw.AppendQuote([]byte(`{"uri":`), uri), '}') }
 
+// cutOff is why a call ends that is in progress when Kill is called. To upstreams it is a call that was cancelled; its client is there and reads this.
+type cutOff struct{}
+
+func (cutOff) Error() string { return "the proxy was shut down before the answer came" }
+
+// Is has errors.Is take it for a cancellation.
+func (cutOff) Is(target error) bool { return target == context.Canceled }
+
 // answer returns what a client reads of err, and the status if nothing has been sent yet. An upstream's own words are passed on, unless they are about the
 // connection between us and it.
 func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
@@ -119,6 +127,8 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	case errors.Is(err, raw.ErrAmbiguous):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
+	case errors.Is(err, cutOff{}):
+		return failure(upstreamName, string(upstream.KindCancelled), cutOff{}.Error()), http.StatusOK
 	case errors.Is(err, context.Canceled):
 		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), http.StatusOK
 	}

@@ -34,7 +34,7 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	cancel := func() { end(nil) }
 	defer cancel()
 	if ctx.Value(baseKey{}) != f.Server {
-		defer context.AfterFunc(f.killing, cancel)()
+		defer context.AfterFunc(f.killing, func() { end(cutOff{}) })()
 	}
 	x.end, x.reply.broken = end, cancel
 	f.serve(ctx, x)

@@ -69,8 +69,8 @@ type Server struct {
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
-	killing context.Context // ends when Kill is called
-	kill    context.CancelFunc
+	killing context.Context // ends when Kill is called, with a cutOff as cause
+	kill    context.CancelCauseFunc
 }
 
 // New returns a Server that offers nothing until Apply.
@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.supported = append(s.supported, ']')
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.killing, s.kill = context.WithCancel(context.Background())
+	s.killing, s.kill = context.WithCancelCause(context.Background())
 	s.world.Store(s.newWorld(WorldConfig{}, nil, nil))
 	return s, nil
 }
@@ -236,7 +236,7 @@ func (s *Server) Shutdown() {
 
 // Kill ends the calls that are still in progress, after Shutdown and a grace, and returns when none of those is left that had no request any more.
 func (s *Server) Kill() {
-	s.kill()
+	s.kill(cutOff{})
 	s.parked.running.Wait()
 	s.moving.Wait()
 }

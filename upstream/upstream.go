@@ -185,7 +185,7 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	case signIn:
 		return need
 	case errors.Is(context.Cause(ctx), context.Canceled):
-		return &Error{u.name, KindCancelled, context.Canceled}
+		return &Error{u.name, KindCancelled, context.Cause(ctx)}
 	case errors.As(err, &known):
 		return known
 	}

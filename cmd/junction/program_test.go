@@ -223,8 +223,9 @@ func TestGraceIsOver(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Error(err)
 			}
-			if got := <-answered; !strings.Contains(got, `"id":1,"error":{`) || !strings.HasSuffix(got, "<nil>") {
-				t.Errorf("the call was answered %s, want an error of ours", got)
+			got := <-answered
+			if !strings.Contains(got, `"id":1,"error":{`) || !strings.Contains(got, "upstream a: the proxy was shut down before the answer came") || !strings.HasSuffix(got, "<nil>") {
+				t.Errorf("the call was answered %s, want an error of ours that says why", got)
 			}
 			r.stderr.mustSay(t, "calls are cut off", 1)
 		})
