@@ -203,9 +203,24 @@ func listen(address, key string) (net.Listener, error) {
 		return nil, takenError{address, key}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s (%s): %w", address, key, err)
+		var reason error = err
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
+			reason = errno
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
 	}
 	return l, nil
+}
+
+// hintOfListen says what to listen on instead.
+func hintOfListen(err error) string {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return "a port of 1024 or higher"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "an address that this machine has"
+	}
+	return "another address"
 }
 
 // takenError means that somebody listens on an address already.

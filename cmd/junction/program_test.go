@@ -297,6 +297,17 @@ func TestTakenAddress(t *testing.T) {
 	again.Close()
 }
 
+// TestAddressOfAnotherMachine: what is wrong with an address that nobody has taken comes with what to do, as for one that somebody has.
+func TestAddressOfAnotherMachine(t *testing.T) {
+	_, err := listen("192.0.2.1:0", "admin")
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot listen on 192.0.2.1:0: ") || !strings.HasSuffix(err.Error(), "; set admin to an address that this machine has") {
+		t.Errorf("listen = %v, want what to do", err)
+	}
+	if got := hintOfListen(syscall.EACCES); got != "a port of 1024 or higher" {
+		t.Errorf("a port that is not for everybody: set listen to %s", got)
+	}
+}
+
 // TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
