@@ -141,6 +141,12 @@ func scripted(t *testing.T, answers map[string]string) string {
 		json.NewDecoder(r.Body).Decode(&m)
 		answer, ok := answers[m.Method+m.Params.Cursor]
 		switch {
+		case answer == "broken off":
+			w.Header().Set("Content-Type", "text/event-stream")
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		case answer == "no answer":
+			panic(http.ErrAbortHandler)
 		case m.Method == "initialize":
 			answer = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
 		case m.ID == nil:
@@ -246,6 +252,8 @@ func TestClientErrors(t *testing.T) {
 	missing := plain(404, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no upstream \"x\";\nthere are demo, memory"}}`)
 	secret := plain(401, "text/plain; charset=utf-8", "a token is needed\n")
 	html := plain(200, "text/html", "<html>")
+	stopped := scripted(t, map[string]string{"tools/list": "broken off"})
+	killed := scripted(t, map[string]string{"tools/list": "no answer"})
 
 	for _, test := range []struct {
 		name  string
@@ -260,6 +268,8 @@ func TestClientErrors(t *testing.T) {
 			missing + ` answered 404 Not Found: no upstream "x"; there are demo, memory`},
 		{"401", []string{"call", "x", "--url", secret}, false, secret + " answered 401 Unauthorized: a token is needed"},
 		{"web page", []string{"tools", "--url", html}, false, "no MCP endpoint at " + html + ": unexpected content type: text/html"},
+		{"stops in the middle", []string{"tools", "--url", stopped}, false, "the connection to " + stopped + " broke before the answer; is junction still running?"},
+		{"stops before it answers", []string{"tools", "--url", killed}, false, "the connection to " + killed + " broke before the answer; is junction still running?"},
 		{"no tools at all", []string{"tools", "--url", bare}, false, "tools/list: no such method (code -32601)"},
 		{"endless list", []string{"tools", "--url", endless}, false, "the tools/list of " + endless + " has more than 1000 pages"},
 		{"no match", []string{"tools", "x*", "--url", modern}, false, "no tool at " + modern + ` matches "x*"; it has 7`},

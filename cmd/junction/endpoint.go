@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,10 +187,20 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		}
 		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
 	}
+	if brokeOff(err) {
+		return fmt.Errorf("the connection to %s broke before the answer; is junction still running?", e.url)
+	}
 	if wrapped, ok := errors.AsType[*transport.Error](err); ok {
 		err = wrapped.Err
 	}
 	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
+}
+
+// brokeOff reports whether the endpoint went away while we waited for its answer.
+func brokeOff(err error) bool {
+	_, sending := errors.AsType[*url.Error](err) // elsewhere EOF is an answer that is empty
+	// mcp-go has no error of its own for the end of a stream without an answer.
+	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "unexpected nil response")
 }
 
 // refusals passes requests on and remembers the last answer that was an HTTP error, which mcp-go reduces to fewer words than the endpoint said.
