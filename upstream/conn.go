@@ -74,6 +74,7 @@ type base struct {
 	log   *slog.Logger
 	hooks hooks
 	era   Era
+	odd   flood      // of what the log is told that the server should not have sent
 	info  serverInfo // written by the handshake, read once that is done
 
 	ids    atomic.Uint64
@@ -94,7 +95,7 @@ type base struct {
 }
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
-	b.log, b.hooks, b.era = log, h, era
+	b.log, b.hooks, b.era, b.odd = log, h, era, newFlood()
 	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*asked{}
 	b.outbox = make(chan *request, 256)
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -190,7 +191,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
-		b.log.Warn("request ignored: a server of this era sends none", "method", m.Method)
+		b.odd.warn(b.log, "request ignored: a server of this era sends none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		b.post(&request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
 	case IsQuestion(m.Method):

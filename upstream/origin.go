@@ -73,6 +73,7 @@ type origin struct {
 	limit   int
 	depth   int
 	log     *slog.Logger
+	odd     flood // of what the log is told that the server should not have sent
 
 	ctx      context.Context // ends with the wire; every request's context is derived from it
 	cancel   context.CancelCauseFunc
@@ -89,6 +90,7 @@ type origin struct {
 
 // init prepares the origin. A URL that is none makes an origin that is over.
 func (o *origin) init(opts httpOptions) {
+	o.odd = newFlood()
 	o.limit, o.depth, o.log = firstPositive(opts.MessageLimit, 64<<20), firstPositive(opts.Depth, raw.DefaultDepth), opts.Log
 	if o.log == nil {
 		o.log = slog.New(slog.DiscardHandler)

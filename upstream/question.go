@@ -135,7 +135,7 @@ type asked struct {
 func (b *base) question(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
 	if f == nil || f.peer == nil {
-		b.log.Warn("question refused", "method", m.Method, "reason", reason)
+		b.odd.warn(b.log, "question refused", "method", m.Method, "reason", reason)
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: "+reason)
 		return
 	}

@@ -116,7 +116,7 @@ func (w *sseWire) reading(events *jsonrpc.EventReader) {
 		switch {
 		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID, response{err: fmt.Errorf("%w: %w", errInvalid, err)}):
 		case err != nil:
-			w.log.Warn("an event of the server's is no message", "size", len(e.Data), "error", err)
+			w.odd.warn(w.log, "an event of the server's is no message", "size", len(e.Data), "error", err)
 		case !m.IsResponse():
 			w.in(&m) // also when a request of ours has the same id: each side numbers its own
 		case !w.deliver(m.ID, response{m: &m}):

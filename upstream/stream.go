@@ -83,7 +83,7 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 		case id != "" && m.ID == id && m.Method == "":
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		default:
-			o.log.Warn("an event of the server's is no message", "size", len(e.Data), "error", err)
+			o.odd.warn(o.log, "an event of the server's is no message", "size", len(e.Data), "error", err)
 		}
 	}
 }
