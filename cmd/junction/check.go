@@ -80,7 +80,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 			continue
 		}
 		if program := u.Command[0]; program != "" && program != self && !d.runnable(&u) {
-			warn(at+".command", "there is no program %s; that upstream shows as waiting until it is installed", program)
+			warn(at+".command", "%s", notRunnable(&u))
 		}
 	}
 	if file := c.Audit.File; file != "" && file != auditStderr {
@@ -127,6 +127,30 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 			warn(at+u.Path, "%s", u.Text)
 		}
 	}
+}
+
+// notRunnable says why the command's program cannot be started, and what to do.
+func notRunnable(u *upstream.Config) string {
+	program, words := u.Command[0], strings.Fields(u.Command[0])
+	if rest, ok := strings.CutPrefix(program, "~/"); ok {
+		return fmt.Sprintf("there is no program %s, and ~ means nothing here; write ${HOME}/%s", program, rest)
+	}
+	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
+		if len(u.Command) > 1 {
+			words = append(words, "…") // an argument may be a secret
+		}
+		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", show(program), strings.Join(words, ", "))
+	}
+	if filepath.Base(program) != program {
+		file := program
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(u.Dir, file)
+		}
+		if _, err := os.Stat(file); err == nil {
+			return program + " is no program that may be run; that upstream shows as waiting"
+		}
+	}
+	return fmt.Sprintf("there is no program %s; that upstream shows as waiting until it is installed", program)
 }
 
 // runnable reports whether the command's program can be found: a name in the PATH of the child, anything else in its folder.

@@ -592,6 +592,11 @@ func TestCheck(t *testing.T) {
 		{"upstreams:\n  a: { url: https://a.example.com }\n  b: { command: [junction] }\n", "ok: 2 upstreams\n", "<nil>"},
 		{"upstreams:\n  a: { command: [none] }\n",
 			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream shows as waiting until it is installed\nok: 1 upstream\n", "<nil>"},
+		{"upstreams:\n  a: { command: [npx -y some-package] }\n  b: { command: [~/bin/server] }\n  c: { command: [/dev/null] }\n",
+			"warning: FILE:2: upstreams.a.command: there is no program \"npx -y some-package\"; write its arguments apart: [npx, -y, some-package]\n" +
+				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server, and ~ means nothing here; write ${HOME}/bin/server\n" +
+				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream shows as waiting\n" +
+				"ok: 3 upstreams\n", "<nil>"},
 		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",
 			"FILE:1: lisen: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
