@@ -379,7 +379,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			if l.err != nil {
 				return nil, fmt.Errorf("still connecting; before that: %w", l.err)
 			}
-			return nil, context.Cause(ctx)
+			return nil, fmt.Errorf("still connecting: %w", context.Cause(ctx))
 		}
 	}
 }

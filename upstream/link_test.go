@@ -147,6 +147,19 @@ func TestCallWaitsForAttempt(t *testing.T) {
 	})
 }
 
+// TestCallDuringTheFirstAttempt: a call whose time is over before there is a connection was never made, and is not said to be without an answer only.
+func TestCallDuringTheFirstAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := upstreamtest.Rule{Method: "initialize", Hang: true, Times: 1}
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: EraLegacy, Timeout: time.Second, ConnectTimeout: 3 * time.Second})
+		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable); !strings.Contains(got, "still connecting: no answer and no progress for 1s") {
+			t.Errorf("Call = %q, want that it is still connecting", got)
+		}
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`))
+	})
+}
+
 func TestBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 0)}}, Config{})
