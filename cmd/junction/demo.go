@@ -26,12 +26,17 @@ func demo(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) er
 	lines := &lineWriter{w: out}
 	stdio := server.NewStdioServer(newDemoServer(lines, stderr))
 	stdio.SetErrorLogger(log.New(stderr, "", 0))
+	server.WithWorkerPoolSize(demoWorkers)(stdio)
 	err := stdio.Listen(ctx, in, lines)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
+
+// demoWorkers is how many calls are served at once: what Junction sends at once by default (concurrency). mcp-go has later ones wait, and misses that they are
+// cancelled meanwhile.
+const demoWorkers = 32
 
 const (
 	demoMaxSteps   = 1000

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -263,6 +264,30 @@ func TestDemoEndsInMidCall(t *testing.T) {
 		if strings.Contains(lines.Text(), `"error"`) {
 			t.Fatalf("answer to %s: %s", m, lines.Text())
 		}
+	}
+}
+
+// TestDemoManyAtOnce: as many calls as a proxy sends it at once (concurrency) do not wait for each other. A person may think about a question of ask for minutes.
+func TestDemoManyAtOnce(t *testing.T) {
+	to, from := startDemo(t)
+	lines := bufio.NewScanner(from)
+	var calls strings.Builder
+	for id := range 31 {
+		fmt.Fprintf(&calls, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"count","arguments":{"n":1,"ms":5000}}}`+"\n", id+2)
+	}
+	for _, m := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+		calls.String() + `{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"echo","arguments":{"text":"first"}}}`,
+	} {
+		if _, err := io.WriteString(to, m+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+	}
+	if got := lines.Text(); !strings.Contains(got, `"id":99`) {
+		t.Errorf("the first answer is %s, want that of echo", got)
 	}
 }
 
