@@ -336,7 +336,11 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 			return nil, tooLarge(rw, limit)
 		}
 		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b))
+			more := len(b)
+			if r.ContentLength >= 0 { // a mebibyte of it has come, so that the rest is believed
+				more = int(r.ContentLength) + 1 - len(b)
+			}
+			b = slices.Grow(b, more)
 		}
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
