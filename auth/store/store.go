@@ -95,7 +95,17 @@ type Store struct {
 
 // Open opens a store, makes it or brings its schema up to date, and starts to sweep it. It refuses a SQLite file that another process has (ErrInUse), and, before
 // it changes anything, keys that are not the store's (ErrKeys) and a schema that it does not know (ErrNewer).
-func Open(ctx context.Context, c Config) (_ *Store, err error) {
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s, err := open(ctx, c)
+	if err == nil && !c.Attach {
+		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+		s.sweeper.Go(func() { s.sweepNowAndThen(ctx) })
+	}
+	return s, err
+}
+
+// open is Open of a store that does not sweep by itself.
+func open(ctx context.Context, c Config) (_ *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("a store needs master keys")
 	}
@@ -138,10 +148,6 @@ func Open(ctx context.Context, c Config) (_ *Store, err error) {
 		if err := s.signLease(ctx); err != nil {
 			return nil, err
 		}
-	}
-	if !c.Attach {
-		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-		s.sweeper.Go(func() { s.sweepNowAndThen(ctx) })
 	}
 	return s, nil
 }

@@ -68,7 +68,18 @@ func (c *clock) pass(d time.Duration) { c.at.Add(int64(d / time.Second)) }
 
 func mustOpen(t testing.TB, d database, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now, Log: authtest.Log(t)})
+	return mustOpenBy(t, Open, d, now)
+}
+
+// mustOpenUnswept is mustOpen for a test that sweeps: of Postgres one sweeps at a time, and which of the test and the store itself it is would be chance.
+func mustOpenUnswept(t testing.TB, d database, now func() time.Time) *Store {
+	t.Helper()
+	return mustOpenBy(t, open, d, now)
+}
+
+func mustOpenBy(t testing.TB, open func(context.Context, Config) (*Store, error), d database, now func() time.Time) *Store {
+	t.Helper()
+	s, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -676,7 +687,7 @@ func TestGrants(t *testing.T) {
 func TestSweep(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
-		s, ctx := mustOpen(t, d, c.now), t.Context()
+		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
 		count := func() (n int) {
 			t.Helper()
 			for _, what := range sweeps {
@@ -746,7 +757,7 @@ func TestSweepAtOnce(t *testing.T) {
 				return
 			}
 			c, ctx := newClock(), t.Context()
-			both, other := replicas(t, here, c.now), mustOpen(t, there, c.now)
+			both, other := [...]*Store{mustOpenUnswept(t, here, c.now), mustOpenUnswept(t, here, c.now)}, mustOpenUnswept(t, there, c.now)
 			old := func(s *Store) bool {
 				_, err := s.Document(ctx, "u")
 				return err == nil
@@ -754,27 +765,11 @@ func TestSweepAtOnce(t *testing.T) {
 			for _, s := range []*Store{both[0], other} {
 				want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: c.now()}), nil)
 			}
-			// Each store sweeps once when it is opened, so that the first try may come too early.
-			eventually := func(what string, try func() bool) {
-				t.Helper()
-				for end := time.Now().Add(time.Minute); !try(); runtime.Gosched() {
-					if time.Now().After(end) {
-						t.Fatal(what)
-					}
-				}
+			tx, err := both[0].BeginTX(ctx)
+			want(t, "BeginTX", err, nil)
+			if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
+				t.Fatalf("nobody sweeps, and nobody may: %v", err)
 			}
-			var tx context.Context
-			eventually("nobody may sweep", func() bool {
-				var err error
-				tx, err = both[0].BeginTX(ctx)
-				want(t, "BeginTX", err, nil)
-				mine, err := both[0].mineToSweep(tx)
-				want(t, "mineToSweep", err, nil)
-				if !mine {
-					want(t, "Rollback", both[0].Rollback(tx), nil)
-				}
-				return mine
-			})
 			c.pass(100 * 24 * time.Hour)
 			sweep := func(s *Store) bool {
 				_, err := s.sweep(ctx)
@@ -784,9 +779,13 @@ func TestSweepAtOnce(t *testing.T) {
 			if sweep(both[1]) {
 				t.Error("a replica sweeps too")
 			}
-			eventually("another schema is not swept", func() bool { return sweep(other) })
+			if !sweep(other) {
+				t.Error("another schema is not swept")
+			}
 			want(t, "Rollback", both[0].Rollback(tx), nil)
-			eventually("after that the replica does not sweep", func() bool { return sweep(both[1]) })
+			if !sweep(both[1]) {
+				t.Error("after that the replica does not sweep")
+			}
 		})
 	})
 }
