@@ -746,6 +746,43 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// lines are those of a log, as far as there is room for them.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// TestOpenSweeps opens a store in which something has grown old, and waits for the word that it is gone.
+func TestOpenSweeps(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		made, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t)})
+		want(t, "open", err, nil)
+		want(t, "PutDocument", made.PutDocument(t.Context(), Document{URL: "u", FreshUntil: c.now()}), nil)
+		want(t, "Close", made.Close(), nil)
+		c.pass(100 * 24 * time.Hour)
+		log := make(lines, 1)
+		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t, log)})
+		want(t, "Open", err, nil)
+		select {
+		case line := <-log:
+			if !strings.Contains(line, "expired entries deleted") {
+				t.Errorf("the log has %s", line)
+			}
+		case <-time.After(time.Minute):
+			t.Error("nothing was swept")
+		}
+		_, err = s.Document(t.Context(), "u")
+		want(t, "what has grown old", err, ErrNotFound)
+		want(t, "Close", s.Close(), nil)
+	})
+}
+
 // TestSweepAtOnce has a replica leave the sweeping to one that does it, and two schemas of one database not mind each other.
 func TestSweepAtOnce(t *testing.T) {
 	run(t, func(t *testing.T, here database) {
