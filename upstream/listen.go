@@ -229,18 +229,18 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 			}
 		}
 	}
-	first := l.settle(accepted, nil)
-	if first && !l.gap {
-		return // the one before it is still open
+	gap, missed := l.gap, l.before
+	select {
+	case <-l.settled: // it was opened again
+		gap, missed = true, l.uris
+	default:
 	}
-	if m.listed.Load() {
+	// Before it is settled, so that who subscribes just now hears of nothing that was before.
+	if gap && m.listed.Load() {
 		m.hooks.changed()
 	}
-	missed := l.uris
-	if first {
-		missed = l.before
-	}
-	if m.hooks.missed != nil && len(missed) > 0 {
+	if gap && m.hooks.missed != nil && len(missed) > 0 {
 		m.hooks.missed(missed)
 	}
+	l.settle(accepted, nil)
 }
