@@ -187,8 +187,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			one, _ := subscribe(t, c, `"1"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://up/file:///b","mcp://up/file:///a"]}`)
 			three, _ := subscribe(t, j.talk(t), `2`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`) // of another client
-			s.subscribed(t, p, "file:///a")
-			s.subscribed(t, p, "file:///b")
+			s.follows(t, p, "file:///a", "file:///b")
 			s.updated(t, "file:///a")
 			for _, a := range []*answering{one, two, three} {
 				hears(t, a, "resources/updated mcp://up/file:///a")
@@ -202,7 +201,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			hears(t, two, "resources/updated mcp://up/file:///a")
 			if p.upstream == upstream.EraModern {
 				two.drop()
-				closed(t, s, p)
+				s.follows(t, p)
 				return
 			}
 			if got := subscriptions(t, s, "resources/subscribe"); got["file:///a"] != 1 || got["file:///b"] != 1 {
@@ -224,27 +223,41 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 	}
 }
 
-// closed waits until a modern upstream has no open subscription to a resource.
-func closed(t *testing.T, s *served, p pair) {
+// follows waits until a modern upstream has no other subscription to resources open than one to these, in this order, or none at all: over HTTP the one before it is
+// open for a moment longer, and both tell the same. Of a legacy upstream it waits until all were subscribed to.
+func (s *served) follows(t *testing.T, p pair, uris ...string) {
 	t.Helper()
-	open := map[jsonrpc.ID]bool{}
-	await(t, s.Journal, "end of the subscriptions to resources", func(r upstreamtest.Record) bool {
-		over := r.Message.ID
+	if p.upstream == upstream.EraLegacy {
+		for _, uri := range uris {
+			s.subscribed(t, p, uri)
+		}
+		return
+	}
+	var quoted []string
+	for _, uri := range uris {
+		quoted = append(quoted, string(raw.Quote(uri)))
+	}
+	want := "[" + strings.Join(quoted, ",") + "]"
+	open := map[jsonrpc.ID]string{}
+	past := len(s.Received()) // on stdio none is open for a moment whenever another one is to take its place
+	await(t, s.Journal, "subscription to "+want+" alone", func(r upstreamtest.Record) bool {
 		switch {
 		case r.Verb == "CLOSE":
+			delete(open, r.Message.ID)
 		case r.Message.Method == "notifications/cancelled":
-			over = jsonrpc.ID(member(r.Message.Params, "requestId"))
+			delete(open, jsonrpc.ID(member(r.Message.Params, "requestId")))
 		case r.Message.Method == "subscriptions/listen":
 			if list := member(r.Message.Params, "notifications", "resourceSubscriptions"); list != "" && list != "[]" {
-				open[r.Message.ID] = true
+				open[r.Message.ID] = list
 			}
-			return false
-		default:
+		}
+		if past--; past > 0 {
 			return false
 		}
-		had := open[over]
-		delete(open, over)
-		return had && len(open) == 0
+		for _, list := range open {
+			return len(open) == 1 && list == want
+		}
+		return len(uris) == 0
 	})
 }
 
@@ -256,10 +269,8 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 			dir, _ := subscribe(t, c, `"dir"`, `{"resourceSubscriptions":["mcp://a/file:///dir"]}`)
 			part, _ := subscribe(t, c, `"part"`, `{"resourceSubscriptions":["mcp://a/file:///dir/x"]}`)
 			other, _ := subscribe(t, c, `"other"`, `{"resourceSubscriptions":["mcp://a/file:///dirt","mcp://b/file:///dir/x"]}`)
-			ups["a"].subscribed(t, p, "file:///dir")
-			ups["a"].subscribed(t, p, "file:///dir/x")
-			ups["a"].subscribed(t, p, "file:///dirt")
-			ups["b"].subscribed(t, p, "file:///dir/x")
+			ups["a"].follows(t, p, "file:///dir", "file:///dir/x", "file:///dirt")
+			ups["b"].follows(t, p, "file:///dir/x")
 			if p.upstream == upstream.EraModern && p.wire == "stdio" {
 				// Such a server has one subscription in a connection, which ends before the next one begins. What it may not have told in between is told by us.
 				own := []string{"mcp://a/file:///dir", "mcp://a/file:///dir/x", "mcp://a/file:///dirt", "mcp://b/file:///dir/x"}
@@ -366,7 +377,7 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 				t.Fatalf("DELETE = status %d", status)
 			}
 			if p.upstream == upstream.EraModern {
-				closed(t, s, p)
+				s.follows(t, p)
 			} else {
 				await(t, s.Journal, "unsubscription", upstreamtest.Method("resources/unsubscribe"))
 			}
