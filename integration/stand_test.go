@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -36,7 +37,8 @@ type stand struct {
 
 	mu      sync.Mutex
 	events  []stateEvent
-	changed chan struct{} // closed and replaced at every event
+	closed  map[string]bool // connections of clients, by their own address
+	changed chan struct{}   // closed and replaced at every event
 }
 
 // stateEvent is a change of the state of an upstream's main link.
@@ -59,7 +61,7 @@ func mustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 		t.Fatal(err)
 	}
 	log := authtest.Log(t)
-	s := &stand{changed: make(chan struct{}), names: proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
+	s := &stand{closed: map[string]bool{}, changed: make(chan struct{}), names: proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
 	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +91,7 @@ func mustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	s.Apply(configs)
 	ts := httptest.NewUnstartedServer(s.Server)
 	ts.Config.ReadTimeout = limits.WithDefaults().ReadTimeout
+	ts.Config.ConnState = s.connState
 	ts.Start()
 	s.URL = ts.URL + "/mcp"
 	t.Cleanup(func() {
@@ -121,6 +124,34 @@ func (s *stand) record(name string, state upstream.State, err error) {
 	s.events = append(s.events, stateEvent{name, state, err})
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+func (s *stand) connState(c net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed[c.RemoteAddr().String()] = true
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// mustClose waits until the proxy has closed the connection of a client.
+func (s *stand) mustClose(t testing.TB, client net.Conn) {
+	t.Helper()
+	for enough := time.After(soon); ; {
+		s.mu.Lock()
+		closed, changed := s.closed[client.LocalAddr().String()], s.changed
+		s.mu.Unlock()
+		if closed {
+			return
+		}
+		select {
+		case <-changed:
+		case <-enough:
+			t.Fatalf("the proxy has not closed the connection from %v within %v", client.LocalAddr(), soon)
+		}
+	}
 }
 
 func (s *stand) upstream(t testing.TB, name string) *upstream.Upstream {
