@@ -143,6 +143,7 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		w := world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
 		j := start(t, p, w)
 		j.offers(t, "up")
+		s.listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 		c := j.talk(t)
 		for _, uri := range []string{"file:///a", "file:///b"} {
 			c.must(t, "resources/subscribe", `"uri":"mcp://up/`+uri+`"`)

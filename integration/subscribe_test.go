@@ -265,6 +265,11 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
 			ups, j := twins(t, p, library)
+			if p.upstream == upstream.EraLegacy {
+				for _, s := range ups {
+					s.listened(t, p) // when its stream begins, all that was subscribed to before may have changed
+				}
+			}
 			c := j.talk(t)
 			dir, _ := subscribe(t, c, `"dir"`, `{"resourceSubscriptions":["mcp://a/file:///dir"]}`)
 			part, _ := subscribe(t, c, `"part"`, `{"resourceSubscriptions":["mcp://a/file:///dir/x"]}`)
