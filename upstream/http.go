@@ -221,7 +221,7 @@ func (w *httpWire) refused(t *trip, s *places, m *request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", errSessionGone, e)
-	w.over(gone)
+	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status})) // without its words, which are for the one whose request it was
 	return notSent(gone)
 }
 

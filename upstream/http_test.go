@@ -283,8 +283,8 @@ func TestHTTPSessionGone(t *testing.T) {
 			if !tt.gone {
 				return
 			}
-			if err := w.Wait(); !errors.Is(err, errSessionGone) {
-				t.Errorf("Wait: got %v, want errSessionGone", err)
+			if err := w.Wait(); !errors.Is(err, errSessionGone) || !strings.HasSuffix(err.Error(), http.StatusText(tt.replies[len(tt.replies)-1].status)) {
+				t.Errorf("Wait: got %v, want errSessionGone without the words, which are the caller's", err)
 			}
 			if _, err := w.Call(short(t), call("8", "tools/call"), nil); !errors.Is(err, errSessionGone) || !errors.Is(err, errNotSent) {
 				t.Errorf("the next call: got %v, want errSessionGone and errNotSent", err)

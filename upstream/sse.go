@@ -223,7 +223,7 @@ func (w *sseWire) post(ctx context.Context, m *request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", errSessionGone, e)
-	w.over(gone)
+	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status})) // without its words, which are for the one whose request it was
 	w.stream.breakOff()
 	return notSent(gone)
 }

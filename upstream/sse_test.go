@@ -254,8 +254,8 @@ func TestSSEPostFails(t *testing.T) {
 			}
 			if tt.gone {
 				<-o.gone // the stream is of no use
-				if err := w.Wait(); !errors.Is(err, errSessionGone) {
-					t.Errorf("Wait: got %v, want errSessionGone", err)
+				if err := w.Wait(); !errors.Is(err, errSessionGone) || !strings.HasSuffix(err.Error(), http.StatusText(tt.status)) {
+					t.Errorf("Wait: got %v, want errSessionGone without the words, which are the caller's", err)
 				}
 			}
 		})
