@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -351,7 +350,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 			list = append(list, bannerRow{Name: name, State: byPerson})
 		}
 		banner(p.stdout, url, keys, list)
-		debug.FreeOSMemory() // what starting took: the collector, which has little to do at rest, would keep it for long
+		rest()
 	}
 	return nil
 }
