@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,44 @@ func TestFailureKilled(t *testing.T) {
 			x.mustRecover(t)
 			x.mustSay(t, "bad", "killed")
 		})
+	}
+}
+
+// TestFailureKeeper kills the process that would end all children if this one were killed. Nobody notices, and the next child that is started has another one.
+func TestFailureKeeper(t *testing.T) {
+	before := childPIDs(os.Getpid())
+	configs := map[string]upstream.Config{}
+	for _, name := range []string{"bad", "good"} {
+		configs[name], _ = mustScripted(t, "stdio", upstreamtest.Script{})
+	}
+	x := failing{stand: mustStand(t, proxy.Limits{}, configs)}
+	x.caller = mustCaller(t, x.URL, legacyEra)
+	mustKeeper := func(other int) int {
+		t.Helper()
+		var all []int
+		for _, pid := range childPIDs(os.Getpid()) {
+			if name, lives := living(pid); lives && name == "sh" && !slices.Contains(before, pid) {
+				all = append(all, pid)
+			}
+		}
+		if len(all) != 1 || all[0] == other {
+			t.Fatalf("the keepers are %d, want one, and not %d", all, other)
+		}
+		return all[0]
+	}
+	if len(childPIDs(os.Getpid())) == len(before) {
+		t.Skip("this system does not say which children there are")
+	}
+	keeper := mustKeeper(0)
+	killGroup(keeper)
+	x.mustRecover(t)
+	x.mustFail(t, "bad__die", `{"code":7}`, "lost")
+	x.mustRecover(t)
+	keeper = mustKeeper(keeper)
+	x.mustFail(t, "bad__die", `{"code":7}`, "lost")
+	x.mustRecover(t)
+	if got := mustKeeper(0); got != keeper {
+		t.Errorf("the keeper is %d after a child has died, want %d still", got, keeper)
 	}
 }
 

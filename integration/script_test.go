@@ -19,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ import (
 //	junction ARG ...                   runs junction to its end, as exec would
 //	start [NAME=VALUE ...] [ARG ...]   starts junction in the background, with standard output in the file out and its log in the file log, and waits until it
 //	                                   serves and has tried every upstream; sets $URL and $ADMIN, and $ADDRESS and $ADMIN_ADDRESS without scheme and path
-//	end [SIGNAL]                       sends TERM, or another signal, and waits for its end: with status 0, or by KILL
+//	end [-now] [SIGNAL]                sends TERM, or another signal, and waits for its end: with status 0, or, with KILL or -now, by that signal
 //	ended                              waits for its end, with status 0
 //	signal SIGNAL                      sends it
 //	status CODE [NAME=VALUE ...] ARG ...
@@ -90,8 +89,6 @@ func TestScript(t *testing.T) {
 					return false, err
 				}
 				return err == nil, nil
-			case "dies-with-parent":
-				return runtime.GOOS == "linux", nil
 			}
 			return false, fmt.Errorf("there is no condition %q", c)
 		},
@@ -300,7 +297,11 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
-	once(ts, neg, len(args) <= 1, "end [SIGNAL]")
+	now := len(args) > 0 && args[0] == "-now"
+	if now {
+		args = args[1:]
+	}
+	once(ts, neg, len(args) <= 1, "end [-now] [SIGNAL]")
 	p, sig := mustRun(ts), syscall.SIGTERM
 	if len(args) == 1 {
 		sig = mustSignal(ts, args[0])
@@ -308,7 +309,7 @@ func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		ts.Fatalf("signal: %v", err)
 	}
-	mustEnd(ts, p, sig == syscall.SIGKILL)
+	mustEnd(ts, p, now || sig == syscall.SIGKILL)
 }
 
 func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {

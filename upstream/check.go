@@ -46,9 +46,10 @@ func (u *Upstream) Check(ctx context.Context) Report {
 	return check(ctx, u.name, u.hard, u.options, nil)
 }
 
-// Check is that of an upstream that is not running.
-func Check(ctx context.Context, name string, c Config, o Options) Report {
+// Check is that of an upstream that is not running. What it starts is the Set's, and has ended when it returns.
+func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
+	o.keeper = &s.keeper
 	return check(ctx, name, c.withDefaults(o.Defaults).hard(), o, nil)
 }
 

@@ -112,7 +112,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"no trust", Config{URL: secure.URL}, "handshake", "certificate", "its certificate is not one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Check(t.Context(), "up", tt.config, Options{Log: authtest.Log(t)})
+			got := new(Set).Check(t.Context(), "up", tt.config, Options{Log: authtest.Log(t)})
 			said := ""
 			if got.Err != nil {
 				said = describe(got.Err)

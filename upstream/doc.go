@@ -14,7 +14,7 @@
 //
 // The two wires to remote servers share an origin (origin.go, payload.go, status.go), with plain.go in place of net/http's transport where it is spoken in the clear. Streamable HTTP
 // says of a call in the header what headers.go makes of it, and takes up broken streams (stream.go). The process at the other end of stdio is stdio_process.go, what it
-// writes is read by stdio_read.go.
+// writes is read by stdio_read.go, and who ends it when we cannot is the Set's keeper (stdio_keeper.go).
 //
 // A server that asks something during a call is answered by the call's Peer (question.go); a legacy one hears once in a connection what its client can do, so that
 // its links are by Profile (profile.go).

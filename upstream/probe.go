@@ -255,7 +255,7 @@ func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, err
 	if d.config.URL == "" {
 		return openStdio(stdioOptions{
 			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Dir: d.config.Dir,
-			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
+			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Keeper: d.options.keeper, Log: d.log,
 		}, in)
 	}
 	o := httpOptions{

@@ -14,6 +14,7 @@ type Set struct {
 	mu       sync.Mutex
 	running  map[string]*Upstream
 	people   people
+	keeper   keeper // of all processes
 	retiring sync.WaitGroup
 	closing  context.Context // ends when Close is called
 	close    context.CancelFunc
@@ -33,6 +34,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	if s.closing == nil {
 		s.closing, s.close = context.WithCancel(context.Background())
 	}
+	o.keeper = &s.keeper
 	next, own := map[string]*Upstream{}, map[string]Config{}
 	for name, c := range configs {
 		if c.Off() {

@@ -26,6 +26,7 @@ type stdioOptions struct {
 	StopGrace    time.Duration // between stdin closed, SIGTERM and SIGKILL. Default 2s
 	LastWords    time.Duration // see lastWords, which is the default
 	WriteStall   time.Duration // how long the server may leave a full input pipe alone before it counts as hung. Default 30s
+	Keeper       *keeper       // has one more group to keep; nil is one of its own
 	Log          *slog.Logger  // carries the upstream's name already; nil discards
 }
 
@@ -35,6 +36,9 @@ func (o stdioOptions) withDefaults() stdioOptions {
 	o.StopGrace = firstPositive(o.StopGrace, 2*time.Second)
 	o.LastWords = firstPositive(o.LastWords, lastWords)
 	o.WriteStall = firstPositive(o.WriteStall, 30*time.Second)
+	if o.Keeper == nil {
+		o.Keeper = new(keeper)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -15,6 +15,12 @@ func (p *process) signal(bool) { p.cmd.Process.Kill() }
 
 func (p *process) left() bool { return false }
 
+// keeper keeps nothing: here a process has no group that somebody could end for us.
+type keeper struct{}
+
+func (*keeper) keep(*process) error { return nil }
+func (*keeper) forget(*process)     {}
+
 // pipeWriter leaves all the writing to the goroutine that may wait, because here every write to a pipe may.
 type pipeWriter struct{}
 

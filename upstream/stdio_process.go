@@ -24,15 +24,15 @@ import (
 // It leads a session of its own: signals go to it and its descendants together, those of our terminal do not reach it, and a program that would ask for a
 // password on the terminal fails instead of waiting for somebody to type.
 //
-// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go), and everywhere its input ends, which tells servers and
-// the wrappers around them to go: npx and the server that it started are both gone after a kill -9 of ours. What remains then is a grandchild that
-// ignores the end of its input, and a container whose docker command was killed. A keeper process of ours beside each child could end those as well, but
-// would take as much memory for each server as all of this program at rest takes for two or three.
+// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go), everywhere its input ends, which tells servers and the
+// wrappers around them to go, and whoever of the group does not go then is ended by the keeper (stdio_keeper.go). What remains is what has left the group:
+// a daemon, and a container whose docker command was killed.
 type process struct {
 	cmd   *exec.Cmd
 	grace time.Duration
 	words time.Duration // see lastWords
 	log   *slog.Logger
+	kept  *keeper
 
 	stdin          *os.File // written to by stdio
 	stdout, stderr *os.File
@@ -57,7 +57,7 @@ func startProcess(o stdioOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, kept: o.Keeper, exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
 	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, outputPair, os.Pipe} {
 		if ours[i], theirs[i], err = open(); err != nil {
@@ -101,12 +101,19 @@ func (p *process) own(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
-	started <- err
 	if err != nil {
+		started <- err
 		return
 	}
+	if err := p.kept.keep(p); err != nil {
+		p.log.Debug("what it starts may outlive us, if we are killed", "err", err)
+	}
+	started <- nil
 	p.cmd.Wait() // what it returns is in the state, too
 	p.state = p.cmd.ProcessState
+	if !p.left() {
+		p.kept.forget(p)
+	}
 	close(p.exited)
 }
 
@@ -164,6 +171,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.signal(true)
 	p.gone(drained) // a killed process needs a moment, too
 	<-p.exited
+	p.kept.forget(p)
 	p.stdout.Close()
 	last := time.NewTimer(p.words)
 	defer last.Stop()

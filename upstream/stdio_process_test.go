@@ -5,11 +5,8 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -156,42 +153,5 @@ func TestStdioEnvAndDir(t *testing.T) {
 	})
 	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
 		t.Errorf("the child sees %s, want %s", got, want)
-	}
-}
-
-// Kill -9 of us takes the child with it, whatever it ignores, and a grandchild that goes with its input.
-func TestStdioParentKilled(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills children with their parent")
-	}
-	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fifo.Close()
-	for _, role := range []string{"stubborn", "wrapper"} {
-		cmd := exec.Command(os.Args[0], role)
-		cmd.Env = append(os.Environ(), roleEnv+"=proxy", fifoEnv+"="+path, "GORACE=atexit_sleep_ms=0")
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(io.LimitReader(out, 5)); err != nil || string(got) != "ready" {
-			t.Fatalf("the proxy says %q, %v", got, err)
-		}
-		cmd.Process.Kill()
-		cmd.Wait()
-		fifo.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.ReadAll(fifo); err != nil {
-			t.Fatalf("%s: a process is left: %v", role, err)
-		}
 	}
 }

@@ -78,14 +78,32 @@ var _ = role("wrapper", func() { // as npx: waits for a child that has its stdin
 	cmd.Wait()
 })
 
-var _ = role("proxy", func() { // has a wire to the role that it is told, and says so when that runs
-	begun := make(chan struct{}, 10)
-	_, err := openStdio(stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: os.Args[1]}}, func(*jsonrpc.Message) { begun <- struct{}{} })
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(9)
+var _ = role("proxy", func() { // has a wire to each of the roles that it is told, and says so when all of them run; what befalls its keeper is told between them
+	k := new(keeper)
+	for _, what := range os.Args[1:] {
+		switch what {
+		case "keeper dies":
+			k.cmd.Process.Kill()
+			k.cmd.Process.Wait()
+			continue
+		case "keeper hangs":
+			k.cmd.Process.Signal(syscall.SIGSTOP)
+			for n := 1; n > 0; {
+				n, _ = k.writer.try([]byte("nothing\n"))
+			}
+			continue
+		}
+		begun := make(chan struct{}, 10)
+		o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: what}, Keeper: k}
+		if _, err := openStdio(o, func(*jsonrpc.Message) { begun <- struct{}{} }); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(9)
+		}
+		<-begun
+		if what == "family" { // both of it
+			<-begun
+		}
 	}
-	<-begun
 	fmt.Print("ready")
 	forever()
 })

@@ -25,6 +25,8 @@ type Options struct {
 	Log          *slog.Logger  // nil discards
 	Hooks        Hooks
 	Credentials  Credentials // of people; nil has none
+
+	keeper *keeper // of the Set; nil lets each process have one of its own
 }
 
 // Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not block, and must not call back into it.

@@ -249,6 +249,7 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version(), Self: executable,
 		Log: slog.New(slog.DiscardHandler),
 	}
+	var set upstream.Set
 	var all []examinee
 	var known, personal []string
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
@@ -262,7 +263,7 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 			continue
 		}
 		if len(only) == 0 || slices.Contains(only, name) {
-			all = append(all, examinee{name: name, config: u, check: func(ctx context.Context) upstream.Report { return upstream.Check(ctx, name, u, o) }})
+			all = append(all, examinee{name: name, config: u, check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, o) }})
 		}
 	}
 	if err := unknownUpstream(only, known); err != nil {
