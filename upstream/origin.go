@@ -202,9 +202,10 @@ func (o *origin) release() {
 // trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes it, or hands it to drain.
 type trip struct {
 	*http.Response
-	url  *url.URL    // where the response came from
-	stop func() bool // the caller's context does not end the trip any more
-	over bool        // the body was read to its end, or failed
+	url    *url.URL    // where the response came from
+	stop   func() bool // the caller's context does not end the trip any more
+	over   bool        // the body was read to its end, or failed
+	circle bool        // the response redirects to what was asked for, at first or at last
 
 	// Either a context of its own, or a connection of a plainTransport, is what breaks it off.
 	ctx    context.Context
@@ -372,6 +373,10 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			}
 		}
 		if next == nil || hops == maxRedirects || !sameOrigin(next, o.url) {
+			if resp.StatusCode/100 == 3 {
+				to := location(t)
+				t.circle = to != nil && (sameURL(to, t.url) || sameURL(to, u))
+			}
 			return t, nil
 		}
 		if 0 < resp.ContentLength && resp.ContentLength <= 4<<10 {
@@ -474,6 +479,9 @@ func location(t *trip) *url.URL {
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	return u
 }
+
+// sameURL compares what a request is made of.
+func sameURL(a, b *url.URL) bool { return sameOrigin(a, b) && a.RequestURI() == b.RequestURI() }
 
 // sameOrigin compares scheme, host and port (RFC 6454).
 func sameOrigin(a, b *url.URL) bool {

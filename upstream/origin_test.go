@@ -32,11 +32,16 @@ func TestHTTPRedirect(t *testing.T) {
 	}{
 		{307, "/other?x=1", ""},
 		{308, "other", ""},
-		{307, "/loop", "the server redirects to SELF/loop; put that into url"},
-		{301, "/other?secret=canary-1", "the server redirects to SELF/other; put that into url"},
+		{307, "/loop", "the server redirects SELF/loop to itself"},
+		{307, "/mcp", "the server redirects SELF/mcp to itself"},
+		{302, "/mcp", "the server redirects SELF/mcp to itself"},
+		{307, "/back", "the server redirects SELF/mcp to itself"},
+		{301, "/other?secret=canary-1", "the server redirects to SELF/other with a query, which is not shown"},
+		{302, "/mcp?secret=canary-1", "the server redirects to SELF/mcp with a query, which is not shown"},
 		{302, "/other", "the server redirects to SELF/other; put that into url"},
 		{303, "/other", "the server redirects to SELF/other; put that into url"},
-		{307, foreign.URL + "/mcp?token=canary-x", "the server redirects to " + foreign.URL + "/mcp; put that into url"},
+		{307, foreign.URL + "/mcp", "the server redirects to " + foreign.URL + "/mcp; put that into url"},
+		{302, foreign.URL + "/sign-in?token=canary-x", "the server redirects to " + foreign.URL + "/sign-in with a query, which is not shown"},
 		{308, "http://user:canary-password@" + foreign.Listener.Addr().String() + "/", "the server redirects to " + foreign.URL + "/; put that into url"},
 		{307, "", "the server answered 307 Temporary Redirect"},
 		{307, "http://[::1", "the server answered 307 Temporary Redirect"},
@@ -50,6 +55,8 @@ func TestHTTPRedirect(t *testing.T) {
 					t.Errorf("got %v, want the headers of the configuration", r.Header)
 				}
 				switch bodies = append(bodies, string(text)); r.URL.Path {
+				case "/back":
+					http.Redirect(w, r, "/mcp", tt.status)
 				case "/mcp", "/loop":
 					w.Header()["Location"] = []string{tt.to}
 					w.WriteHeader(tt.status)

@@ -29,6 +29,8 @@ type statusError struct {
 
 	media    string
 	location *url.URL // of a redirect
+	circle   bool     // location is what was asked for
+	query    bool     // location has a query that what was asked for has not
 }
 
 // status reads the body of a response that is no answer to the request called id, and closes the trip.
@@ -37,7 +39,10 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()), Challenge: t.header().Values("WWW-Authenticate"),
 	}
 	if e.Status/100 == 3 {
-		e.location = location(t)
+		if to := location(t); to != nil {
+			e.location, e.circle = to, t.circle
+			e.query = to.RawQuery != "" && to.RawQuery != t.url.RawQuery
+		}
 	}
 	late := time.AfterFunc(statusTime, t.breakOff)
 	defer t.close()
@@ -65,6 +70,12 @@ func (e *statusError) Error() string {
 	switch {
 	case e.location != nil:
 		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path} // a query may carry a secret
+		switch {
+		case e.circle:
+			return "the server redirects " + u.String() + " to itself"
+		case e.query: // without it the address is another one, and it may be a page to sign in at
+			return "the server redirects to " + u.String() + " with a query, which is not shown"
+		}
 		return "the server redirects to " + u.String() + "; put that into url"
 	case e.Status/100 == 2 && e.media != "":
 		text += " with " + line([]byte(e.media)) + " and no message"
