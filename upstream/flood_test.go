@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -53,8 +54,8 @@ func TestFloodsFillNoLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			send(t, slog.New(slog.NewTextHandler(&log, nil)))
-			if n := strings.Count(log.String(), "\n"); n != 5 {
+			send(t, authtest.Log(t, &log))
+			if n := strings.Count(log.String(), "level=WARN"); n != 5 {
 				t.Errorf("the log has %d lines of %d messages, want 5:\n%.500s", n, many, log.String())
 			}
 		})
