@@ -15,7 +15,7 @@ import (
 
 // sdkClients are the clients that can stay connected.
 func sdkClients() []npmClient {
-	return slices.DeleteFunc(npmClients(), func(c npmClient) bool { return !c.sdk })
+	return slices.DeleteFunc(tried(npmClients()), func(c npmClient) bool { return !c.sdk })
 }
 
 // heard is what the command watch prints.
@@ -179,7 +179,7 @@ func TestReferenceServer(t *testing.T) {
 		{"test_x_mcp_header", `{"region":"Übersee, \"west\" 1","level":3}`, `region=Übersee, "west" 1`, false},
 		{"test_error_handling", "{}", "this tool intentionally returns an error for testing", true},
 	}
-	for _, c := range npmClients() {
+	for _, c := range tried(npmClients()) {
 		t.Run(c.name, func(t *testing.T) {
 			defer computes(t)()
 			var want []string
