@@ -2,4 +2,5 @@
 
 package raw
 
+// skipBlocks is skipWords here.
 func skipBlocks(b []byte, i int) int { return skipWords(b, i) }
