@@ -32,15 +32,30 @@ func skipString(b []byte, i int) (int, error) {
 // skipRest skips the rest of a string, of which b[i] is not the second byte of an escape.
 func skipRest(b []byte, i int) (int, error) {
 	for {
-		var err error
 		if i = skipSimple(b, skipBlocks(b, i)); i >= len(b) {
 			return 0, &SyntaxError{len(b)}
 		} else if b[i] == '"' {
 			return i + 1, nil
-		} else if i, err = skipUnit(b, i); err != nil {
-			return 0, err
+		}
+		for again := true; again; { // where there is one such escape there are others, too near for blocks
+			var err error
+			if i, err = skipUnit(b, i); err != nil {
+				return 0, err
+			}
+			i = near(b, i)
+			again = i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u'
 		}
 	}
+}
+
+// near returns the index of the first special byte from i on, if it is one of the next short ones, or one before that.
+func near(b []byte, i int) int {
+	for end := min(i+short, len(b)-7); i < end; i += 8 {
+		if marks := special(binary.LittleEndian.Uint64(b[i:])); marks != 0 {
+			return i + bits.TrailingZeros64(marks)/8
+		}
+	}
+	return i
 }
 
 // skipSimple skips the bytes of a string, and the escapes of two bytes, from i on.

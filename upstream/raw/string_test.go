@@ -78,6 +78,7 @@ func TestEscapesInLongStrings(t *testing.T) {
 		bad  int // what of it cannot stand there; -1 when all of it can, -2 when it ends the string
 	}{
 		{`\n`, -1}, {`\"`, -1}, {`\\`, -1}, {`\/`, -1}, {`\u00e9`, -1}, {`\\\\\\\"`, -1}, {`\\\"\\`, -1}, {`\uD834\uDD1E\n`, -1},
+		{`\u00e9xxxx\u00e9xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\u00e9\n\u00e9`, -1}, {`\u00e9\u00e`, 11},
 		{`\x`, 1}, {`\u12G4`, 4}, {`\u123"`, 5}, {"a\n", 1}, {`"`, -2}, {`\\"`, -2}, {`\\\\"`, -2}, {`\"\\"`, -2},
 	} {
 		for at := range 150 {
