@@ -31,9 +31,27 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends us at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// untilSignal returns a context that ends with the first signal to end. The second ends us at once, however soon it comes.
+func untilSignal() context.Context {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, end := context.WithCancel(context.Background())
+	go func() { // ends with the first signal
+		<-signals
+		signal.Stop(signals)
+		end()
+		select {
+		case second := <-signals: // it came before the system would have ended us by it
+			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(second) != nil {
+				os.Exit(1)
+			}
+		default:
+		}
+	}()
+	return ctx
 }
 
 // run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
