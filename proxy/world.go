@@ -337,8 +337,8 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, err
 		}
 		if len(b) == cap(b) {
 			more := len(b)
-			if r.ContentLength >= 0 { // a mebibyte of it has come, so that the rest is believed
-				more = int(r.ContentLength) + 1 - len(b)
+			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) { // a quarter of it has come, so that the rest is believed
+				more = rest
 			}
 			b = slices.Grow(b, more)
 		}
