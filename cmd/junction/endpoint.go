@@ -187,7 +187,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		}
 		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
 	}
-	if brokeOff(err) {
+	if e.refused.ended() || brokeOff(err) {
 		return fmt.Errorf("the connection to %s broke before the answer; is junction still running?", e.url)
 	}
 	if wrapped, ok := errors.AsType[*transport.Error](err); ok {
@@ -199,22 +199,45 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 // brokeOff reports whether the endpoint went away while we waited for its answer.
 func brokeOff(err error) bool {
 	_, sending := errors.AsType[*url.Error](err) // elsewhere EOF is an answer that is empty
-	// mcp-go has no error of its own for the end of a stream without an answer.
-	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "unexpected nil response")
+	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// refusals passes requests on and remembers the last answer that was an HTTP error, which mcp-go reduces to fewer words than the endpoint said.
+// refusals passes requests on and remembers what mcp-go does not tell: what the endpoint said in the last answer that was an HTTP error, and that an event stream is over.
 type refusals struct {
 	base http.RoundTripper
 	mu   sync.Mutex
 	last string // guarded by mu
+	over bool   // guarded by mu
+}
+
+// watched is the event stream that answers a request.
+type watched struct {
+	io.ReadCloser
+	by *refusals
+}
+
+// Read is io.Reader's.
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil {
+		w.by.mu.Lock()
+		w.by.over = true
+		w.by.mu.Unlock()
+	}
+	return n, err
 }
 
 // RoundTrip is http.RoundTripper's.
 func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.base.RoundTrip(req)
-	if err != nil || resp.StatusCode < 400 || req.Method != http.MethodPost {
+	if err != nil || req.Method != http.MethodPost {
 		return resp, err
+	}
+	if resp.StatusCode < 400 {
+		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+			resp.Body = watched{resp.Body, r}
+		}
+		return resp, nil
 	}
 	start, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
@@ -257,10 +280,17 @@ func (r *refusals) said() string {
 	return r.last
 }
 
+// ended reports whether an event stream has ended since forget: if there was no answer until then, none comes.
+func (r *refusals) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
 func (r *refusals) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = ""
+	r.last, r.over = "", false
 }
 
 // progressReport writes progress notifications as lines. mcp-go calls notify from a goroutine that may outlive the call, hence the lock and the end.
