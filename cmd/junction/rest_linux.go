@@ -27,6 +27,7 @@ func rest() {
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
 		line := lines.Text()
 		switch words := strings.Fields(line); {
+		case len(words) < 2:
 		case !strings.HasSuffix(words[0], ":"): // a mapping begins: its addresses, access, …, file
 			start, end = 0, 0
 			if access := words[1]; strings.HasPrefix(access, "r-") && strings.HasSuffix(access, "p") && strings.HasSuffix(line, " "+program) {

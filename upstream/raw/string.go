@@ -48,7 +48,8 @@ func skipRest(b []byte, i int) (int, error) {
 	}
 }
 
-// near returns the index of the first special byte from i on, if it is one of the next short ones, or one before that.
+// near returns the index of the first special byte from i on, if it is one of the next short ones, or one before that. In skipString it is written out: there are so many
+// short strings that a call for each is felt.
 func near(b []byte, i int) int {
 	for end := min(i+short, len(b)-7); i < end; i += 8 {
 		if marks := special(binary.LittleEndian.Uint64(b[i:])); marks != 0 {
