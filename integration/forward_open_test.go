@@ -107,7 +107,8 @@ type world struct {
 	guard     *auth.Guard    // nil lets everybody in
 	policy    *policy.Policy // nil allows everything that requires nothing
 	endpoints map[string]proxy.Endpoint
-	crowded   bool // another junction of the same test lives on when this one ends
+	store     upstream.Store // nil keeps no catalogs
+	crowded   bool           // another junction of the same test lives on when this one ends
 }
 
 // junction is the proxy in the test's own process.
@@ -118,6 +119,7 @@ type junction struct {
 	set     *upstream.Set
 	options upstream.Options
 	refresh chan struct{}
+	recheck chan struct{}
 
 	mu   sync.Mutex
 	more chan struct{} // closed and replaced whenever something may have changed
@@ -132,7 +134,7 @@ func start(t *testing.T, p pair, w world) *junction {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t, cmp.Or(w.log, io.Discard))
-	j := &junction{pair: p, set: new(upstream.Set), refresh: make(chan struct{}, 1), more: make(chan struct{})}
+	j := &junction{pair: p, set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1), more: make(chan struct{})}
 	if j.server, err = proxy.New(proxy.Options{Limits: w.limits, Key: key, Version: "test", Log: log}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,13 @@ func start(t *testing.T, p pair, w world) *junction {
 			default:
 			}
 		},
-	}}
+		OwnChanged: func(string) {
+			select {
+			case j.recheck <- struct{}{}:
+			default:
+			}
+		},
+	}, Store: w.store}
 	ctx, cancel := context.WithCancel(context.Background())
 	var refreshing sync.WaitGroup
 	refreshing.Go(func() {
@@ -155,6 +163,9 @@ func start(t *testing.T, p pair, w world) *junction {
 				return
 			case <-j.refresh:
 				j.server.Refresh()
+				j.changed()
+			case <-j.recheck:
+				j.server.Recheck()
 				j.changed()
 			}
 		}

@@ -40,6 +40,12 @@ func (c *canned) Subscribe(context.Context, []string) ([]string, error) { return
 func (c *canned) Unsubscribe([]string)                                  {}
 func (c *canned) RootsChanged(upstream.Profile, string, string)         {}
 func (c *canned) SignedIn(context.Context) error                        { return nil }
+func (c *canned) Met() <-chan struct{}                                  { return nil }
+func (c *canned) Ready(context.Context) error                           { return nil }
+func (c *canned) Separates() bool                                       { return false }
+func (c *canned) Prepare(context.Context, upstream.Profile, string, string) {
+}
+func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog { return c.catalog }
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {

@@ -61,6 +61,8 @@ type Sessions struct {
 type CatalogConfig struct {
 	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
+	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier catalog is stored. Default 2s.
+	FirstWait time.Duration `yaml:"first_wait"`
 	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`
 }

@@ -60,6 +60,8 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
 	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
+	x.who = identity{s.profile, s.key}
+	x.caller = x.world.fit(x.caller)
 	return nil
 }
 
@@ -145,7 +147,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{caller: c, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
+	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return

@@ -188,11 +188,13 @@ func (s *Server) catchUp(began *world) {
 // adopt returns the caller as it is in this world; its share is nil when it is not let in any more, or when there is nothing left
 // for it.
 func (w *world) adopt(c caller) caller {
-	n := caller{world: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal}
-	if n.endpoint != nil && w.guard.Still(n.principal) {
-		if n.share = w.share(n.endpoint, n.principal); n.share.rights.None() || n.hidden() {
-			n.share = nil
-		}
+	n := caller{world: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
+	if n.endpoint == nil || !w.guard.Still(n.principal) {
+		return n
+	}
+	n.share = w.share(n.endpoint, n.principal)
+	if n = w.fit(n); n.share.rights.None() || n.hidden() {
+		n.share = nil
 	}
 	return n
 }

@@ -82,6 +82,8 @@ func (f modernFront) check(x *exchange) error {
 		return e
 	}
 	x.profile = profileOf(declared, version)
+	x.who = identity{profile: x.profile}
+	x.caller = x.world.fit(x.caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
 	case err != nil || upstream.Level(x.logLevel) == 0:

@@ -21,6 +21,11 @@ func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	t := x.named(upstream.PartPrompts, name, info)
 	if t == nil {
+		if t, err = s.awaitNamed(ctx, x, upstream.PartPrompts, name, info); err != nil {
+			return result{}, err
+		}
+	}
+	if t == nil {
 		return result{}, unknownPrompt(name)
 	}
 	if err := x.permit(t, info, func() error { return unknownPrompt(name) }); err != nil {

@@ -43,7 +43,7 @@ func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
 
 // begin allows the reply to become a stream when the answer takes long. finish must follow.
 func (p *reply) begin() {
-	if p.stream {
+	if p.stream && p.timer == nil {
 		p.timer = time.AfterFunc(quiet, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -35,6 +35,7 @@ type WorldConfig struct {
 	Policy         *policy.Policy // nil allows nothing
 	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
 	People         People         // nil: nobody has upstreams for themselves
+	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 2s
 	AllowedOrigins []string       // beyond the loopback ones
 	AllowedHosts   []string       // beyond the loopback ones
 }
@@ -141,7 +142,7 @@ func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
 }
 
 func (s *Server) apply(c WorldConfig, backends []backend) {
-	c.Names = c.Names.withDefaults()
+	c.Names, c.FirstWait = c.Names.withDefaults(), cmp.Or(c.FirstWait, 2*time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.swap(s.newWorld(c, backends, s.world.Load()))

@@ -11,7 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-func listTools(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	s.awaitLists(ctx, x)
 	return s.list(x, upstream.PartTools)
 }
 
@@ -26,6 +27,11 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	t := x.named(upstream.PartTools, name, info)
 	if c := x.connecting(t, name); c != nil {
 		return s.connect(ctx, x, c, info)
+	}
+	if t == nil {
+		if t, err = s.awaitNamed(ctx, x, upstream.PartTools, name, info); err != nil {
+			return result{}, err
+		}
 	}
 	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)

@@ -20,11 +20,17 @@ type backend interface {
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
 	Tried() bool
+	Met() <-chan struct{}
+	Ready(context.Context) error
 	Subscribe(context.Context, []string) ([]string, error)
 	Unsubscribe([]string)
 	Call(context.Context, *upstream.Call) (upstream.Result, error)
 	SignedIn(context.Context) error
 	RootsChanged(p upstream.Profile, session, principal string)
+	// Separates reports whether CatalogFor may differ from Catalog.
+	Separates() bool
+	CatalogFor(p upstream.Profile, session, principal string) *upstream.Catalog
+	Prepare(ctx context.Context, p upstream.Profile, session, principal string)
 }
 
 // view is what one endpoint offers: the catalogs of its upstreams, merged and renamed, with the way back. It is immutable.
@@ -39,6 +45,8 @@ type view struct {
 	connects []*target // what offers to connect the upstreams that people sign in to themselves, listed or not
 
 	instructions string // of the upstreams that may say something to the model; "" when there are none
+
+	separates bool // an upstream may offer clients different things: see fitted.go
 
 	settled bool  // all upstreams were tried, so that names belong to whoever has them
 	last    *view // of a view that is not settled: the settled one before it, whose names stay; nil for none
@@ -139,6 +147,7 @@ func newView(bare bool) *view {
 func (v *view) include(b backend, catalog *upstream.Catalog) {
 	v.backends, v.sources = append(v.backends, b), append(v.sources, catalog)
 	v.settled = v.settled && b.Tried()
+	v.separates = v.separates || b.Separates()
 	v.offers.subscribe = v.offers.subscribe || catalog.Offers("resources", "subscribe") || unknown(catalog)
 	v.offers.completions = v.offers.completions || completes(catalog)
 	v.offers.logging = v.offers.logging || catalog.Offers("logging") || unknown(catalog)

@@ -34,6 +34,7 @@ type world struct {
 	merged    http.Handler // what routes has at /mcp
 	shares    shares
 	persons   persons
+	fittings  fittings
 	host      atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
@@ -92,6 +93,7 @@ type caller struct {
 	endpoint  *endpoint
 	principal *auth.Principal
 	share     *share
+	who       identity
 }
 
 // user tells upstreams' connections of one user from those of others; "" while there is one user only.

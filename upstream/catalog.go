@@ -70,6 +70,7 @@ type Catalog struct {
 	Left   []LeftOut
 	Listed time.Time // zero before the first listing
 	SignIn bool      // a person has to sign in before there is anything to list
+	Stored bool      // an earlier process has listed it, and this one has not yet
 
 	index   [Parts]map[string]int // by name, into the four lists
 	mirrors bool                  // arguments go into headers on their way to it

@@ -43,10 +43,11 @@ type Config struct {
 
 	// Isolation says which callers may share one connection (for a command: one process): shared (the default), session or principal.
 	Isolation Isolation `yaml:"isolation"`
-	// Questions says whether the server may ask the person at the client (elicitation, sampling, roots). A legacy server hears what its client can do once in
-	// a connection, so that clients of different abilities need connections (processes) of their own; with false they share one, and nobody is asked.
-	// Default true.
-	Questions *bool `yaml:"questions"`
+	// Questions says which server requests (elicitation, sampling, roots) reach the client of a call. A legacy server learns the capabilities of its client only
+	// when it is connected. true, the default: one connection for all clients declares elicitation and sampling; if the client of a call cannot answer, the server
+	// gets an error. false: the connection declares neither. exact: one connection (process) for each set of client capabilities, with a catalog of its own, for
+	// servers that offer different tools to different clients.
+	Questions Questions `yaml:"questions"`
 	// IdleStop closes the connection (stops the process) after this long without a call; the catalog stays served and the next call starts it again.
 	// 0, the default, never does.
 	IdleStop time.Duration `yaml:"idle_stop"`
@@ -184,11 +185,12 @@ func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Transport, Era, Isolation and Expose are words of the file; the zero value is the default of each.
+// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the default of each.
 type (
 	Transport string
 	Era       string
 	Isolation string
+	Questions string
 	Expose    string
 )
 
@@ -205,6 +207,10 @@ const (
 	IsolationSession   Isolation = "session"
 	IsolationPrincipal Isolation = "principal"
 
+	QuestionsOn    Questions = ""
+	QuestionsOff   Questions = "false"
+	QuestionsExact Questions = "exact"
+
 	ExposeAll    Expose = ""
 	ExposeListed Expose = "listed"
 )
@@ -214,7 +220,8 @@ func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, i, "shared", "session", "principal")
 }
-func (e *Expose) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, e, "all", "listed") }
+func (q *Questions) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, q, "true", "false", "exact") }
+func (e *Expose) UnmarshalYAML(n *yaml.Node) error    { return oneOf(n, e, "all", "listed") }
 
 // oneOf reads a word of the file; the first of words is the default and becomes the zero value.
 func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {

@@ -29,8 +29,9 @@ type conn interface {
 	// follow makes the server tell of changes to the resources in all, of which added are new and gone are no more, on a conn that watches. It returns those of added
 	// that the server accepted; the error says why it did not accept others.
 	follow(ctx context.Context, all, added, gone []string) ([]string, error)
-	// asking reports whether a call in progress has asked something that only its being alone here has told us the caller of.
-	asking() bool
+	// asking returns a channel while a call in progress has asked something on a stream that does not name the call: the call was alone then, and has to stay so.
+	// The channel is closed when that is over. It is nil while there is no such call.
+	asking() <-chan struct{}
 	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
 	tell(method string)
 	// about says who the server is and what it can do.
@@ -76,6 +77,8 @@ type base struct {
 	era   Era
 	odd   flood      // of what the log is told that the server should not have sent
 	info  serverInfo // written by the handshake, read once that is done
+	// declared is what the server was told of its clients in the handshake. It is the zero value in the modern era, and guarded by mu.
+	declared Profile
 
 	ids    atomic.Uint64
 	acked  func(*jsonrpc.Message) // takes the acknowledgement of a subscription; nil in the legacy era
@@ -85,7 +88,8 @@ type base struct {
 	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
 	asked   map[jsonrpc.ID]*asked  // questions of the server's that are being answered
 	alone   int                    // calls in progress that have asked, and must stay the only ones for that
-	haunted time.Time              // until then a call that was given up may still ask
+	shared  chan struct{}          // closed when alone is 0 again; nil while it is 0
+	haunted time.Time              // until then an abandoned call may still ask
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed

@@ -25,6 +25,9 @@ const newestLegacy = mcp.ProtocolVersion20251125
 
 // handshake initializes the session. A server that asks for a version that we do not know is refused (2025-11-25, basic/lifecycle).
 func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) error {
+	l.mu.Lock()
+	l.declared = p
+	l.mu.Unlock()
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
 	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')

@@ -22,7 +22,8 @@ import (
 type link struct {
 	u     *pool
 	key   linkKey
-	reads bool // it reads the catalog
+	reads bool // it reads the catalog that all callers share
+	lists bool // it reads a catalog: that one, or one of its own callers
 	log   *slog.Logger
 
 	stop context.CancelCauseFunc
@@ -46,20 +47,12 @@ type linkState struct {
 	changed  chan struct{} // closed and replaced whenever state changes
 }
 
-// linkKey says which calls share a link.
-type linkKey struct {
-	profile Profile
-	owner   string // the session or principal whose own link it is; "" is everybody's
-	aside   bool   // it speaks the legacy era to a server that speaks both, for clients of that era
-	lane    int    // of several links of the same kind: see (*pool).lane
-}
-
 var errIdle = errors.New("unused")
 
 // startLink begins the link's goroutine, which ends with close.
 func startLink(u *pool, key linkKey, reads bool) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{u: u, key: key, reads: reads, log: u.log, stop: stop,
+	l := &link{u: u, key: key, reads: reads, lists: reads || key.lists(), log: u.log, stop: stop,
 		done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx)
@@ -165,18 +158,20 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	defer waiting.Wait()
 	defer c.close()
 	waiting.Go(func() { ended <- c.wait() })
-	switch {
-	case l.reads:
-		c.watch()
-		if err := l.u.readCatalog(opening, c); err != nil {
-			return 0, err
+	if l.lists || l.key.profile.Asks() {
+		listening := c.watch()
+		if l.lists {
+			if err := l.u.readCatalog(opening, l.key, c); err != nil {
+				return 0, err
+			}
 		}
-	case l.key.profile.Asks():
-		// There are servers that put their questions on the listening stream, and lose them while there is none.
-		select {
-		case <-c.watch():
-		case <-time.After(listenPatience):
-		case <-opening.Done():
+		if l.key.profile.Asks() {
+			// Some servers put their requests on the listening stream, and lose them while there is none.
+			select {
+			case <-listening:
+			case <-time.After(listenPatience):
+			case <-opening.Done():
+			}
 		}
 	}
 	ready, broken := time.Now(), make(chan error, 1)
@@ -258,12 +253,12 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 
 // reread reads the catalog again; the last good one stays when that fails.
 func (l *link) reread(ctx context.Context, c conn) {
-	if !l.reads {
+	if !l.lists {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.u.hard.ConnectTimeout)
 	defer cancel()
-	if err := l.u.readCatalog(ctx, c); err != nil && ctx.Err() == nil && !signIn(err) {
+	if err := l.u.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
 		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
 	}
 }
@@ -274,10 +269,10 @@ func (l *link) refreshIn(c conn) time.Duration {
 	if _, _, all := c.about().tells(); !all {
 		every = l.u.options.Refresh
 	}
-	if ttl := l.u.Catalog().ttl(); ttl > 0 && (every == 0 || ttl < every) {
+	if ttl := l.u.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
 		every = max(ttl, minRefresh)
 	}
-	if every == 0 || !l.reads {
+	if every == 0 || !l.lists {
 		return 365 * 24 * time.Hour
 	}
 	return every + rand.N(every/8+1)
@@ -328,12 +323,15 @@ func (l *link) retire() bool {
 	})
 }
 
-// asking reports whether a call has the link for itself.
-func (l *link) asking() bool {
+// asking returns a channel that is closed when no call has the link for itself any more; nil while none has.
+func (l *link) asking() <-chan struct{} {
 	l.mu.Lock()
 	c := l.conn
 	l.mu.Unlock()
-	return c != nil && c.asking()
+	if c == nil {
+		return nil
+	}
+	return c.asking()
 }
 
 // hold keeps the link in use until release, also while it is not ready yet: otherwise calls that want more links than there may be would take them from each

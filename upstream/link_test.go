@@ -223,16 +223,20 @@ func TestIsolation(t *testing.T) {
 	calls := []func(*Call){who("s1", "p1", ""), who("s1", "p1", ""), who("s2", "p1", ""), who("s3", "p2", ""), who("s1", "p1", `{"x":1}`), who("", "p2", "")}
 	for _, tt := range []struct {
 		isolation Isolation
+		questions Questions
 		want      string // a letter for each call; equal ones mean the same connection
 		links     int    // with the one that reads the catalog
 	}{
-		{IsolationShared, "aaaaba", 3},
-		{IsolationSession, "aabcde", 6},
-		{IsolationPrincipal, "aaabcb", 4},
+		{IsolationShared, QuestionsOn, "aaaaaa", 1},
+		{IsolationShared, QuestionsOff, "aaaaaa", 1},
+		{IsolationShared, QuestionsExact, "aaaaba", 3},
+		{IsolationSession, QuestionsOn, "aabcde", 6},
+		{IsolationPrincipal, QuestionsOn, "aaabab", 3},
+		{IsolationPrincipal, QuestionsExact, "aaabcb", 4},
 	} {
-		t.Run(fmt.Sprintf("%q", tt.isolation), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%q %q", tt.isolation, tt.questions), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, legacyScript, Config{Isolation: tt.isolation})
+				r := newRig(t, legacyScript, Config{Isolation: tt.isolation, Questions: tt.questions})
 				synctest.Wait()
 				letters, got := map[string]byte{}, ""
 				for _, c := range calls {

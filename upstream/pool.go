@@ -20,6 +20,7 @@ type pool struct {
 	log     *slog.Logger
 	dialer  *dialer
 	catalog atomic.Pointer[Catalog]
+	own     ownCatalogs
 	subs    subscriptions
 	started time.Time
 	met     chan struct{} // closed when the first attempt to connect has ended, well or not
@@ -30,6 +31,7 @@ type pool struct {
 	freed   chan struct{} // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
 	closed  bool
 	alone   bool        // the server speaks both eras, and the legacy one to no purpose
+	single  conn        // the first connection, beside which no second one could be started; nil while none has failed
 	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
 	tried   bool        // met is closed
 	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
@@ -52,7 +54,7 @@ func (p *pool) serves(c Config, o Options) bool {
 func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
 	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions(),
 		started: time.Now(), met: make(chan struct{})}
-	p.catalog.Store(before)
+	p.catalog.Store(p.recall(before))
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
 	if hard.URL != "" {
@@ -67,16 +69,11 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	return p
 }
 
-// reading is the key of the link that reads the catalog. Calls use it too where they may.
-func (p *pool) reading() linkKey {
-	if p.hard.Questions != nil && !*p.hard.Questions {
-		return linkKey{}
-	}
-	return linkKey{profile: everything().forLegacy()}
-}
-
 // Name returns the name in the configuration.
 func (p *pool) Name() string { return p.name }
+
+// Met returns a channel that is closed when the upstream was there once, or has failed to be.
+func (p *pool) Met() <-chan struct{} { return p.met }
 
 // Tried reports whether the upstream was there once, or has failed to be.
 func (p *pool) Tried() bool {
@@ -114,7 +111,7 @@ func (p *pool) Status() Status {
 	s.Links = len(p.links)
 	p.mu.Unlock()
 	c := p.Catalog()
-	s.Era, s.Version, s.Tools, s.Left = c.Era, c.Version, len(c.Tools), c.Left
+	s.Era, s.Version, s.Tools, s.Left, s.Stored = c.Era, c.Version, len(c.Tools), c.Left, c.Stored
 	return s
 }
 
@@ -149,23 +146,6 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			return nil, &Error{p.name, KindBusy, fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)}
 		}
 	}
-}
-
-// lane returns the key of a link on which a question would not be taken for one of another call: a call that has asked on a connection where questions do not say
-// whose they are keeps it for itself, be it parked for long. When there is no room for another link, calls share one, and what may be anybody's is refused.
-func (p *pool) lane(key linkKey) linkKey {
-	if !key.profile.Asks() {
-		return key
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
-		l := p.links[other]
-		if l == nil && (other.lane == 0 || len(p.links) < p.hard.MaxLinks || p.hasIdle()) || l != nil && !l.asking() {
-			return other
-		}
-	}
-	return key
 }
 
 // hasIdle reports whether a link could make room for another one; p.mu is held.
@@ -219,6 +199,7 @@ func (p *pool) takeIdle() *link {
 
 // forget is called by a link that has ended.
 func (p *pool) forget(l *link) {
+	p.forgetOwn(l.key)
 	p.mu.Lock()
 	if p.links[l.key] == l {
 		delete(p.links, l.key)
@@ -299,22 +280,30 @@ func (p *pool) giveUp() {
 	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities, Instructions: old.Instructions})
 }
 
-// readCatalog reads the catalog over c and publishes it.
-func (p *pool) readCatalog(ctx context.Context, c conn) error {
-	cat, err := readCatalog(ctx, c, p.options.Items, p.Catalog())
+// readCatalog reads the catalog over c, the conn of the link of that key, and publishes it.
+func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
+	cat, err := readCatalog(ctx, c, p.options.Items, p.catalogOf(key))
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.publish(cat)
+	if key == p.reading() {
+		p.publish(cat)
+	} else {
+		p.publishOwn(key, cat)
+	}
 	return nil
 }
 
 // publish makes cat the catalog; p.mu is held.
 func (p *pool) publish(cat *Catalog) {
 	old := p.catalog.Swap(cat)
-	if old.equal(cat) {
+	same := old.equal(cat)
+	if !same || old.Stored {
+		p.remember(cat)
+	}
+	if same {
 		return
 	}
 	for _, left := range cat.Left {

@@ -20,11 +20,17 @@ const (
 	ExtensionUI    = "io.modelcontextprotocol/ui"
 )
 
-// everything is the profile of the link that reads the catalog. A server may offer more to a client that can do more, so it is shown one that can do all that
-// we bridge; a call then goes over a link that says what its own client can do.
+// everything is the profile of our own requests in the modern era, where each request has its own: a server may offer more to a client that can do more.
 func everything() Profile {
-	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true, Tasks: true,
-		UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
+	p := routed()
+	p.Roots, p.Tasks = true, true
+	return p
+}
+
+// routed is the profile of a legacy connection that all clients share: what Junction can route to the client of a call. Roots are not in it. A server asks for them
+// once and keeps the answer, which is different for each client.
+func routed() Profile {
+	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
 }
 
 // Asks reports whether the client can be asked anything.

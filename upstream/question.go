@@ -66,7 +66,10 @@ func (b *base) land(f *flight) {
 	b.mu.Lock()
 	delete(b.flights, f.id)
 	if f.alone {
-		b.alone--
+		if b.alone--; b.alone == 0 {
+			close(b.shared)
+			b.shared = nil
+		}
 	}
 	for _, a := range b.asked {
 		if a.of == f {
@@ -83,8 +86,8 @@ func (b *base) haunt() {
 	b.mu.Unlock()
 }
 
-// ghost is for how long a call that was given up may still ask something: nobody tells us when the server is done with it.
-const ghost = 5 * time.Minute
+// ghost is how long an abandoned call may still ask something. Its server does not report when it has finished with the call.
+const ghost = time.Minute
 
 // owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
 // name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know, and a
@@ -134,6 +137,11 @@ type asked struct {
 // question has the client answer a question, on a goroutine that close waits for.
 func (b *base) question(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
+	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
+		b.log.Debug("the server asks for roots, which were not declared", "reason", reason)
+		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots") // 2025-11-25, client/roots#error-handling
+		return
+	}
 	if f == nil || f.peer == nil {
 		b.odd.warn(b.log, "question refused", "method", m.Method, "reason", reason)
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: "+reason)
@@ -157,7 +165,9 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	b.asked[m.ID] = a
 	if own == nil && !f.alone {
 		f.alone = true
-		b.alone++
+		if b.alone++; b.alone == 1 {
+			b.shared = make(chan struct{})
+		}
 	}
 	b.mu.Unlock()
 	if m.Method == string(mcp.MethodElicitationCreate) {
@@ -202,14 +212,21 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	})
 }
 
+// declares returns what the server was told of its clients.
+func (b *base) declares() Profile {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.declared
+}
+
 // sendPatience is how long a server may take to accept a message that is no request.
 const sendPatience = 30 * time.Second
 
 // asking is that of conn.
-func (b *base) asking() bool {
+func (b *base) asking() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.alone > 0 || time.Now().Before(b.haunted)
+	return b.shared
 }
 
 // methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).

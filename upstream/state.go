@@ -41,6 +41,7 @@ type Status struct {
 	Era     Era
 	Version string // of the protocol
 	Tools   int    // listed now
+	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
 }

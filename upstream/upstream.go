@@ -25,6 +25,7 @@ type Options struct {
 	Log          *slog.Logger  // nil discards
 	Hooks        Hooks
 	Credentials  Credentials // of people; nil has none
+	Store        Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
 	keeper *keeper // of the Set; nil lets each process have one of its own
 }
@@ -126,7 +127,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return Result{}, need
 		case said && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
-			if l.reads && u.readCatalog(ctx, cn) == nil {
+			if l.lists && u.readCatalog(ctx, l.key, cn) == nil {
 				_, _, tool = u.limits(c)
 			}
 			l.release()
@@ -151,7 +152,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 
 // own returns the call as the server hears it: c itself where that is the same.
 func (u *Upstream) own(c *Call, tool *Tool) *Call {
-	silent := u.reading() == (linkKey{})
+	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
 	}
@@ -176,7 +177,7 @@ func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 	if rule, ok := u.config.Tools.Match(c.Name); ok {
 		timeout, max = firstPositive(rule.Timeout, timeout), firstPositive(rule.MaxTimeout, max)
 	}
-	return timeout, max, u.Catalog().Tool(c.Name)
+	return timeout, max, u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
 }
 
 // unavailable is the error of a call that got no connection.
@@ -194,23 +195,11 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	return &Error{u.name, KindUnavailable, err}
 }
 
-// key says which link the calls of a client share; aside is the legacy side of a server that speaks both eras. Roots are asked for once in a connection, so that
-// clients of different users do not share one that has them.
-func (u *Upstream) key(p Profile, session, principal string, aside bool) linkKey {
-	key := u.reading() // in the modern era every request says it itself
-	if aside || u.Catalog().Era != EraModern && key != (linkKey{}) {
-		key = linkKey{profile: p.forLegacy(), aside: aside}
-		if p.Roots && principal != "" {
-			key.owner = "principal " + principal
-		}
-	}
-	switch {
-	case u.config.Isolation == IsolationSession && session != "":
-		key.owner = "session " + session
-	case u.config.Isolation == IsolationSession, u.config.Isolation == IsolationPrincipal:
-		key.owner = "principal " + principal
-	}
-	return key
+// Ready is SignedIn within the time that a call may take.
+func (u *Upstream) Ready(ctx context.Context) error {
+	ctx, clock := newClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
+	defer clock.stop()
+	return u.SignedIn(ctx)
 }
 
 // SignedIn returns nil when the upstream is connected, and waits for that as long as something is being tried; the error is a *SignInError if its person has to sign in
@@ -224,70 +213,4 @@ func (u *Upstream) SignedIn(ctx context.Context) error {
 	}
 	l.release()
 	return nil
-}
-
-// RootsChanged tells the servers that know the roots of a client that they are others now. In the modern era they are asked for whenever they are needed.
-func (u *Upstream) RootsChanged(p Profile, session, principal string) {
-	if !p.RootsChange || u.reading() == (linkKey{}) {
-		return
-	}
-	for _, aside := range []bool{false, true} {
-		u.tell(u.key(p, session, principal, aside), string(mcp.MethodNotificationRootsListChanged))
-	}
-}
-
-// acquire returns a ready conn of the link for the call. The link must be released.
-func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
-	if u.prefersLegacy(c) {
-		l, cn, err := u.take(ctx, u.lane(u.key(c.Profile, c.Session, c.Principal, true)))
-		if !errors.Is(err, errNoAside) {
-			return l, cn, err
-		}
-		u.stayModern(err)
-	}
-	key := u.key(c.Profile, c.Session, c.Principal, false)
-	if u.Catalog().Era != EraModern {
-		key = u.lane(key)
-	}
-	return u.take(ctx, key)
-}
-
-// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server that speaks both eras: what the client can be asked is asked there
-// without a translation, and servers exist whose tools ask only there.
-func (u *Upstream) prefersLegacy(c *Call) bool {
-	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.reading() == (linkKey{}) || !u.Catalog().Both {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return !u.alone
-}
-
-func (u *Upstream) stayModern(err error) {
-	u.log.Info("clients of the legacy era are served by the modern one", "reason", err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.alone = true
-}
-
-// take returns a ready conn of the link of that key, which must be released.
-func (u *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
-	for {
-		l, err := u.link(ctx, key)
-		if err != nil {
-			return nil, nil, err
-		}
-		cn, err := l.acquire(ctx)
-		if err == nil {
-			return l, cn, nil
-		}
-		if !errors.Is(err, errClosed) && !errors.Is(err, errIdle) {
-			return nil, nil, err
-		}
-		select { // it was closing just now; the next one is new
-		case <-l.done:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		}
-	}
 }

@@ -25,6 +25,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/plain"
 	"junction/upstream"
+	"junction/upstream/stored"
 )
 
 // options is what the command line and the process give to a program.
@@ -47,6 +48,7 @@ type program struct {
 	providers     *auth.Providers
 	server        *proxy.Server
 	set           upstream.Set
+	catalogs      *stored.Dir                // nil where there is no place for them
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         atomic.Pointer[audit]      // nil while nobody wants one
 	refusals      refusalLog
@@ -127,10 +129,11 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	p.useAudit(audit)
-	secret, err := p.key(config.Sessions.KeyFile)
+	secret, dir, err := p.key(config.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
 	}
+	p.openCatalogs(secret, dir)
 	if err := p.openSignIn(config); err != nil {
 		return nil, err
 	}
@@ -159,7 +162,7 @@ func (p *program) apply(c *Config) {
 	guard.Log, guard.Refused = p.log, p.turnedAway
 	p.guard.Store(guard)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
-		Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
@@ -172,11 +175,16 @@ func (p *program) apply(c *Config) {
 		}
 		credentials = &p.signIn.people
 	}
-	p.set.Apply(c.Upstreams, upstream.Options{
+	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(), Credentials: credentials,
-	}, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
+	}
+	if p.catalogs != nil {
+		o.Store = p.catalogs
+	}
+	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
+	p.cleanCatalogs(c)
 	p.keys.Store(&c.Auth.APIKeys)
 	p.reach.Store(&reach{world.Policy, c.Endpoints, c.Upstreams, c.Names})
 	p.config = c
@@ -317,6 +325,9 @@ func (p *program) url() string { return "http://" + p.public.Addr().String() + "
 // close closes what open has opened, however far it came.
 func (p *program) close() {
 	p.set.Close()
+	if p.catalogs != nil {
+		p.catalogs.Close()
+	}
 	if p.providers != nil {
 		p.providers.Close()
 	}
@@ -372,7 +383,7 @@ const patient = 20 * time.Second
 // starting reports whether an upstream has neither been there yet nor failed.
 func starting(list []upstream.Status) bool {
 	for _, s := range list {
-		if s.State == upstream.StateConnecting && s.Err == "" && s.Era == upstream.EraAuto && time.Since(s.Since) < patient {
+		if s.State == upstream.StateConnecting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
 			return true
 		}
 	}

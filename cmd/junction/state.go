@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,30 +12,69 @@ import (
 	"strings"
 
 	"junction/auth/seal"
+	"junction/upstream/stored"
 )
 
-// This file has the place for what outlives a process, and the key that is kept there and seals the ids of sessions.
+// This file holds what outlives a process: the key that seals session ids, and the last catalogs of the upstreams.
 
-// key reads the key that seals session ids, and makes it where there is none. Without a place of the user's for it, sessions end with the process.
-func (p *program) key(file string) (*seal.Key, error) {
+// key reads the key that seals session ids and stored catalogs, and makes it where there is none. dir is its folder. Without a place for it, sessions and catalogs end
+// with the process, and dir is "".
+func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
 		dir, err := stateDir(p.getenv)
 		if err != nil {
 			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key (sessions.key_file)", "error", err)
-			return seal.NewKey(seal.NewSecret())
+			return passingKey()
 		}
 		file = filepath.Join(dir, "junction", "key")
 	}
 	secret, err := loadKey(file)
 	if err != nil && !named && !errors.Is(err, errKey) {
 		p.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept (sessions.key_file)", "error", err)
-		return seal.NewKey(seal.NewSecret())
+		return passingKey()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sessions.key_file: %w", err)
+		return nil, "", fmt.Errorf("sessions.key_file: %w", err)
 	}
-	return seal.NewKey(secret)
+	key, err := seal.NewKey(secret)
+	return key, filepath.Dir(file), err
+}
+
+// passingKey returns a key that ends with the process.
+func passingKey() (*seal.Key, string, error) {
+	key, err := seal.NewKey(seal.NewSecret())
+	return key, "", err
+}
+
+// openCatalogs opens the folder with the last catalogs of the upstreams, below dir. Each configuration file has a folder of its own.
+func (p *program) openCatalogs(key *seal.Key, dir string) {
+	if dir == "" {
+		return
+	}
+	name := "none"
+	if path, err := filepath.Abs(p.file); p.file != "" && err == nil {
+		sum := sha256.Sum256([]byte(path))
+		name = hex.EncodeToString(sum[:8])
+	}
+	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", name), key, p.log)
+	if err != nil {
+		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started", "error", err)
+		return
+	}
+	p.catalogs = catalogs
+}
+
+// cleanCatalogs removes the stored catalogs of servers that the configuration does not name any more.
+func (p *program) cleanCatalogs(c *Config) {
+	if p.catalogs == nil {
+		return
+	}
+	var entries []string
+	for name, u := range c.Upstreams {
+		entries = append(entries, u.Entry(name))
+	}
+	p.catalogs.Keep(entries)
 }
 
 var errKey = errors.New("it holds no key; remove it, and a new one is made")

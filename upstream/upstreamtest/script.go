@@ -69,6 +69,8 @@ type Script struct {
 
 	NoListChanged bool   // neither declared nor sent
 	Stubborn      string // a child process: eof outlives the end of its input, term a SIGTERM too
+	Exclusive     string // a child process: an address that it listens on; while it is taken, another one exits with status 1
+	Starts        int    // a child process: milliseconds before it reads anything
 	Quiet         bool   // records nothing, for benchmarks
 	Rules         []Rule // the first that matches a request decides
 	// DiscoverFails is how the server answers server/discover: 404, 400 (-32000, id null), unsupported (400), 32601, code0, silence, exit, 401, 403, 500,

@@ -94,6 +94,13 @@ func runChild(script Script) int {
 		}
 	}
 	s.add(Record{Verb: "START", PID: os.Getpid()})
+	if script.Exclusive != "" {
+		if _, err := net.Listen("tcp", script.Exclusive); err != nil { // which ends with the process
+			fmt.Fprintln(os.Stderr, "upstreamtest:", err)
+			return 1
+		}
+	}
+	time.Sleep(time.Duration(script.Starts) * time.Millisecond)
 	go func() { // for as long as the process lives
 		orders := json.NewDecoder(conn)
 		for {

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"context"
+	"strings"
+
+	"junction/upstream"
+)
+
+// This file holds what happens to requests about upstreams that were not listed yet, because they are starting or cannot be reached.
+
+// awaitLists gives servers that are starting a moment, so that a client that lists its tools once finds them. Servers whose catalog is known are not waited for.
+func (s *Server) awaitLists(ctx context.Context, x *exchange) {
+	v := x.share.view
+	var starting []backend
+	for i, b := range v.backends {
+		if v.sources[i].Listed.IsZero() && !b.Tried() || b.Separates() {
+			starting = append(starting, b)
+		}
+	}
+	if len(starting) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.world.config.FirstWait)
+	defer cancel()
+	for _, b := range starting {
+		select {
+		case <-b.Met():
+			b.Prepare(ctx, x.who.profile, x.who.session, x.user())
+		case <-ctx.Done():
+		}
+	}
+	s.lookAgain(x)
+}
+
+// lookAgain moves the request into the world as it is now. Where the caller has lost its rights meanwhile, the request stays in its own.
+func (s *Server) lookAgain(x *exchange) {
+	s.Settle()
+	if now := s.world.Load().adopt(x.caller); now.share != nil {
+		x.caller = now
+	}
+}
+
+// awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an upstream that was not listed so far. It waits for the upstream as calls
+// of known tools do. The target is nil when there is no such tool; the error says why the upstream is not available.
+func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*target, error) {
+	b := x.unlisted(name)
+	if b == nil {
+		return nil, nil
+	}
+	info.Upstream = b.Name()
+	x.reply.begin()
+	err := b.Ready(ctx)
+	if s.lookAgain(x); err == nil || !b.Catalog().Listed.IsZero() {
+		return x.named(p, name, info), nil
+	}
+	return nil, err
+}
+
+// unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller may use something of it; nil otherwise.
+func (x *exchange) unlisted(name string) (found backend) {
+	v := x.share.view
+	longest := -1
+	for i, b := range v.backends {
+		begin := ""
+		if !v.bare {
+			begin = x.world.config.Names.full(prefixOf(b), "")
+		}
+		if strings.HasPrefix(name, begin) && len(begin) > longest {
+			found, longest = b, len(begin)
+			if !v.sources[i].Listed.IsZero() {
+				found = nil
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,102 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// This file decides which connection the calls of a client use. One connection lists and takes all calls, unless the configuration separates callers.
+
+// linkKey says which calls share a link.
+type linkKey struct {
+	profile Profile
+	owner   string // the session or principal whose own link it is; "" is everybody's
+	aside   bool   // it speaks the legacy era to a server that speaks both, for clients of that era
+	lane    int    // of several links of the same kind: see turn.go
+}
+
+// lists reports whether the link of that key reads the catalog of its callers. Others of the same callers do not read it again.
+func (k linkKey) lists() bool { return k.lane == 0 && !k.aside }
+
+// reading is the key of the link that reads the catalog that all callers share. Calls use it too, unless their callers are separated.
+func (p *pool) reading() linkKey {
+	switch p.hard.Questions {
+	case QuestionsOff:
+		return linkKey{}
+	case QuestionsExact:
+		return linkKey{profile: everything().forLegacy()}
+	}
+	return linkKey{profile: routed()}
+}
+
+// separates reports whether callers may have connections of their own.
+func (p *pool) separates() bool {
+	return p.hard.Isolation != IsolationShared || p.hard.Questions == QuestionsExact
+}
+
+// key says which link the calls of a client use. aside is the legacy side of a server that speaks both eras.
+func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
+	key := p.reading()
+	key.aside = aside
+	legacy := aside || p.Catalog().Era != EraModern // in the modern era each request has its own profile
+	if p.hard.Questions == QuestionsExact && legacy {
+		key.profile = own.forLegacy()
+		if own.Roots && principal != "" { // a server asks for them once, so that users must not share them
+			key.owner = "principal " + principal
+		}
+	}
+	switch {
+	case p.hard.Isolation == IsolationSession && session != "":
+		key.owner = "session " + session
+		if p.hard.Questions != QuestionsOff && legacy {
+			key.profile = own.forLegacy() // of the only client
+		}
+	case p.hard.Isolation == IsolationSession, p.hard.Isolation == IsolationPrincipal:
+		key.owner = "principal " + principal
+	}
+	return key
+}
+
+// RootsChanged tells the servers that know the roots of a client that they have changed. In the modern era a server asks for them whenever it needs them.
+func (u *Upstream) RootsChanged(p Profile, session, principal string) {
+	for _, aside := range []bool{false, true} {
+		if key := u.key(p, session, principal, aside); key.profile.RootsChange {
+			u.tell(key, string(mcp.MethodNotificationRootsListChanged))
+		}
+	}
+}
+
+// acquire returns a ready conn of the link for the call. The link must be released.
+func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
+	if u.prefersLegacy(c) {
+		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true))
+		if !errors.Is(err, errNoAside) {
+			return l, cn, err
+		}
+		u.stayModern(err)
+	}
+	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false))
+}
+
+// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server that speaks both eras: its questions are relayed there without a
+// translation, and some servers have tools that ask only there. A command would need a second process for that, with a state of its own.
+func (u *Upstream) prefersLegacy(c *Call) bool {
+	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff || !u.Catalog().Both {
+		return false
+	}
+	if u.config.URL == "" && u.config.Questions != QuestionsExact {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.alone
+}
+
+func (u *Upstream) stayModern(err error) {
+	u.log.Info("clients of the legacy era are served by the modern one", "reason", err)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.alone = true
+}

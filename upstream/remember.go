@@ -1,0 +1,150 @@
+package upstream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"junction/upstream/raw"
+	"junction/upstream/stored"
+)
+
+// This file keeps the last catalog of an upstream beyond the end of the process, so that clients see its tools before it has started.
+
+// Store keeps texts for later processes. stored.Dir is one. Its methods do not block for long.
+type Store interface {
+	Load(stored.Key) []byte // nil when there is none
+	Save(k stored.Key, text func() []byte)
+	Delete(stored.Key)
+}
+
+// Entry identifies the server that an entry of the configuration names: a catalog that was stored for another server is not used.
+func (c Config) Entry(name string) string {
+	text, _ := json.Marshal(struct {
+		Name      string
+		Command   []string
+		Env       map[string]string
+		Dir, URL  string
+		Headers   map[string]string
+		Auth      Auth
+		Transport Transport
+		Era       Era
+		Questions Questions
+	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions}) // strings only: this cannot fail
+	return string(text)
+}
+
+func (p *pool) storedKey() stored.Key {
+	return stored.Key{Entry: p.hard.Entry(p.name), Person: p.person}
+}
+
+// recall returns the stored catalog, or before where that is a better one or there is none.
+func (p *pool) recall(before *Catalog) *Catalog {
+	if p.options.Store == nil || !before.Listed.IsZero() {
+		return before
+	}
+	text := p.options.Store.Load(p.storedKey())
+	if text == nil {
+		return before
+	}
+	c, err := parseCatalog(text, p.options.Depth, p.options.Items)
+	if err != nil {
+		p.log.Warn("a stored catalog is ignored", "error", err)
+		return before
+	}
+	return c
+}
+
+// remember stores a catalog that the server has listed, and forgets that of a person who has signed out. p.mu is held.
+func (p *pool) remember(c *Catalog) {
+	switch {
+	case p.options.Store == nil || p.closed:
+	case c.SignIn:
+		p.options.Store.Delete(p.storedKey())
+	case !c.Listed.IsZero() && !c.Stored:
+		p.options.Store.Save(p.storedKey(), c.text)
+	}
+}
+
+// storedVersion is that of the text of a catalog. A text of another version is not read.
+const storedVersion = "1"
+
+// text is the catalog as JSON. Definitions keep their bytes.
+func (c *Catalog) text() []byte {
+	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
+	b = strconv.AppendBool(append(b, `,"both":`...), c.Both)
+	b = strconv.AppendBool(append(b, `,"mirrors":`...), c.mirrors)
+	b = raw.AppendQuote(append(b, `,"protocol":`...), c.Version)
+	b = raw.AppendQuote(append(b, `,"instructions":`...), c.Instructions)
+	b = strconv.AppendInt(append(b, `,"listed":`...), c.Listed.Unix(), 10)
+	if c.Capabilities.Present() {
+		b = append(append(b, `,"capabilities":`...), c.Capabilities.Text()...)
+	}
+	for p := range Parts {
+		f := c.Fresh[p]
+		b = strconv.AppendInt(append(b, `,"ttl`+strconv.Itoa(int(p))+`":`...), f.TTL.Milliseconds(), 10)
+		b = strconv.AppendBool(append(b, `,"has`+strconv.Itoa(int(p))+`":`...), f.Has)
+		b = strconv.AppendBool(append(b, `,"public`+strconv.Itoa(int(p))+`":`...), f.Public)
+		b = append(raw.AppendQuote(append(b, ','), p.Method()), `:[`...)
+		for i := range c.Items(p) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, c.Item(p, i).Definition.Text()...)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// parseCatalog reads what text has written. Each definition is judged again, as if the server had just listed it.
+func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
+	text, err := raw.Scan(text, depth+2)
+	if err != nil {
+		return nil, err
+	}
+	o, err := raw.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
+		return nil, errors.New("another version of Junction has written it")
+	}
+	c := &Catalog{Stored: true, Both: isTrue(o, "both"), mirrors: isTrue(o, "mirrors")}
+	era, _ := o.String("era")
+	c.Era = Era(era)
+	c.Version, _ = o.String("protocol")
+	c.Instructions, _ = o.String("instructions")
+	c.Capabilities, _ = o.Object("capabilities")
+	listed, err := number(o, "listed")
+	if c.Era != EraLegacy && c.Era != EraModern || err != nil {
+		return nil, errors.New("it is not complete")
+	}
+	c.Listed = time.Unix(listed, 0)
+	for p := range Parts {
+		ttl, _ := number(o, "ttl"+strconv.Itoa(int(p)))
+		c.Fresh[p] = Freshness{isTrue(o, "has"+strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond, isTrue(o, "public"+strconv.Itoa(int(p)))}
+		items, err := o.Elements(p.Method())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Method(), err)
+		}
+		if len(items) > maxItems {
+			return nil, fmt.Errorf("%s has more than %d items (limits.items)", p.Method(), maxItems)
+		}
+		c.index[p] = map[string]int{}
+		for _, item := range items {
+			c.add(p, item)
+		}
+	}
+	return c, nil
+}
+
+func number(o raw.Object, name string) (int64, error) {
+	v, err := o.Get(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(string(v), 10, 64)
+}

@@ -1,0 +1,248 @@
+// Package stored keeps texts in the files of one folder, sealed, so that they outlive the process. Junction keeps the last catalog of each upstream this way.
+//
+// A text has a Key: the entry of the configuration that it belongs to, and a person if it is theirs. A file that was cut, edited, moved, or sealed with another
+// key is logged and ignored. Writing happens on a goroutine of the Dir, at most every ten seconds for one key.
+package stored
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"junction/auth/seal"
+)
+
+// Key says what a text belongs to.
+type Key struct {
+	Entry  string // of the configuration
+	Person string // "" is everybody's
+}
+
+// Limits of a folder.
+const (
+	MaxText  = 32 << 20 // bytes of one text; a larger one is not kept
+	maxFiles = 1000     // beyond, those that were written first are removed
+	pause    = 10 * time.Second
+	suffix   = ".sealed"
+)
+
+// Dir is a folder of sealed texts. Its methods may be called by several goroutines at once.
+type Dir struct {
+	path string
+	box  *seal.Box
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	pending map[Key]func() []byte // not written yet; nil deletes
+	written map[Key]time.Time     // when a key was last written
+	wake    chan struct{}         // 1-buffered
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+// Open makes the folder if it does not exist, for its owner alone. Close must follow.
+func Open(path string, key *seal.Key, log *slog.Logger) (*Dir, error) {
+	box, err := key.Box("catalog")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, box: box, log: log, pending: map[Key]func() []byte{}, written: map[Key]time.Time{},
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	go d.run()
+	return d, nil
+}
+
+// Load returns the text that was saved under the key; nil if there is none that can be read.
+func (d *Dir) Load(k Key) []byte {
+	text, err := os.ReadFile(d.file(k))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		text, err = d.open(k, text)
+	}
+	if err != nil {
+		d.log.Warn("a stored catalog is ignored", "file", d.file(k), "error", err)
+		return nil
+	}
+	return text
+}
+
+var errForeign = errors.New("it was not written here with this key, or it was changed")
+
+// open unseals a text. It begins with the hash of its key, so that a file is of no use under another name.
+func (d *Dir) open(k Key, text []byte) ([]byte, error) {
+	plain, err := d.box.Open(string(text))
+	if err != nil {
+		return nil, errForeign
+	}
+	id := k.id()
+	rest, ok := bytes.CutPrefix(plain, id[:])
+	if !ok {
+		return nil, errForeign
+	}
+	return rest, nil
+}
+
+// Save keeps a text, which is made later and on another goroutine. It does not block. Of several texts for one key the last one counts.
+func (d *Dir) Save(k Key, text func() []byte) {
+	d.mu.Lock()
+	d.pending[k] = text
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Delete removes the text of a key, without waiting for it.
+func (d *Dir) Delete(k Key) { d.Save(k, nil) }
+
+// Keep removes the files of all entries that are not among these, and the oldest files beyond the limit.
+func (d *Dir) Keep(entries []string) {
+	list, err := os.ReadDir(d.path)
+	if err != nil {
+		d.log.Warn("stored catalogs are not cleaned up", "error", err)
+		return
+	}
+	keep := map[string]bool{}
+	for _, entry := range entries {
+		keep[digest(entry)] = true
+	}
+	type file struct {
+		name string
+		at   time.Time
+	}
+	var files []file
+	for _, f := range list {
+		entry, _, ok := strings.Cut(f.Name(), "-")
+		switch info, err := f.Info(); {
+		case !strings.HasSuffix(f.Name(), suffix):
+			if strings.HasPrefix(f.Name(), temporary) && err == nil && time.Since(info.ModTime()) > time.Hour { // of a process that was killed
+				d.remove(f.Name())
+			}
+		case !ok || !keep[entry]:
+			d.remove(f.Name())
+		case err == nil:
+			files = append(files, file{f.Name(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	for len(files) > maxFiles {
+		d.remove(files[0].name)
+		files = files[1:]
+	}
+}
+
+func (d *Dir) remove(name string) {
+	if err := os.Remove(filepath.Join(d.path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("a stored catalog cannot be removed", "error", err)
+	}
+}
+
+// Close writes what is not written yet.
+func (d *Dir) Close() {
+	close(d.stop)
+	<-d.done
+}
+
+// run writes what is pending, until Close.
+func (d *Dir) run() {
+	defer close(d.done)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.wake:
+		case <-timer.C:
+		case <-d.stop:
+			d.write(true)
+			return
+		}
+		timer.Reset(d.write(false))
+	}
+}
+
+// write writes the pending texts whose turn it is, or all of them, and returns how long the next one has to wait.
+func (d *Dir) write(all bool) time.Duration {
+	d.mu.Lock()
+	now, next := time.Now(), time.Hour
+	due := map[Key]func() []byte{}
+	for k, text := range d.pending {
+		if wait := d.written[k].Add(pause).Sub(now); !all && wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		due[k] = text
+		d.written[k] = now
+		delete(d.pending, k)
+	}
+	for k, at := range d.written {
+		if now.Sub(at) > pause {
+			delete(d.written, k)
+		}
+	}
+	d.mu.Unlock()
+	for k, text := range due {
+		if err := d.put(k, text); err != nil {
+			d.log.Warn("a catalog cannot be stored", "file", d.file(k), "error", err)
+		}
+	}
+	return next
+}
+
+const temporary = ".new-"
+
+// put writes one text. The file appears whole or not at all.
+func (d *Dir) put(k Key, text func() []byte) error {
+	id := k.id()
+	var plain []byte
+	if text != nil {
+		plain = append(id[:], text()...)
+	}
+	if text == nil || len(plain) > MaxText {
+		if err := os.Remove(d.file(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	f, err := os.CreateTemp(d.path, temporary+"*") // for its owner alone
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(d.box.Seal(plain))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), d.file(k))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+func (d *Dir) file(k Key) string {
+	return filepath.Join(d.path, digest(k.Entry)+"-"+digest(k.Person)+suffix)
+}
+
+// id tells one key from another.
+func (k Key) id() [32]byte {
+	return sha256.Sum256([]byte(digest(k.Entry) + digest(k.Person)))
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:12])
+}

@@ -1,0 +1,134 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// This file holds what happens when a call arrives while another call waits for the answer of a person. Where a server request does not name its call, the call has
+// to stay alone on its connection. The new call gets a second connection; if the server cannot be started twice, the calls take turns.
+
+// turnPatience is how long a call waits for its turn. Then it shares the connection, and server requests that do not name their call are refused.
+const turnPatience = 20 * time.Second
+
+// takeTurn returns a ready conn for a call of that key: of the first link, or of another one while the first is asking. The link must be released.
+func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
+	var patience <-chan time.Time
+	for {
+		first, asking := p.asking(key)
+		if asking == nil {
+			return p.take(ctx, key)
+		}
+		if other, ok := p.lane(key, first); ok {
+			l, c, err := p.takeUntil(ctx, other, asking)
+			switch {
+			case err == nil, ctx.Err() != nil:
+				return l, c, err
+			case err != errFreed:
+				p.stayOne(first, err)
+			}
+			continue
+		}
+		if patience == nil {
+			late := time.NewTimer(turnPatience)
+			defer late.Stop()
+			patience = late.C
+		}
+		select {
+		case <-asking:
+		case <-patience:
+			return p.take(ctx, key)
+		case <-ctx.Done():
+			return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and the server runs only once")}
+		}
+	}
+}
+
+// errFreed means that a call no longer waits for another connection, since the first one is free again.
+var errFreed = errors.New("the first connection is free again")
+
+// takeUntil is take, but for a first connection that is free again before the other one is there: then the error is errFreed.
+func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct{}) (*link, conn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel(nil)
+	waiting.Go(func() {
+		select {
+		case <-freed:
+			cancel(errFreed)
+		case <-ctx.Done():
+		}
+	})
+	l, c, err := p.take(ctx, other)
+	if err != nil && context.Cause(ctx) == errFreed {
+		err = errFreed
+	}
+	return l, c, err
+}
+
+// asking returns the conn of the link of that key and a channel that is closed when no call there is asking; nil when none is.
+func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
+	p.mu.Lock()
+	l := p.links[key]
+	p.mu.Unlock()
+	if l == nil || !key.profile.Asks() {
+		return nil, nil
+	}
+	l.mu.Lock()
+	c := l.conn
+	l.mu.Unlock()
+	if c == nil {
+		return nil, nil
+	}
+	return c, c.asking()
+}
+
+// lane returns the key of another link for the callers of key, one on which no call is asking. first is the conn of the link of key. Where there is no room for
+// another link, that is key itself. It is false where the server cannot be started twice.
+func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.single == first {
+		return key, false
+	}
+	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
+		l := p.links[other]
+		if l == nil && (len(p.links) < p.hard.MaxLinks || p.hasIdle()) || l != nil && l.asking() == nil {
+			return other, true
+		}
+	}
+	return key, true
+}
+
+// stayOne notes that no second connection can be made beside first.
+func (p *pool) stayOne(first conn, err error) {
+	p.log.Warn("the server does not start a second time; calls take turns while a person is asked", "error", err)
+	p.mu.Lock()
+	p.single = first
+	p.mu.Unlock()
+}
+
+// take returns a ready conn of the link of that key, which must be released.
+func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
+	for {
+		l, err := p.link(ctx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		cn, err := l.acquire(ctx)
+		if err == nil {
+			return l, cn, nil
+		}
+		if !errors.Is(err, errClosed) && !errors.Is(err, errIdle) {
+			return nil, nil, err
+		}
+		select { // it was closing just now; the next one is new
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
