@@ -257,7 +257,7 @@ func TestConformance(t *testing.T) {
 	direct := map[string]string{legacyVersion: mustServeReference(t, "-stateless=false"), modernVersion: mustServeReference(t)}
 	p := mustProgram(t, fmt.Sprintf(`upstreams:
   dual-http: {url: %q}
-  dual-stdio: {command: [%q]}
+  dual-stdio: {command: [%q], questions: exact} # a process for each era: the reference asks in two ways
   legacy-http: {url: %q, era: legacy}
   legacy-stdio: {command: [%q], era: legacy}
   modern-http: {url: %q, era: modern}

@@ -28,6 +28,11 @@ func over(t *testing.T, p pair, script upstreamtest.Script, change func(*upstrea
 	return s, j
 }
 
+// exactly has the upstream hear what exactly the client of each call can do: roots, too.
+func exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
+
+func exact(c upstream.Config) upstream.Config { exactly(&c); return c }
+
 func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
 	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"text":"日本 \u00e9 \ud83d\ude00 😀","empty":{},"none":[],` +
 		`"null":null,"a/b":{"":[{}]},"nested":{"deep":[1.50,{"x":0.10}]}}`

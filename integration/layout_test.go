@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"upstream":         {"upstream/jsonrpc", "upstream/raw"},
 	"policy":           {"upstream/raw"}, // what a rule reads of the arguments must be what everybody else reads: the same names in the same case, none of them twice
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
+	"upstream/stored":  {"auth/seal"}, // what is on the disk is sealed like session ids
 	"auth/facade":      {"auth", "auth/store", "auth/seal", "auth/fetch"},
 	"auth/store":       {"auth/seal"},
 	"auth":             {"auth/seal"},

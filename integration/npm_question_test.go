@@ -74,9 +74,9 @@ func TestForeignQuestions(t *testing.T) {
 	reference := mustBuildReference(t)
 	everything, modern := mustServe(t, "streamableHttp"), mustServeReference(t)
 	p := mustProgram(t, fmt.Sprintf(`upstreams:
-  every-http: {url: %q}
-  every-sse: {transport: sse, url: %q}
-  every-stdio: {%s}
+  every-http: {url: %q, questions: exact}
+  every-sse: {transport: sse, url: %q, questions: exact}
+  every-stdio: {%s, questions: exact}
   ref-http: {url: %q, era: modern}
   ref-stdio: {command: [%q], era: modern}
 `, everything, mustServe(t, "sse"), node(t, "server-everything", "stdio"), modern, reference))

@@ -174,7 +174,7 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 		for _, up := range eras {
 			runPair(t, pair{upstream.EraLegacy, up, version + " stdio"}, func(t *testing.T, p pair) {
 				p.wire = "stdio"
-				_, j := over(t, p, upstreamtest.Script{}, nil)
+				_, j := over(t, p, upstreamtest.Script{}, exactly)
 				got := member(talkAs(t, j.url, p.client, version, declared).succeed(t, "up__capabilities", `{}`), "structuredContent", "capabilities")
 				roots := `{}`
 				if p.upstream == upstream.EraLegacy {

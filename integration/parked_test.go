@@ -26,7 +26,7 @@ func parkedCall(t *testing.T, c *talker, q query) (retry query) {
 
 func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
-		_, j := over(t, p, upstreamtest.Script{}, nil)
+		_, j := over(t, p, upstreamtest.Script{}, exactly)
 		c := j.talk(t)
 		q := called("up__ask", `{"steps":true,"questions":[`+askForm+`,`+askRoots+`,`+askForm+`]}`)
 		base := q.params

@@ -284,7 +284,7 @@ func TestApprovalIsAskedFor(t *testing.T) {
 func TestApprovalAndQuestions(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
-		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": exact(s.config)}, policy: mustPolicy(t, approving)})
 		j.offers(t, "up")
 		m, asked := j.talk(t).converse(t, asking(askForm, askRoots), approval("yes, once"))
 		if len(asked) != 3 || answersOf(t, m) != `[{`+accepted+`},{`+rooted+`}]` {

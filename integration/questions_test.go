@@ -164,7 +164,7 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 // TestProtocolT70OnlyWhoCanBeAskedIsAsked holds that upstreams know what their caller can do, and that one which asks all the same is refused.
 func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		_, j := over(t, p, upstreamtest.Script{}, nil)
+		_, j := over(t, p, upstreamtest.Script{}, exactly)
 		dumb := talkAs(t, j.url, p.client, "2025-11-25", `{"roots":{}}`)
 		if got := member(dumb.succeed(t, "up__capabilities", `{}`), "structuredContent", "capabilities"); got != `{"roots":{}}` {
 			t.Errorf("the upstream was told of the capabilities %s, want those of its caller", got)
@@ -232,7 +232,7 @@ func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
 
 func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		s, j := over(t, p, upstreamtest.Script{}, nil)
+		s, j := over(t, p, upstreamtest.Script{}, exactly)
 		n := 0
 		m, asked := j.talk(t).converse(t, asking(askForm, askForm, askSampling, askRoots), func(q put) string {
 			if n++; q.method == "elicitation/create" {
@@ -262,7 +262,7 @@ func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 
 func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		_, j := over(t, p, upstreamtest.Script{}, nil)
+		_, j := over(t, p, upstreamtest.Script{}, exactly)
 		m, asked := j.talk(t).converse(t, called("up__ask", `{"together":true,"questions":[`+askForm+`,`+askSampling+`,`+askRoots+`]}`), answersTo)
 		methods := map[string]bool{}
 		for _, q := range asked {
@@ -281,7 +281,7 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 func TestProtocolT71PartialAnswers(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
-			s, j := over(t, p, upstreamtest.Script{}, nil)
+			s, j := over(t, p, upstreamtest.Script{}, exactly)
 			c := j.talk(t)
 			q := called("up__ask", `{"together":true,"questions":[`+askForm+`,`+askRoots+`]}`)
 			base := q.params
@@ -318,7 +318,7 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 		for question, want := range map[string]string{askForm: `"result":{"action":"cancel"}`, askSampling: `"error":{"code":-1,`, askRoots: `"error":{"code":-32603,`} {
 			t.Run(text(t, []byte(question), "method"), func(t *testing.T) {
 				s := p.serve(t, upstreamtest.Script{})
-				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, limits: proxy.Limits{Patience: 100 * time.Millisecond}})
+				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": exact(s.config)}, limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 				j.offers(t, "up")
 				c := j.talk(t)
 				q := asking(question)
@@ -425,6 +425,7 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		eachTimeout(t, 100*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			_, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
+				exactly(c)
 				rule := upstream.Rule{Timeout: timeout, MaxTimeout: timeout * 3 / 2}
 				c.Tools = upstream.Rules{{Glob: "ask", Rule: rule}, {Glob: "hang", Rule: rule}}
 			})
@@ -451,7 +452,7 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
-			s, j := over(t, p, upstreamtest.Script{}, nil)
+			s, j := over(t, p, upstreamtest.Script{}, exactly)
 			c := j.talk(t)
 			listening := c.get(t)
 			a := c.begin(t, asking(askForm, askRoots))

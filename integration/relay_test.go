@@ -37,7 +37,7 @@ func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
-			s, j := over(t, p, upstreamtest.Script{}, nil)
+			s, j := over(t, p, upstreamtest.Script{}, exactly)
 			c := talkAs(t, j.url, p.client, "2025-11-25", `{"roots":{"listChanged":true}}`)
 			c.succeed(t, "up__echo", `{}`)
 			c.notify(t, "notifications/roots/list_changed", ``)

@@ -223,7 +223,7 @@ func (c *talker) hears(t *testing.T, after string, happen func()) string {
 func TestProtocolReplayOfAQuestion(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
-			_, j := over(t, p, upstreamtest.Script{}, nil)
+			_, j := over(t, p, upstreamtest.Script{}, exactly)
 			c := j.talk(t)
 			stream := c.playCall(t, asking(askForm, askRoots))
 			stream.skipFirst(t, c)

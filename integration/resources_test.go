@@ -20,7 +20,7 @@ func twins(t *testing.T, p pair, script func(name string) upstreamtest.Script) (
 	ups, configs := map[string]*served{}, map[string]upstream.Config{}
 	for _, name := range []string{"a", "b"} {
 		ups[name] = p.serve(t, script(name))
-		configs[name] = ups[name].config
+		configs[name] = exact(ups[name].config)
 	}
 	j := start(t, p, world{upstreams: configs})
 	j.offers(t, "a", "b")

@@ -167,7 +167,7 @@ func (r *restaurant) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		return
 	}
-	if req.Header.Get("Mcp-Session-Id") != "table-1" { // the connection that lists, whose stream comes when it likes
+	if req.Method != http.MethodGet { // the listening stream, which comes when it likes
 		r.script.say(toUpstream, req.Method, req.Header, body)
 	}
 	var m jsonrpc.Message

@@ -240,6 +240,9 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 		return result{}, err
 	}
 	peer = x.target.renameError(peer)
+	if lacks := x.lacks.Load(); lacks != nil { // a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
+		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message, data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
+	}
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
 		return result{}, x.target.notFound(peer)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -43,9 +44,10 @@ type exchange struct {
 	approval  string          // how far that is: see CallInfo; "" when nobody had to be asked
 	offered   bool            // the answer is that a person has to sign in to the upstream
 	listeners *listeners
-	opening   sync.Mutex // guards opened: a legacy upstream may ask several things at once
-	opened    []string   // elicitations of ours: see newElicitationID
-	outlived  bool       // a call goes on with the params after the request was answered
+	opening   sync.Mutex             // guards opened: a legacy upstream may ask several things at once
+	opened    []string               // elicitations of ours: see newElicitationID
+	lacks     atomic.Pointer[string] // JSON: the capabilities that the upstream asked for in vain; nil for none
+	outlived  bool                   // a call goes on with the params after the request was answered
 }
 
 // newExchange reads what every request has. The error is a *refusal.

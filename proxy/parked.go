@@ -159,6 +159,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 			p.mu.Unlock()
 			p.lot.remove(p)
 			if p.err != nil {
+				x.lacks.Store(p.origin.lacks.Load())
 				return s.modernError(x, p.err)
 			}
 			return s.finishModern(x, p.result)

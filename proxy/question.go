@@ -56,14 +56,17 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 		_, choice := o.Get("toolChoice")
 		switch {
 		case !x.profile.Sampling:
+			x.lack(`{"sampling":{}}`)
 			return nil, refused("the client has not declared sampling")
 		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.profile.SamplingTools:
+			x.lack(`{"sampling":{"tools":{}}}`)
 			return nil, refused("the client has not declared sampling.tools")
 		}
 		// "This server" would be all our upstreams to the client, and what one of them said is none of another's business.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
 		if !x.profile.Roots {
+			x.lack(`{"roots":{}}`)
 			return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "the client has not declared roots"}
 		}
 	default:
@@ -75,6 +78,9 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 	}
 	return text, nil
 }
+
+// lack notes the capability that the client would need to answer a server request.
+func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 
 // elicitation returns the edits of an elicitation. An elicitationId is kept out of the modern era, which does not have it; for a legacy client it is the upstream's
 // or one of ours.
@@ -92,6 +98,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	modern := x.era == upstream.EraModern
 	switch {
 	case mode == "form" && !x.profile.Form, mode == "url" && !x.profile.URL:
+		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
 		return bad("the client has not declared elicitation in mode %s", mode)
 	case mode != "form" && mode != "url":
 		return bad("Invalid params: no elicitation has the mode %.40q", mode)

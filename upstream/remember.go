@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"junction/upstream/raw"
-	"junction/upstream/stored"
 )
 
 // This file keeps the last catalog of an upstream beyond the end of the process, so that clients see its tools before it has started.
 
-// Store keeps texts for later processes. stored.Dir is one. Its methods do not block for long.
+// Store keeps texts for later processes. stored.Dir is one. A text belongs to an entry of the configuration (Config.Entry), and to a person if it is theirs.
 type Store interface {
-	Load(stored.Key) []byte // nil when there is none
-	Save(k stored.Key, text func() []byte)
-	Delete(stored.Key)
+	// Load returns a text, or nil when there is none.
+	Load(entry, person string) []byte
+	// Save and Delete do not block. The text is made later, on another goroutine.
+	Save(entry, person string, text func() []byte)
+	Delete(entry, person string)
 }
 
 // Entry identifies the server that an entry of the configuration names: a catalog that was stored for another server is not used.
@@ -36,16 +37,12 @@ func (c Config) Entry(name string) string {
 	return string(text)
 }
 
-func (p *pool) storedKey() stored.Key {
-	return stored.Key{Entry: p.hard.Entry(p.name), Person: p.person}
-}
-
 // recall returns the stored catalog, or before where that is a better one or there is none.
 func (p *pool) recall(before *Catalog) *Catalog {
 	if p.options.Store == nil || !before.Listed.IsZero() {
 		return before
 	}
-	text := p.options.Store.Load(p.storedKey())
+	text := p.options.Store.Load(p.hard.Entry(p.name), p.person)
 	if text == nil {
 		return before
 	}
@@ -62,9 +59,9 @@ func (p *pool) remember(c *Catalog) {
 	switch {
 	case p.options.Store == nil || p.closed:
 	case c.SignIn:
-		p.options.Store.Delete(p.storedKey())
+		p.options.Store.Delete(p.hard.Entry(p.name), p.person)
 	case !c.Listed.IsZero() && !c.Stored:
-		p.options.Store.Save(p.storedKey(), c.text)
+		p.options.Store.Save(p.hard.Entry(p.name), p.person, c.text)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package stored keeps texts in the files of one folder, sealed, so that they outlive the process. Junction keeps the last catalog of each upstream this way.
 //
-// A text has a Key: the entry of the configuration that it belongs to, and a person if it is theirs. A file that was cut, edited, moved, or sealed with another
+// A text belongs to an entry of the configuration, and to a person if it is theirs ("" is everybody's). A file that was cut, edited, moved, or sealed with another
 // key is logged and ignored. Writing happens on a goroutine of the Dir, at most every ten seconds for one key.
 package stored
 
@@ -22,11 +22,8 @@ import (
 	"junction/auth/seal"
 )
 
-// Key says what a text belongs to.
-type Key struct {
-	Entry  string // of the configuration
-	Person string // "" is everybody's
-}
+// key says what a text belongs to.
+type key struct{ entry, person string }
 
 // Limits of a folder.
 const (
@@ -43,30 +40,31 @@ type Dir struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	pending map[Key]func() []byte // not written yet; nil deletes
-	written map[Key]time.Time     // when a key was last written
+	pending map[key]func() []byte // not written yet; nil deletes
+	written map[key]time.Time     // when a key was last written
 	wake    chan struct{}         // 1-buffered
 	stop    chan struct{}
 	done    chan struct{}
 }
 
 // Open makes the folder if it does not exist, for its owner alone. Close must follow.
-func Open(path string, key *seal.Key, log *slog.Logger) (*Dir, error) {
-	box, err := key.Box("catalog")
+func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
+	box, err := master.Box("catalog")
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, box: box, log: log, pending: map[Key]func() []byte{}, written: map[Key]time.Time{},
+	d := &Dir{path: path, box: box, log: log, pending: map[key]func() []byte{}, written: map[key]time.Time{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go d.run()
 	return d, nil
 }
 
-// Load returns the text that was saved under the key; nil if there is none that can be read.
-func (d *Dir) Load(k Key) []byte {
+// Load returns the text that was saved for an entry and a person; nil if there is none that can be read.
+func (d *Dir) Load(entry, person string) []byte {
+	k := key{entry, person}
 	text, err := os.ReadFile(d.file(k))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -84,7 +82,7 @@ func (d *Dir) Load(k Key) []byte {
 var errForeign = errors.New("it was not written here with this key, or it was changed")
 
 // open unseals a text. It begins with the hash of its key, so that a file is of no use under another name.
-func (d *Dir) open(k Key, text []byte) ([]byte, error) {
+func (d *Dir) open(k key, text []byte) ([]byte, error) {
 	plain, err := d.box.Open(string(text))
 	if err != nil {
 		return nil, errForeign
@@ -97,10 +95,10 @@ func (d *Dir) open(k Key, text []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// Save keeps a text, which is made later and on another goroutine. It does not block. Of several texts for one key the last one counts.
-func (d *Dir) Save(k Key, text func() []byte) {
+// Save keeps a text, which is made later and on another goroutine. It does not block. Of several texts for the same entry and person the last one counts.
+func (d *Dir) Save(entry, person string, text func() []byte) {
 	d.mu.Lock()
-	d.pending[k] = text
+	d.pending[key{entry, person}] = text
 	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
@@ -108,8 +106,8 @@ func (d *Dir) Save(k Key, text func() []byte) {
 	}
 }
 
-// Delete removes the text of a key, without waiting for it.
-func (d *Dir) Delete(k Key) { d.Save(k, nil) }
+// Delete removes a text, without waiting for it.
+func (d *Dir) Delete(entry, person string) { d.Save(entry, person, nil) }
 
 // Keep removes the files of all entries that are not among these, and the oldest files beyond the limit.
 func (d *Dir) Keep(entries []string) {
@@ -180,7 +178,7 @@ func (d *Dir) run() {
 func (d *Dir) write(all bool) time.Duration {
 	d.mu.Lock()
 	now, next := time.Now(), time.Hour
-	due := map[Key]func() []byte{}
+	due := map[key]func() []byte{}
 	for k, text := range d.pending {
 		if wait := d.written[k].Add(pause).Sub(now); !all && wait > 0 {
 			next = min(next, wait)
@@ -207,7 +205,7 @@ func (d *Dir) write(all bool) time.Duration {
 const temporary = ".new-"
 
 // put writes one text. The file appears whole or not at all.
-func (d *Dir) put(k Key, text func() []byte) error {
+func (d *Dir) put(k key, text func() []byte) error {
 	id := k.id()
 	var plain []byte
 	if text != nil {
@@ -233,13 +231,13 @@ func (d *Dir) put(k Key, text func() []byte) error {
 	return err
 }
 
-func (d *Dir) file(k Key) string {
-	return filepath.Join(d.path, digest(k.Entry)+"-"+digest(k.Person)+suffix)
+func (d *Dir) file(k key) string {
+	return filepath.Join(d.path, digest(k.entry)+"-"+digest(k.person)+suffix)
 }
 
 // id tells one key from another.
-func (k Key) id() [32]byte {
-	return sha256.Sum256([]byte(digest(k.Entry) + digest(k.Person)))
+func (k key) id() [32]byte {
+	return sha256.Sum256([]byte(digest(k.entry) + digest(k.person)))
 }
 
 func digest(text string) string {
