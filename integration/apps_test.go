@@ -66,21 +66,27 @@ func TestProtocolT110AppIsReadable(t *testing.T) {
 	})
 }
 
-func TestProtocolT110ToolsOfTheAppAlone(t *testing.T) {
-	for _, offered := range []bool{false, true} {
+func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
+	for _, appTools := range []*bool{nil, new(false), new(true)} {
 		eachEra(t, func(t *testing.T, p pair) {
 			s := p.serve(t, app("up"))
-			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, names: proxy.Names{AppTools: offered}})
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, names: proxy.Names{AppTools: appTools}})
 			j.offers(t, "up")
-			c := j.talk(t)
-			if got := slices.Contains(c.names(t), "up__tick"); got != offered {
-				t.Errorf("with app_tools %t the tool is offered: %t", offered, got)
-			}
-			for _, name := range []string{"up__tick", "tick"} { // the second is what the page has in it
-				if m := c.call(t, name, `{}`); (m.Error == nil) != offered {
-					t.Errorf("with app_tools %t a call of %s is answered %s", offered, name, m.Append(nil))
-				} else if !offered {
-					wantCode(t, m, -32602)
+			for _, capabilities := range []string{`{}`, uiCaps} {
+				c := talkAs(t, j.url, p.client, "2025-11-25", capabilities)
+				offered := capabilities == uiCaps
+				if appTools != nil {
+					offered = *appTools
+				}
+				if got := slices.Contains(c.names(t), "up__tick"); got != offered {
+					t.Errorf("a client with %s sees the tool: %t, want %t", capabilities, got, offered)
+				}
+				for _, name := range []string{"up__tick", "tick"} { // the second is what the page has in it
+					if m := c.call(t, name, `{}`); (m.Error == nil) != offered {
+						t.Errorf("a client with %s calls %s and reads %s", capabilities, name, m.Append(nil))
+					} else if !offered {
+						wantCode(t, m, -32602)
+					}
 				}
 			}
 			bare := j.talkTo(t, "/up")

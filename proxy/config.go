@@ -13,9 +13,9 @@ type Names struct {
 	MaxLength int `yaml:"max_length"`
 	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z, 0-9, _ and -. Default "__".
 	Separator string `yaml:"separator"`
-	// AppTools offers on the merged endpoint also the tools that are for the user interface of an MCP App alone (_meta.ui.visibility is ["app"]). There every app
-	// could call those of every other one, so they are left out by default and found at /mcp/<upstream>, where the app's own tools are among themselves.
-	AppTools bool `yaml:"app_tools"`
+	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of an MCP App alone (_meta.ui.visibility is ["app"]). By default
+	// clients that declare the extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none. /mcp/<upstream> always has them.
+	AppTools *bool `yaml:"app_tools"`
 }
 
 // Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of the upstreams, merged, and its own policies.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,10 +13,7 @@ import (
 
 // list answers from the prepared list of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	l := &x.share.view.parts[p].legacy
-	if x.era == upstream.EraModern {
-		l = &x.share.view.parts[p].modern
-	}
+	l := x.share.view.parts[p].listing(x.era, x.who.profile)
 	offset, err := s.readCursor(x, l)
 	if err != nil {
 		return result{}, err
@@ -77,6 +75,23 @@ type listing struct {
 	text  []byte
 	ends  []int // of each definition in text; a comma follows all but the last
 	print uint64
+}
+
+// listings are the answers for clients that show MCP Apps, and for those that do not. They are one where there is no difference.
+type listings struct{ apps, plain *listing }
+
+func newListings(targets []*target, definition func(*target) []byte) listings {
+	all := newListing(targets, definition)
+	if !slices.ContainsFunc(targets, func(t *target) bool { return t.forApps }) {
+		return listings{&all, &all}
+	}
+	plain := newListing(targets, func(t *target) []byte {
+		if t.forApps {
+			return nil
+		}
+		return definition(t)
+	})
+	return listings{&all, &plain}
 }
 
 // newListing joins what definition returns for each target; nil leaves it out.

@@ -119,7 +119,7 @@ func (s *Server) renew(w *world) {
 		l.pending = now.still(l.pending)
 		for p, method := range listChanged {
 			about := telling{l.session, method}
-			if !l.hears(upstream.Part(p)) || old.share.view.parts[p].legacy.print == now.share.view.parts[p].legacy.print || l.session != nil && told[about] {
+			if !l.hears(upstream.Part(p)) || old.print(p) == now.print(p) || l.session != nil && told[about] {
 				continue
 			}
 			told[about] = true
@@ -148,6 +148,11 @@ func (s *Server) renew(w *world) {
 			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
+}
+
+// print tells the caller's list of a part from others.
+func (c caller) print(p int) uint64 {
+	return c.share.view.parts[p].listing(upstream.EraLegacy, c.who.profile).print
 }
 
 // lapsed reports whether the subscriptions of a session wait for its client to come back with another token, since the last one is over. Nobody hears of them meanwhile.

@@ -174,7 +174,7 @@ func TestWayBackOfNames(t *testing.T) {
 	}{
 		{tools, "a__one", "a one"}, {tools, "one", "a one"}, {tools, "two", "b two"}, {tools, "both", "nothing"}, {tools, "b__both", "b both"},
 		{tools, "b__two", "b two"}, // an exposed name, whoever has it as its own
-		{tools, "a__app", "nothing"}, {tools, "app", "nothing"}, {tools, "b__app", "b app"},
+		{tools, "a__app", "a app"}, {tools, "app", "nothing"}, {tools, "b__app", "b app"},
 		{tools, "off", "c off"}, {tools, "b__off", "nothing"},
 		{prompts, "one", "a one"}, {prompts, "both", "nothing"}, {prompts, "a__both", "a both"}, {prompts, "two", "nothing"},
 	} {
@@ -186,9 +186,14 @@ func TestWayBackOfNames(t *testing.T) {
 			t.Errorf("the %s %s is %s, want %s", row.part, row.name, got, row.want)
 		}
 	}
-	offered := compile("", []backend{a, b, c}, Names{AppTools: true}.withDefaults(), false, nil)
-	if got := offered.named(tools, "a__app"); got == nil || got.backend != backend(a) {
-		t.Errorf("with app_tools, a__app is %v", got)
+	if got := view.named(tools, "a__app"); got == nil || !got.forApps {
+		t.Errorf("a__app is %v, want it for clients that show apps", got)
+	}
+	for _, shown := range []bool{true, false} {
+		offered := compile("", []backend{a, b, c}, Names{AppTools: &shown}.withDefaults(), false, nil)
+		if got := offered.named(tools, "a__app"); shown != (got != nil && got.backend == backend(a) && !got.forApps) {
+			t.Errorf("with app_tools: %t, a__app is %v", shown, got)
+		}
 	}
 }
 

@@ -300,6 +300,9 @@ func (x *exchange) arguments() (raw.Object, error) {
 func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 	info.Name = name
 	if t := x.share.view.named(p, name); t != nil {
+		if t.forApps && x.who.profile.UI == "" {
+			return nil
+		}
 		return t
 	}
 	if t := x.endpoint.view.named(p, name); t != nil {

@@ -58,7 +58,7 @@ type part struct {
 	byName  map[string]*target
 	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that several upstreams have, or that is not offered.
 	byOwn          map[string]*target
-	legacy, modern listing // what the list request answers in each era
+	legacy, modern listings // what the list request answers in each era
 }
 
 // target is an item as clients see it, and the way back to its upstream.
@@ -74,6 +74,7 @@ type target struct {
 	tool       *upstream.Tool // nil unless it is one
 	names      []string       // by which policy knows a tool or a prompt, the same on every endpoint
 	requires   []string       // capabilities
+	forApps    bool           // only clients that show MCP Apps see it
 	connects   bool           // it is no item of the upstream's, but our offer to connect it
 	held       string         // why it is not offered to those who are to see accepted definitions only; "" when it may be
 }
@@ -206,8 +207,11 @@ func (v *view) add(endpoint string, p upstream.Part, b backend, catalog *upstrea
 		if !offered {
 			return
 		}
-		if !v.bare && !names.AppTools && appOnly(t.item.Definition) {
-			return
+		if !v.bare && (names.AppTools == nil || !*names.AppTools) && appOnly(t.item.Definition) {
+			if names.AppTools != nil {
+				return
+			}
+			t.forApps = true
 		}
 		t.exposed = cmp.Or(rule.As, t.name)
 		t.requires = union(config.Capabilities, rule.Capabilities)
@@ -296,18 +300,30 @@ func (v *view) close(endpoint string, p upstream.Part) {
 
 // prepare makes the answers to the part's list request.
 func (part *part) prepare(p upstream.Part) {
-	part.modern = newListing(part.targets, func(t *target) []byte { return t.definition })
+	part.modern = newListings(part.targets, func(t *target) []byte { return t.definition })
 	part.legacy = part.modern
 	if p != upstream.PartTools {
 		return
 	}
-	part.legacy = newListing(part.targets, (*target).olderDefinition)
-	part.modern = newListing(part.targets, func(t *target) []byte {
+	part.legacy = newListings(part.targets, (*target).olderDefinition)
+	part.modern = newListings(part.targets, func(t *target) []byte {
 		if t.tool.HeaderProblem != "" {
 			return nil
 		}
 		return t.definition
 	})
+}
+
+// listing returns what the list request of a client answers.
+func (part *part) listing(era upstream.Era, client upstream.Profile) *listing {
+	l := &part.legacy
+	if era == upstream.EraModern {
+		l = &part.modern
+	}
+	if client.UI != "" {
+		return l.apps
+	}
+	return l.plain
 }
 
 // named returns the tool or prompt of that name. An upstream's own name is as good as the exposed one where it can only be one item: the HTML of MCP Apps, and
