@@ -43,6 +43,7 @@ type Dir struct {
 	pending map[key]func() []byte // not written yet; nil deletes
 	written map[key]time.Time     // when a key was last written
 	wake    chan struct{}         // 1-buffered
+	end     sync.Once     // closes stop
 	stop    chan struct{}
 	done    chan struct{}
 }
@@ -151,9 +152,9 @@ func (d *Dir) remove(name string) {
 	}
 }
 
-// Close writes what is not written yet.
+// Close writes what is not written yet. It may be called again.
 func (d *Dir) Close() {
-	close(d.stop)
+	d.end.Do(func() { close(d.stop) })
 	<-d.done
 }
 
