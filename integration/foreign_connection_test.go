@@ -220,3 +220,39 @@ func TestForeignMemoryOfFiveClients(t *testing.T) {
 func published(t testing.TB, server string) []string {
 	return []string{"node", filepath.Join(mustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
 }
+
+// TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of one user is listed for that user alone, and goes with the process.
+func TestForeignToolsOfOnePrincipal(t *testing.T) {
+	guard, keys := keyring(t, "one", "two")
+	for _, client := range eras {
+		for _, up := range eras {
+			runPair(t, pair{client, up, "stdio"}, func(t *testing.T, p pair) {
+				s := p.serve(t, upstreamtest.Script{Tools: changing})
+				s.config.Isolation = upstream.IsolationPrincipal
+				j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard})
+				j.offers(t, "up")
+				one, two := j.as(t, keys["one"]), j.as(t, keys["two"])
+				two.succeed(t, "up__whoami", `{}`)
+				one.succeed(t, "up__whoami", `{}`)
+				hears, silent := one.hearTools(t), two.hearTools(t)
+				more, err := json.Marshal(append(definitions("late"), changing...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				one.succeed(t, "up__settools", `{"tools":`+string(more)+`}`)
+				if m, ok := hears.next(t); !ok || m.Method != "notifications/tools/list_changed" {
+					t.Fatalf("the client hears %s, want that its tools have changed", m.Append(nil))
+				}
+				if got := one.names(t); !slices.Contains(got, "up__late") {
+					t.Errorf("tools of one = %q, want up__late among them", got)
+				}
+				one.succeed(t, "up__late", `{}`)
+				if got := two.names(t); slices.Contains(got, "up__late") {
+					t.Errorf("tools of two = %q, want no up__late", got)
+				}
+				wantCode(t, two.call(t, "up__late", `{}`), -32602)
+				silent.wantSilence(t)
+			})
+		}
+	}
+}
