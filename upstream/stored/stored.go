@@ -66,6 +66,15 @@ func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
 // Load returns the text that was saved for an entry and a person; nil if there is none that can be read.
 func (d *Dir) Load(entry, person string) []byte {
 	k := key{entry, person}
+	d.mu.Lock()
+	newer, pending := d.pending[k]
+	d.mu.Unlock()
+	switch {
+	case pending && newer == nil:
+		return nil
+	case pending:
+		return newer()
+	}
 	text, err := os.ReadFile(d.file(k))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -181,7 +190,7 @@ func (d *Dir) write(all bool) time.Duration {
 	now, next := time.Now(), time.Hour
 	due := map[key]func() []byte{}
 	for k, text := range d.pending {
-		if wait := d.written[k].Add(pause).Sub(now); !all && wait > 0 {
+		if wait := d.written[k].Add(pause).Sub(now); !all && wait > 0 && text != nil {
 			next = min(next, wait)
 			continue
 		}

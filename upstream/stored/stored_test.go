@@ -48,6 +48,8 @@ func TestForeignStoredTexts(t *testing.T) {
 	d.Save("large", "", text(strings.Repeat("x", MaxText)))
 	d.Save("gone", "", text("soon"))
 	d.Delete("gone", "")
+	d.want(t, "up", "ada", "Ada's") // written or not
+	d.want(t, "gone", "", "")
 	d.Close()
 	d = mustOpen(t, path, key)
 	d.want(t, "up", "", "everyone's")

@@ -1,0 +1,100 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// memory is a Store.
+type memory struct {
+	mu    sync.Mutex
+	texts map[[2]string][]byte
+}
+
+func (m *memory) Load(entry, person string) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.texts[[2]string{entry, person}]
+}
+
+func (m *memory) Save(entry, person string, text func() []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.texts[[2]string{entry, person}] = text()
+}
+
+func (m *memory) Delete(entry, person string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.texts, [2]string{entry, person})
+}
+
+// waitingCredentials has no token for anybody before the upstream ends.
+type waitingCredentials struct{}
+
+func (waitingCredentials) Token(ctx context.Context, _, _ string, _ ...string) (string, error) {
+	<-ctx.Done()
+	return "", context.Cause(ctx)
+}
+
+// TestForeignStoredCatalogText: a catalog that is written and read again is the same, byte for byte.
+func TestForeignStoredCatalogText(t *testing.T) {
+	definition := []byte(`{ "name" : "a\u0062", "inputSchema":{"type":"object","x":1.50e3 },"_meta":{"é":"\ud83d\ude00"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "modern", TTLMs: 5000, CacheScope: "public", Prompts: tools("p"), Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r"}`)}}, Config{})
+		r.server.SetTools(append(tools("b", "c"), definition))
+		settle(minRefresh * 2)
+		before := r.Catalog()
+		after, err := parseCatalog(before.text(), raw.DefaultDepth, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !after.equal(before) || !after.Stored || after.Listed.Unix() != before.Listed.Unix() || after.Tool("c") == nil {
+			t.Errorf("after  %+v\nbefore %+v", after, before)
+		}
+		if last := after.Tools[len(after.Tools)-1].Definition.Text(); !bytes.Equal(last, definition) {
+			t.Errorf("definition = %s, want %s", last, definition)
+		}
+	})
+	for _, text := range []string{``, `{}`, `[]`, `{"v":2}`, `{"v":1,"era":"odd","listed":1}`, `{"v":1,"era":"legacy"}`, `{"v":1,"era":"legacy","listed":1,"tools/list":{}}`} {
+		if c, err := parseCatalog([]byte(text), raw.DefaultDepth, 100); err == nil {
+			t.Errorf("%s is the catalog %+v", text, c)
+		}
+	}
+}
+
+// TestForeignStoredCatalogOfAPerson: the stored catalog of a person is shown to that person alone, and is deleted when they have signed out.
+func TestForeignStoredCatalogOfAPerson(t *testing.T) {
+	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
+	hers := &Catalog{Era: EraLegacy, Listed: time.Now()}
+	hers.index[PartTools] = map[string]int{}
+	hers.add(PartTools, tools("hers")[0])
+	store := &memory{texts: map[[2]string][]byte{{config.Entry("linear"), "ann"}: hers.text()}}
+	signedOut := &nobodySignedIn{}
+	var s Set
+	defer s.Close()
+	s.Apply(map[string]Config{"linear": config}, Options{Credentials: waitingCredentials{}, Store: store, Log: authtest.Log(t)}, nil)
+	if u := s.Of("ann")[0]; u.Catalog().Tool("hers") == nil {
+		t.Errorf("she has %+v, want what was stored for her", u.Catalog())
+	}
+	if u := s.Of("bob")[0]; len(u.Catalog().Tools) > 0 {
+		t.Errorf("he has %+v, want nothing", u.Catalog())
+	}
+	var out Set
+	defer out.Close()
+	out.Apply(map[string]Config{"linear": config}, Options{Credentials: signedOut, Store: store, Log: authtest.Log(t)}, nil)
+	u := out.Of("ann")[0]
+	<-u.Met()
+	if !u.Catalog().SignIn || store.Load(config.Entry("linear"), "ann") != nil {
+		t.Errorf("signed out, she has %+v, and what was stored is still there", u.Catalog())
+	}
+}
