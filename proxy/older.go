@@ -13,24 +13,16 @@ import (
 // This file holds what a result must not have for a legacy client, because the version of its session does not know it: unknown members are harmless there, unknown
 // types of content are not.
 
-// olderDefinition is a tool's definition for legacy clients: a modern server's outputSchema that is not of an object is left out, together with what it describes
-// (SEP-2106), because typed clients drop the whole list for it.
+// olderDefinition is a tool's definition for legacy clients, without what the modern era alone allows (such as SEP-2106): typed clients drop the whole list for it.
 func (t *target) olderDefinition() []byte {
-	if t.backend.Catalog().Era != upstream.EraModern {
+	if len(t.tool.Older) == 0 {
 		return t.definition
 	}
 	o, err := raw.Parse(t.definition)
 	if err != nil {
 		return t.definition
 	}
-	schema, err := o.Object("outputSchema")
-	if err != nil {
-		return t.definition
-	}
-	if kind, err := schema.String("type"); err == nil && kind == "object" {
-		return t.definition
-	}
-	if text, err := o.Splice(raw.Edit{Name: "outputSchema"}); err == nil {
+	if text, err := o.Splice(t.tool.Older...); err == nil {
 		return text
 	}
 	return t.definition
@@ -43,7 +35,7 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	switch mcp.MCPMethod(x.msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
-		if err == nil && structured[0] != '{' && x.target.backend.Catalog().Era == upstream.EraModern { // objects alone before 2026-07-28 (SEP-2106)
+		if err == nil && structured[0] != '{' { // objects alone before 2026-07-28 (SEP-2106)
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := withText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})

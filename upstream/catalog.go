@@ -67,7 +67,9 @@ type Catalog struct {
 	Templates []Item
 	Fresh     [Parts]Freshness
 	// Left are the definitions that were left out, and the lists that could not be read, and why.
-	Left   []LeftOut
+	Left []LeftOut
+	// Mended are the definitions that were changed so that typed clients accept the list.
+	Mended []Mended
 	Listed time.Time // zero before the first listing
 	SignIn bool      // a person has to sign in before there is anything to list
 	Stored bool      // an earlier process has listed it, and this one has not yet
@@ -79,7 +81,7 @@ type Catalog struct {
 // Item is one definition of a catalog.
 type Item struct {
 	Name       string     // or the URI of a resource, or the URI template
-	Definition raw.Object // as the upstream wrote it
+	Definition raw.Object // as the upstream wrote it, unless Mended says otherwise
 }
 
 // Tool is one tool of a catalog.
@@ -91,6 +93,8 @@ type Tool struct {
 	HeaderProblem string
 	// TaskOnly says that a legacy server answers a call of it by a task only. We make the task.
 	TaskOnly bool
+	// Older are the edits that make the definition one for clients of the legacy era; nil, as nearly always, if they read it as it is.
+	Older []raw.Edit
 }
 
 // Freshness is what an upstream says of one of its lists. The zero value is a list that it does not have.
@@ -104,6 +108,12 @@ type Freshness struct {
 type LeftOut struct {
 	Part         Part
 	Name, Reason string
+}
+
+// Mended is a definition that was changed: Changes says what clients would have rejected.
+type Mended struct {
+	Part          Part
+	Name, Changes string
 }
 
 // Tool returns the tool of that name, or nil.
@@ -287,8 +297,8 @@ func (f *Freshness) take(result raw.Object, first bool) {
 
 // add takes one definition, or leaves it out with the reason. What is wrong with one item must not make a client refuse the whole list.
 func (c *Catalog) add(p Part, definition []byte) {
-	name, reason := "", ""
-	o, err := raw.Parse(definition)
+	name, changes, reason := "", "", ""
+	o, err := parseDefinition(definition)
 	if err != nil {
 		reason = "the definition is no object"
 	} else if name, err = o.String(p.Key()); err != nil || name == "" {
@@ -296,11 +306,10 @@ func (c *Catalog) add(p Part, definition []byte) {
 	} else if _, twice := c.index[p][name]; twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	} else {
-		reason = malformed(p, o)
+		o, changes, reason = mend(p, o)
 	}
 	var t Tool
 	if p == PartTools && reason == "" {
-		t.Item = Item{name, o}
 		schema, _ := o.Get("inputSchema")
 		if t.Params, err = paramHeaders(schema); err != nil && c.mirrors {
 			reason = err.Error() // we are the client that must leave it out
@@ -308,10 +317,15 @@ func (c *Catalog) add(p Part, definition []byte) {
 			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 		}
 		t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
+		t.Older, changes = older(o, changes, c.Era == EraLegacy)
 	}
+	o = o.Forget()
 	if reason != "" {
 		c.Left = append(c.Left, LeftOut{p, name, reason})
 		return
+	}
+	if changes != "" {
+		c.Mended = append(c.Mended, Mended{p, name, changes})
 	}
 	c.index[p][name] = c.Items(p)
 	if p != PartTools {
@@ -319,111 +333,6 @@ func (c *Catalog) add(p Part, definition []byte) {
 		*list = append(*list, Item{name, o})
 		return
 	}
+	t.Item = Item{name, o}
 	c.Tools = append(c.Tools, t)
-}
-
-// member is a member of a definition and the type that it must have: the first byte of its JSON, 0 for a number.
-type member struct {
-	name     string
-	kind     byte
-	required bool
-}
-
-// members are those of the parts' definitions that typed clients read.
-func (p Part) members() []member {
-	all := []member{{"title", '"', false}, {"description", '"', false}, {"_meta", '{', false}, {"icons", '[', false}}
-	switch p {
-	case PartTools:
-		return append(all, member{"inputSchema", '{', true}, member{"outputSchema", '{', false}, member{"annotations", '{', false}, member{"execution", '{', false})
-	case PartPrompts:
-		return append(all, member{"arguments", '[', false})
-	}
-	return append(all, member{"name", '"', true}, member{"mimeType", '"', false}, member{"annotations", '{', false}, member{"size", 0, false})
-}
-
-// malformed says which member of a definition has a type that typed clients choke on: they drop the whole list then. "" means none.
-func malformed(p Part, o raw.Object) string {
-	if problem := mistyped(o, p.members()); problem != "" {
-		return problem
-	}
-	switch p {
-	case PartTools:
-		schema, _ := o.Object("inputSchema")
-		if kind, err := schema.String("type"); err != nil || kind != "object" {
-			return `inputSchema is not of type "object"`
-		}
-		hints, err := o.Object("annotations")
-		if err != nil {
-			return ""
-		}
-		return mistypedHints(hints)
-	case PartPrompts:
-		list, err := o.Get("arguments")
-		if err != nil {
-			return ""
-		}
-		arguments, _ := raw.Elements(list)
-		for _, a := range arguments {
-			argument, err := raw.Parse(a)
-			if err != nil {
-				return "one of the arguments is no object"
-			}
-			if problem := mistyped(argument, []member{{"name", '"', true}, {"title", '"', false}, {"description", '"', false}, {"required", 't', false}}); problem != "" {
-				return "of one of the arguments, " + problem
-			}
-		}
-		return ""
-	}
-	annotations, err := o.Object("annotations")
-	if err != nil {
-		return ""
-	}
-	if problem := mistyped(annotations, []member{{"audience", '[', false}, {"priority", 0, false}, {"lastModified", '"', false}}); problem != "" {
-		return "annotations." + problem
-	}
-	return ""
-}
-
-// mistyped says which of the members is missing, or of another type than it must have.
-func mistyped(o raw.Object, members []member) string {
-	for _, m := range members {
-		v, err := o.Get(m.name)
-		switch {
-		case err == raw.ErrAbsent && m.required:
-			return "it has no " + m.name
-		case err == raw.ErrAbsent:
-			continue
-		case err != nil:
-			return m.name + " occurs twice, or in another letter case"
-		}
-		kind := v[0]
-		switch {
-		case kind == 'f':
-			kind = 't'
-		case kind == '-' || '0' <= kind && kind <= '9':
-			kind = 0
-		}
-		if kind != m.kind {
-			return fmt.Sprintf("%s is no %s", m.name, map[byte]string{'"': "string", '{': "object", '[': "array", 't': "boolean", 0: "number"}[m.kind])
-		}
-	}
-	return ""
-}
-
-// mistypedHints is about the annotations of a tool.
-func mistypedHints(hints raw.Object) string {
-	for m := range hints.All() {
-		name, _ := m.Name()
-		switch name {
-		case "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint":
-			if s := string(m.Value); s != "true" && s != "false" {
-				return "annotations." + name + " is neither true nor false"
-			}
-		case "title":
-			if m.Value[0] != '"' {
-				return "annotations.title is no string"
-			}
-		}
-	}
-	return ""
 }

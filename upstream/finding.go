@@ -42,6 +42,9 @@ func (c *Catalog) findings() []Finding {
 		}
 		list = append(list, Finding{true, left.Part, left.Name, text, left.Reason, adviceAuthor})
 	}
+	for _, m := range c.Mended {
+		list = append(list, Finding{false, m.Part, m.Name, "changed, because some clients reject the whole list for it", m.Changes, adviceAuthor})
+	}
 	for p := range Parts {
 		folded, titles := map[string]string{}, map[string]string{}
 		for i := range c.Items(p) {

@@ -309,6 +309,10 @@ func (p *pool) publish(cat *Catalog) {
 	for _, left := range cat.Left {
 		p.log.Warn("left out", "kind", left.Part.String(), "name", left.Name, "reason", left.Reason)
 	}
+	if n := len(cat.Mended); n > 0 { // some servers have the same mistake in each of thousands
+		first := cat.Mended[0]
+		p.log.Warn("definitions changed, because clients would reject the whole list", "count", n, "kind", first.Part.String(), "name", first.Name, "changes", first.Changes)
+	}
 	p.tellCatalog()
 }
 

@@ -58,7 +58,7 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	out, said := mustRun(t, 1, "doctor", "--admin", admin)
 	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nWhat is wrong\n",
 		"closed: handshake failed: the server answered 401 Unauthorized", "→ it wants to know who we are: set headers",
-		"odd: tool x: left out (inputSchema is not of type \"object\")", "→ tell the server's author",
+		"odd: tool x: left out (inputSchema.type is not \"object\")", "→ tell the server's author",
 		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nWhat some clients may have trouble with\n",
 		"odd: tool a thing: names that are too long for clients")
 	if strings.Contains(out, "good:") || said != "junction: 3 problems\n" {

@@ -72,6 +72,14 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	return Object{text, in.members}, nil
 }
 
+// Forget returns the object without what ParseDepth has kept of the insides of its members, for an object that stays in memory. The receiver loses them too.
+func (o Object) Forget() Object {
+	for i := range o.members {
+		o.members[i].inside = nil
+	}
+	return o
+}
+
 // Present reports whether there is an object.
 func (o Object) Present() bool { return o.text != nil }
 

@@ -1,0 +1,361 @@
+package upstream
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"junction/upstream/raw"
+)
+
+// This file checks definitions. Typed clients parse a list as a whole: one member of one definition that breaks the published schema makes them reject every
+// definition of the list. mend therefore changes as little as possible until no client rejects the definition:
+//
+//   - A member that the specification makes optional is removed.
+//   - An empty map or list that a server wrote as null (Go) or as [] (PHP) is written as {} or [].
+//   - A definition that still breaks the schema is left out, with the reason in Catalog.Left.
+//
+// The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions differ, older (older.go) has what only legacy clients reject.
+// All other bytes of a definition stay.
+
+// A valueCheck looks at one value. problem is "" for a good value. Otherwise problem follows the value's name, such as " is no string" or ".src is missing",
+// and fixed is the value to list instead; fixed is nil if there is none.
+type valueCheck func(v []byte) (fixed []byte, problem string)
+
+// An objectCheck is a valueCheck of an object that was parsed already.
+type objectCheck func(o raw.Object) (fixed []byte, problem string)
+
+// rule is what a schema demands of one member of an object. It has one of the two checks.
+type rule struct {
+	name   string
+	need   need
+	check  valueCheck
+	object objectCheck
+}
+
+// need says what happens to an object whose member breaks its rule.
+type need int
+
+const (
+	optional need = iota // the member is removed
+	intact               // the object breaks its schema, unless the member is absent
+	present              // the object breaks its schema, also if the member is absent
+)
+
+var (
+	iconRules = []rule{
+		{"src", present, text, nil}, {"mimeType", optional, text, nil}, {"sizes", optional, every(text), nil},
+		{"theme", optional, among(`"light"`, `"dark"`), nil},
+	}
+	baseRules = []rule{
+		{"title", optional, text, nil}, {"description", optional, text, nil}, {"_meta", optional, anyObject, nil},
+		{"icons", optional, each(parsed(members(iconRules))), nil},
+	}
+	hintRules = []rule{
+		{"title", optional, text, nil}, {"readOnlyHint", optional, boolean, nil}, {"destructiveHint", optional, boolean, nil},
+		{"idempotentHint", optional, boolean, nil}, {"openWorldHint", optional, boolean, nil},
+	}
+	schemaRules = []rule{
+		{"$schema", optional, text, nil}, {"properties", optional, mapping, nil}, {"required", optional, emptyFor(each(text)), nil},
+		{"$defs", optional, mapping, nil}, {"definitions", optional, mapping, nil},
+	}
+	inputRules  = append([]rule{{"type", present, among(`"object"`), nil}}, schemaRules...)
+	outputRules = append([]rule{{"type", optional, typeOfSchema, nil}}, schemaRules...)
+	toolRules   = []rule{
+		{"inputSchema", present, nil, members(inputRules)}, {"outputSchema", optional, nil, members(outputRules)},
+		{"annotations", optional, nil, members(hintRules)},
+		{"execution", optional, nil, members([]rule{{"taskSupport", optional, text, nil}})},
+	}
+	argumentRules = []rule{
+		{"name", present, text, nil}, {"title", optional, text, nil}, {"description", optional, text, nil}, {"required", optional, boolean, nil},
+	}
+	annotationRules = []rule{
+		{"audience", optional, every(among(`"user"`, `"assistant"`)), nil}, {"priority", optional, priority, nil},
+		{"lastModified", optional, dateTime, nil},
+	}
+	resourceRules = []rule{
+		{"name", present, text, nil}, {"mimeType", optional, text, nil}, {"annotations", optional, nil, members(annotationRules)},
+	}
+
+	// definitionRules are those of the parts' definitions, but for Key.
+	definitionRules = [Parts][]rule{
+		PartTools:     slices.Concat(toolRules, baseRules),
+		PartPrompts:   slices.Concat([]rule{{"arguments", intact, emptyFor(every(parsed(members(argumentRules)))), nil}}, baseRules),
+		PartResources: slices.Concat(resourceRules, []rule{{"size", optional, size, nil}}, baseRules),
+		PartTemplates: slices.Concat(resourceRules, baseRules),
+	}
+)
+
+// parseDefinition parses a definition, and what mend and older look at in it, in one scan. Object.Forget gives that memory back.
+func parseDefinition(text []byte) (raw.Object, error) {
+	return raw.ParseDepth(text, raw.DefaultDepth, "inputSchema", "outputSchema", "properties", "annotations", "execution")
+}
+
+// mend returns the definition without what makes typed clients reject a whole list, and says in changes what it has changed. left is why the definition cannot
+// be listed; "" if it can.
+func mend(p Part, o raw.Object) (mended raw.Object, changes, left string) {
+	edits, problem, broken := apply(o, definitionRules[p], true)
+	problem = strings.TrimPrefix(problem, ".")
+	if broken {
+		return o, "", problem
+	}
+	if len(edits) == 0 {
+		return o, "", ""
+	}
+	text, err := o.Splice(edits...)
+	if err == nil {
+		o, err = parseDefinition(text)
+	}
+	if err != nil {
+		return o, "", problem
+	}
+	return o, problem, ""
+}
+
+// apply applies rules to the members of an object. broken means that the edits do not suffice. strict rejects members that occur twice even if all are good.
+func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem string, broken bool) {
+	note := func(more string) {
+		if problem != "" {
+			problem += "; "
+		}
+		problem += more
+	}
+	for i := range rules {
+		r := &rules[i]
+		fixed, wrong, err := r.look(o)
+		switch {
+		case err == raw.ErrAbsent && r.need == present:
+			return nil, "." + r.name + " is missing", true
+		case err == raw.ErrAbsent:
+			continue
+		case err != nil:
+			if strict || !r.allows(o) {
+				return nil, "." + r.name + " occurs twice, or in another letter case", true
+			}
+			continue
+		}
+		if wrong == "" {
+			continue
+		}
+		if fixed == nil && r.need != optional {
+			return nil, "." + r.name + wrong, true
+		}
+		note("." + r.name + wrong)
+		edits = append(edits, raw.Edit{Name: r.name, Value: fixed}) // without a value, Splice removes the member
+	}
+	return edits, problem, false
+}
+
+// look checks the member of the object. The error is that of Object.Get.
+func (r *rule) look(o raw.Object) (fixed []byte, problem string, err error) {
+	v, err := o.Get(r.name)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case r.object == nil:
+		fixed, problem = r.check(v)
+		return fixed, problem, nil
+	case v[0] != '{':
+		return nil, " is no object", nil
+	}
+	inner, err := o.Object(r.name) // uses what was parsed already
+	if err != nil {
+		return nil, " cannot be read", nil
+	}
+	fixed, problem = r.object(inner)
+	return fixed, problem, nil
+}
+
+// allows reports whether all members that readers may take for the rule's member are good.
+func (r *rule) allows(o raw.Object) bool {
+	look := r.check
+	if look == nil {
+		look = parsed(r.object)
+	}
+	for m := range o.All() {
+		if name, err := m.Name(); err == nil && !strings.EqualFold(name, r.name) {
+			continue
+		}
+		if _, problem := look(m.Value); problem != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// members is the check of an object's members.
+func members(rules []rule) objectCheck {
+	return func(o raw.Object) ([]byte, string) {
+		edits, problem, broken := apply(o, rules, false)
+		if broken || len(edits) == 0 {
+			return nil, problem
+		}
+		fixed, err := o.Splice(edits...)
+		if err != nil {
+			return nil, problem
+		}
+		return fixed, problem
+	}
+}
+
+// parsed is the check of a value that must be an object.
+func parsed(check objectCheck) valueCheck {
+	return func(v []byte) ([]byte, string) {
+		if v[0] != '{' {
+			return nil, " is no object"
+		}
+		o, err := raw.Parse(v)
+		if err != nil {
+			return nil, " cannot be read"
+		}
+		return check(o)
+	}
+}
+
+func anyObject(v []byte) ([]byte, string) {
+	if v[0] != '{' {
+		return nil, " is no object"
+	}
+	return nil, ""
+}
+
+// every is the check of an array that is broken by one broken element. each drops broken elements instead.
+func every(element valueCheck) valueCheck { return array(element, false) }
+func each(element valueCheck) valueCheck  { return array(element, true) }
+
+func array(element valueCheck, drop bool) valueCheck {
+	return func(v []byte) (fixed []byte, problem string) {
+		if v[0] != '[' {
+			return nil, " is no array"
+		}
+		elements, err := raw.Elements(v)
+		if err != nil {
+			return nil, " cannot be read"
+		}
+		kept := elements[:0:0]
+		for i, e := range elements {
+			better, wrong := element(e)
+			if wrong != "" && problem == "" {
+				problem = "[" + strconv.Itoa(i) + "]" + wrong
+				kept = append(kept, elements[:i]...)
+			}
+			switch {
+			case wrong == "" && problem == "":
+			case wrong == "":
+				kept = append(kept, e)
+			case better != nil:
+				kept = append(kept, better)
+			case !drop:
+				return nil, problem
+			}
+		}
+		if problem == "" {
+			return nil, ""
+		}
+		return slices.Concat([]byte("["), join(kept), []byte("]")), problem
+	}
+}
+
+// join returns the elements with commas between them.
+func join(elements [][]byte) []byte {
+	var b []byte
+	for i, e := range elements {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, e...)
+	}
+	return b
+}
+
+// emptyFor is the check of an array that some servers write as null when it is empty.
+func emptyFor(list valueCheck) valueCheck {
+	return func(v []byte) ([]byte, string) {
+		if v[0] == 'n' {
+			return []byte("[]"), " is null"
+		}
+		return list(v)
+	}
+}
+
+// mapping is the check of a map that some servers write as null or [] when it is empty.
+func mapping(v []byte) ([]byte, string) {
+	switch {
+	case v[0] == '{':
+		return nil, ""
+	case v[0] == 'n':
+		return []byte("{}"), " is null"
+	case v[0] == '[':
+		if list, err := raw.Elements(v); err == nil && len(list) == 0 {
+			return []byte("{}"), " is an empty array"
+		}
+	}
+	return nil, " is no object"
+}
+
+func text(v []byte) ([]byte, string) {
+	if v[0] != '"' {
+		return nil, " is no string"
+	}
+	return nil, ""
+}
+
+func boolean(v []byte) ([]byte, string) {
+	if v[0] != 't' && v[0] != 'f' {
+		return nil, " is neither true nor false"
+	}
+	return nil, ""
+}
+
+// among is the check of a string that has one of a few values, given as JSON.
+func among(values ...string) valueCheck {
+	problem := " is not " + strings.Join(values, " or ")
+	return func(v []byte) ([]byte, string) {
+		if slices.Contains(values, string(v)) {
+			return nil, ""
+		}
+		if s, err := raw.String(v); err == nil && slices.Contains(values, string(raw.Quote(s))) { // written with escapes
+			return nil, ""
+		}
+		return nil, problem
+	}
+}
+
+// typeOfSchema is the check of a schema's type: a name, or several.
+func typeOfSchema(v []byte) ([]byte, string) {
+	if v[0] != '"' && v[0] != '[' {
+		return nil, " is neither a string nor an array"
+	}
+	return nil, ""
+}
+
+// size is the check of a number of bytes. Clients with integers cannot read 1e3 or 2.0.
+func size(v []byte) ([]byte, string) {
+	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return nil, ""
+	}
+	if f, err := strconv.ParseFloat(string(v), 64); err == nil && v[0] != '"' && f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
+		return strconv.AppendInt(nil, int64(f), 10), " is not written as an integer"
+	}
+	return nil, " is no integer"
+}
+
+// priority is the check of a number from 0 to 1.
+func priority(v []byte) ([]byte, string) {
+	if f, err := strconv.ParseFloat(string(v), 64); err != nil || f < 0 || f > 1 {
+		return nil, " is no number from 0 to 1"
+	}
+	return nil, ""
+}
+
+// dateTime is the check of a time with its zone (RFC 3339), as the TypeScript SDK makes it.
+func dateTime(v []byte) ([]byte, string) {
+	if s, err := raw.String(v); err != nil || !timeWithZone().MatchString(s) {
+		return nil, " is no date and time (RFC 3339)"
+	}
+	return nil, ""
+}
+
+var timeWithZone = lazily(`^(?:(?:\d\d[2468][048]|\d\d[13579][26]|\d\d0[48]|[02468][048]00|[13579][26]00)-02-29|` +
+	`\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])))` +
+	`T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$`)

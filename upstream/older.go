@@ -1,0 +1,61 @@
+package upstream
+
+import (
+	"junction/upstream/raw"
+)
+
+// This file has what the schema of 2026-07-28 allows in a tool's definition, and the schemas of the legacy era do not: an outputSchema of any type (SEP-2106),
+// properties whose schema is true or false, and any value of execution.taskSupport, which the modern era does not have.
+
+// older returns the edits that make a mended definition one for legacy clients. A legacy server has broken its own schema where there are any, so that changes
+// names them as well.
+func older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
+	edits, problem, _ := apply(o, olderRules, false)
+	if !legacy || len(edits) == 0 {
+		return edits, changes
+	}
+	if changes != "" {
+		changes += "; "
+	}
+	return edits, changes + problem[1:]
+}
+
+var (
+	olderRules = []rule{
+		{"inputSchema", optional, nil, members(olderSchemaRules)},
+		{"outputSchema", optional, nil, members(append([]rule{{"type", present, among(`"object"`), nil}}, olderSchemaRules...))},
+		{"execution", optional, nil, members([]rule{{"taskSupport", optional, among(`"required"`, `"optional"`, `"forbidden"`), nil}})},
+	}
+	olderSchemaRules = []rule{{"properties", optional, nil, properties}}
+)
+
+// properties is the check of a map of schemas, each an object. A schema that is true or false becomes the object that means the same; a value that is no
+// schema becomes {}, which demands nothing either.
+func properties(o raw.Object) ([]byte, string) {
+	problem := ""
+	for m := range o.All() {
+		if m.Value[0] != '{' && m.Value[0] != '[' { // the TypeScript SDK takes an array for an object
+			problem = " has a schema that is no object"
+			break
+		}
+	}
+	if problem == "" {
+		return nil, ""
+	}
+	b := []byte{'{'}
+	for m := range o.All() {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(b, m.Key...), ':')
+		switch m.Value[0] {
+		case '{', '[':
+			b = append(b, m.Value...)
+		case 'f':
+			b = append(b, `{"not":{}}`...)
+		default:
+			b = append(b, "{}"...)
+		}
+	}
+	return append(b, '}'), problem
+}
