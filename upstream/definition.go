@@ -64,7 +64,7 @@ var (
 	toolRules   = []rule{
 		{"inputSchema", present, nil, members(inputRules)}, {"outputSchema", optional, nil, members(outputRules)},
 		{"annotations", optional, nil, members(hintRules)},
-		{"execution", optional, nil, members([]rule{{"taskSupport", optional, text, nil}})},
+		{"execution", optional, nullOr(parsed(members([]rule{{"taskSupport", optional, nullOr(text), nil}}))), nil}, // the modern era does not have it
 	}
 	argumentRules = []rule{
 		{"name", present, text, nil}, {"title", optional, text, nil}, {"description", optional, text, nil}, {"required", optional, boolean, nil},
@@ -293,6 +293,16 @@ func mapping(v []byte) ([]byte, string) {
 	return nil, " is no object"
 }
 
+// nullOr is the check of a value that may also be null.
+func nullOr(check valueCheck) valueCheck {
+	return func(v []byte) ([]byte, string) {
+		if v[0] == 'n' {
+			return nil, ""
+		}
+		return check(v)
+	}
+}
+
 func text(v []byte) ([]byte, string) {
 	if v[0] != '"' {
 		return nil, " is no string"
@@ -323,8 +333,11 @@ func among(values ...string) valueCheck {
 
 // typeOfSchema is the check of a schema's type: a name, or several.
 func typeOfSchema(v []byte) ([]byte, string) {
-	if v[0] != '"' && v[0] != '[' {
-		return nil, " is neither a string nor an array"
+	if v[0] == '"' {
+		return nil, ""
+	}
+	if list, err := raw.Elements(v); err != nil || len(list) == 0 {
+		return nil, " is neither a string nor a list of strings"
 	}
 	return nil, ""
 }

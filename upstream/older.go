@@ -23,11 +23,23 @@ func older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
 var (
 	olderRules = []rule{
 		{"inputSchema", optional, nil, members(olderSchemaRules)},
-		{"outputSchema", optional, nil, members(append([]rule{{"type", present, among(`"object"`), nil}}, olderSchemaRules...))},
+		{"outputSchema", optional, nil, olderOutput},
 		{"execution", optional, nil, members([]rule{{"taskSupport", optional, among(`"required"`, `"optional"`, `"forbidden"`), nil}})},
 	}
 	olderSchemaRules = []rule{{"properties", optional, nil, properties}}
+	olderObject      = members(append([]rule{{"type", present, among(`"object"`), nil}}, olderSchemaRules...))
 )
+
+// olderOutput is the check of an outputSchema.
+func olderOutput(o raw.Object) (fixed []byte, problem string) {
+	if fixed, problem = olderObject(o); problem != "" && fixed == nil {
+		return nil, problem
+	}
+	if _, wrong := uncompilable(o); wrong != "" {
+		return nil, wrong
+	}
+	return fixed, problem
+}
 
 // properties is the check of a map of schemas, each an object. A schema that is true or false becomes the object that means the same; a value that is no
 // schema becomes {}, which demands nothing either.
