@@ -82,7 +82,7 @@ func fidelityTools(t *testing.T) []string {
 	corpus := mustCorpus(t, "tool")
 	for name, value := range mustCorpus(t, "value") {
 		corpus[name] = bearing(`{"x-before":%s,"name":"@","description":"","inputSchema":{"type":"object","properties":{"p":{"default":%s,"x-v":%s}},"$defs":{"v":%s},`+
-			`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},"icons":[%s],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
+			`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},"icons":[{"src":"data:,","x-v":%s}],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
 	}
 	var tools []string
 	for _, name := range slices.Sorted(maps.Keys(corpus)) {

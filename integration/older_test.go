@@ -22,58 +22,56 @@ func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 		[]byte(`{"name":"object","inputSchema":{"type":"object"},` + kept + `}`),
 		[]byte(`{"name":"any","inputSchema":{"type":"object"},"outputSchema":{"anyOf":[{"type":"object"},{"type":"null"}]}}`),
 	}
-	for _, client := range eras {
-		eachWire(t, pair{client, upstream.EraModern, ""}, func(t *testing.T, p pair) {
-			_, j := over(t, p, upstreamtest.Script{Tools: tools}, nil)
-			c := j.talk(t)
-			definitions, _ := c.list(t, "")
-			for i, d := range definitions {
-				_, err := raw.Get(d, "outputSchema")
-				if has := err == nil; has != (p.client == upstream.EraModern || i == 1) {
-					t.Errorf("definition %s", d)
-				}
+	eachPair(t, func(t *testing.T, p pair) {
+		_, j := over(t, p, upstreamtest.Script{Tools: tools}, nil)
+		c := j.talk(t)
+		definitions, _ := c.list(t, "")
+		for i, d := range definitions {
+			_, err := raw.Get(d, "outputSchema")
+			if has := err == nil; has != (p.client == upstream.EraModern || i == 1) {
+				t.Errorf("definition %s", d)
 			}
-			if !strings.Contains(string(definitions[1]), kept) {
-				t.Errorf("definition %s, want %s in it", definitions[1], kept)
+		}
+		if !strings.Contains(string(definitions[1]), kept) {
+			t.Errorf("definition %s, want %s in it", definitions[1], kept)
+		}
+		for _, row := range []struct{ structured, content string }{
+			{`[1,{"a":1.0}]`, `[]`},
+			{`[1,{"a":1.0}]`, `[{"type":"text","text":"[1,{\"a\":1.0}]"}]`},
+			{`null`, `[]`}, {`9007199254740993`, `[]`}, {`"é"`, `[]`}, {`false`, `[]`},
+			{`{"a":1.0}`, `[]`},
+		} {
+			got := c.succeed(t, "up__echo", `{"result":{"content":`+row.content+`,"structuredContent":`+row.structured+`,"x":1.0}}`)
+			if member(got, "x") != "1.0" {
+				t.Errorf("result = %s, want all else in it", got)
 			}
-			for _, row := range []struct{ structured, content string }{
-				{`[1,{"a":1.0}]`, `[]`},
-				{`[1,{"a":1.0}]`, `[{"type":"text","text":"[1,{\"a\":1.0}]"}]`},
-				{`null`, `[]`}, {`9007199254740993`, `[]`}, {`"é"`, `[]`}, {`false`, `[]`},
-				{`{"a":1.0}`, `[]`},
-			} {
-				got := c.succeed(t, "up__echo", `{"result":{"content":`+row.content+`,"structuredContent":`+row.structured+`,"x":1.0}}`)
-				if member(got, "x") != "1.0" {
-					t.Errorf("result = %s, want all else in it", got)
+			if p.client == upstream.EraModern || row.structured[0] == '{' {
+				if member(got, "structuredContent") != row.structured || member(got, "content") != row.content {
+					t.Errorf("result = %s, want it unchanged", got)
 				}
-				if p.client == upstream.EraModern || row.structured[0] == '{' {
-					if member(got, "structuredContent") != row.structured || member(got, "content") != row.content {
-						t.Errorf("result = %s, want it unchanged", got)
-					}
-					continue
-				}
-				if structured := member(got, "structuredContent"); structured != "" {
-					t.Errorf("a legacy client got structuredContent %s", structured)
-				}
-				list, _ := raw.Get(got, "content")
-				blocks, _ := raw.Elements(list)
-				said := 0
-				for _, b := range blocks {
-					if words, err := raw.Get(b, "text"); err == nil {
-						if s, _ := raw.String(words); s == row.structured {
-							said++
-						}
+				continue
+			}
+			if structured := member(got, "structuredContent"); structured != "" {
+				t.Errorf("a legacy client got structuredContent %s", structured)
+			}
+			list, _ := raw.Get(got, "content")
+			blocks, _ := raw.Elements(list)
+			said := 0
+			for _, b := range blocks {
+				if words, err := raw.Get(b, "text"); err == nil {
+					if s, _ := raw.String(words); s == row.structured {
+						said++
 					}
 				}
-				if said != 1 {
-					t.Errorf("content = %s, want %s as a text in it, once", list, row.structured)
-				}
-				if rest := strings.TrimSuffix(strings.TrimPrefix(row.content, "["), "]"); !strings.Contains(string(list), rest) {
-					t.Errorf("content = %s, want what the upstream said in it", list)
-				}
 			}
-		})
-	}
+			if said != 1 {
+				t.Errorf("content = %s, want %s as a text in it, once", list, row.structured)
+			}
+			if rest := strings.TrimSuffix(strings.TrimPrefix(row.content, "["), "]"); !strings.Contains(string(list), rest) {
+				t.Errorf("content = %s, want what the upstream said in it", list)
+			}
+		}
+	})
 }
 
 // content is one block of each type; the second and the third are younger than the first version.

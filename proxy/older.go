@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -28,6 +29,11 @@ func (t *target) olderDefinition() []byte {
 	return t.definition
 }
 
+// withoutOutput reports whether legacy clients see the tool without its outputSchema.
+func (t *target) withoutOutput() bool {
+	return slices.ContainsFunc(t.tool.Older, func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
+}
+
 // legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what the client's version does not have.
 func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	var edits []raw.Edit
@@ -35,7 +41,8 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	switch mcp.MCPMethod(x.msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
-		if err == nil && structured[0] != '{' { // objects alone before 2026-07-28 (SEP-2106)
+		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its outputSchema has stayed.
+		if err == nil && structured[0] != '{' && (x.target.backend.Catalog().Era == upstream.EraModern || x.target.withoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := withText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -342,15 +343,12 @@ func typeOfSchema(v []byte) ([]byte, string) {
 	return nil, ""
 }
 
-// size is the check of a number of bytes. Clients with integers cannot read 1e3 or 2.0.
+// size is the check of a whole number, however it is written.
 func size(v []byte) ([]byte, string) {
-	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return nil, ""
+	if f, err := strconv.ParseFloat(string(v), 64); err != nil || f != math.Trunc(f) {
+		return nil, " is no integer"
 	}
-	if f, err := strconv.ParseFloat(string(v), 64); err == nil && v[0] != '"' && f == float64(int64(f)) && f < 1<<53 && f > -1<<53 {
-		return strconv.AppendInt(nil, int64(f), 10), " is not written as an integer"
-	}
-	return nil, " is no integer"
+	return nil, ""
 }
 
 // priority is the check of a number from 0 to 1.
