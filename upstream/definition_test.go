@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"junction/upstream/raw"
+)
+
+// listed returns the catalog of a server of the era that lists one definition, and what legacy clients see of it.
+func listed(t *testing.T, era Era, p Part, definition string) (c *Catalog, legacy string) {
+	t.Helper()
+	c = &Catalog{Era: era}
+	c.index[p] = map[string]int{}
+	c.add(p, []byte(definition))
+	if c.Items(p) == 0 {
+		return c, ""
+	}
+	legacy = string(c.Item(p, 0).Definition.Text())
+	if p == PartTools && len(c.Tools[0].Older) > 0 {
+		text, err := c.Tools[0].Definition.Splice(c.Tools[0].Older...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		legacy = string(text)
+	}
+	return c, legacy
+}
+
+// TestForeignDefinitionsAreMendedOrLeftOutAlone has, of each rule, a definition that typed clients reject with its whole list.
+func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
+	const same = "the same"
+	tool := func(members string) string { return `{"name":"a", "inputSchema":{"type":"object"}` + members + `}` }
+	input := func(members string) string {
+		return `{"name":"a","inputSchema":{"type":"object"` + members + `},"x":1.0}`
+	}
+	output := func(schema string) string { return tool(`,"outputSchema":` + schema) }
+	resource := func(members string) string { return `{"uri":"a","name":"n"` + members + `}` }
+	for _, tt := range []struct {
+		name    string
+		part    Part
+		in      string
+		modern  string // what modern clients see; "" is nothing
+		legacy  string // what legacy clients see
+		changes string // of a legacy server; the reason, where the definition is left out
+	}{
+		// The shapes of the issue.
+		{"an outputSchema of another type", PartTools, output(`{"type":"array"}`), same, tool(""), `outputSchema.type is not "object"`},
+		{"an outputSchema without a type", PartTools, output(`{"anyOf":[]}`), same, tool(""), "outputSchema.type is missing"},
+		{"an icon without src", PartTools, tool(`,"icons":[{"mimeType":"image/png"},{"src":"x", "y":1.0}]`), tool(`,"icons":[{"src":"x", "y":1.0}]`), same, "icons[0].src is missing"},
+		{"an unknown taskSupport", PartTools, tool(`,"execution":{"taskSupport":"maybe","x":1.0}`), same, tool(`,"execution":{"x":1.0}`),
+			`execution.taskSupport is not "required" or "optional" or "forbidden"`},
+		{"properties are an empty array", PartTools, input(`,"properties":[]`), input(`,"properties":{}`), same, "inputSchema.properties is an empty array"},
+		{"required is a string", PartTools, input(`,"required":"a"`), input(``), same, "inputSchema.required is no array"},
+		{"nil maps", PartTools, input(`,"properties":null,"required":null`), input(`,"properties":{},"required":[]`), same,
+			"inputSchema.properties is null; .required is null"},
+		{"a property without an object", PartTools, input(`,"properties":{"a":true, "b":false,"\u0063":{"x":1.0}}`), same,
+			input(`,"properties":{"a":{},"b":{"not":{}},"\u0063":{"x":1.0}}`), "inputSchema.properties has a schema that is no object"},
+
+		{"properties are text", PartTools, input(`,"properties":"x"`), input(""), same, "inputSchema.properties is no object"},
+		{"a requirement is a number", PartTools, input(`,"required":["a",1]`), input(`,"required":["a"]`), same, "inputSchema.required[1] is no string"},
+		{"$schema is null", PartTools, input(`,"$schema":null`), input(""), same, "inputSchema.$schema is no string"},
+		{"definitions are an array", PartTools, input(`,"$defs":[1]`), input(""), same, "inputSchema.$defs is no object"},
+		{"a schema is null", PartTools, input(`,"properties":{"a":null}`), same, input(`,"properties":{"a":{}}`), "inputSchema.properties has a schema that is no object"},
+		{"an outputSchema that is null", PartTools, output("null"), tool(""), same, "outputSchema is no object"},
+		{"a nil map in an outputSchema", PartTools, output(`{"type":"object","properties":null}`), output(`{"type":"object","properties":{}}`), same, "outputSchema.properties is null"},
+		{"an outputSchema that does not compile", PartTools, output(`{"type":"object","properties":{"a":{"type":"text"}}}`), same, tool(""),
+			"outputSchema.properties[…].type is no type"},
+		{"a $ref to nothing", PartTools, output(`{"type":"object","items":[{"$ref":"#/$defs/x"}]}`), same, tool(""), "outputSchema.items[…].$ref refers to nothing"},
+		{"a $ref to something", PartTools, output(`{"type":"object","not":{"$ref":"#/$defs/x~1y"},"$defs":{"x/y":{}}}`), same, same, ""},
+		{"a pattern that is none", PartTools, output(`{"type":"object","patternProperties":{"(":{}}}`), same, tool(""), "outputSchema.patternProperties[…] is no regular expression"},
+		{"a lookahead", PartTools, output(`{"type":"object","patternProperties":{"^(?=x)":{}}}`), same, same, ""},
+		{"title and description are null", PartTools, tool(`,"title":null,"description":null`), tool(""), same, "title is no string; .description is no string"},
+		{"a hint is text", PartTools, tool(`,"annotations":{"readOnlyHint":"yes","x":1.0}`), tool(`,"annotations":{"x":1.0}`), same,
+			"annotations.readOnlyHint is neither true nor false"},
+		{"execution is text", PartTools, tool(`,"execution":"x"`), tool(""), same, "execution is no object"},
+		{"execution is null", PartTools, tool(`,"execution":null`), same, tool(""), "execution is no object"},
+		{"_meta is an array", PartTools, tool(`,"_meta":[]`), tool(""), same, "_meta is no object"},
+		{"icons are an object", PartTools, tool(`,"icons":{}`), tool(""), same, "icons is no array"},
+		{"an icon's theme", PartTools, tool(`,"icons":[{"src":"x","theme":"sepia","sizes":[1]}]`), tool(`,"icons":[{"src":"x"}]`), same,
+			`icons[0].sizes[0] is no string; .theme is not "light" or "dark"`},
+		{"members in another letter case", PartTools, input(`,"Required":["a"],"required":["a"]`), same, same, ""},
+		{"members twice, one of them wrong", PartTools, input(`,"required":["a"],"required":"a"`), "", "", "inputSchema.required occurs twice, or in another letter case"},
+		{"no inputSchema", PartTools, `{"name":"a"}`, "", "", "inputSchema is missing"},
+		{"an inputSchema of another type", PartTools, `{"name":"a","inputSchema":{"type":"array"}}`, "", "", `inputSchema.type is not "object"`},
+		{"two titles", PartTools, tool(`,"title":"a","title":"b"`), "", "", "title occurs twice, or in another letter case"},
+
+		{"arguments are nil", PartPrompts, `{"name":"a","arguments":null}`, `{"name":"a","arguments":[]}`, same, "arguments is null"},
+		{"an argument's description", PartPrompts, `{"name":"a","arguments":[{"name":"b","description":1}]}`, `{"name":"a","arguments":[{"name":"b"}]}`, same,
+			"arguments[0].description is no string"},
+		{"an argument without a name", PartPrompts, `{"name":"a","arguments":[{"name":"b"},{}]}`, "", "", "arguments[1].name is missing"},
+		{"arguments are an object", PartPrompts, `{"name":"a","arguments":{}}`, "", "", "arguments is no array"},
+
+		{"no name", PartResources, `{"uri":"a"}`, "", "", "name is missing"},
+		{"a size with a fraction", PartResources, resource(`,"size":1.5`), resource(""), same, "size is no integer"},
+		{"a size of 1.0", PartResources, resource(`,"size":1.0`), same, same, ""},
+		{"an unknown audience", PartResources, resource(`,"annotations":{"audience":["user","all"],"priority":1}`), resource(`,"annotations":{"priority":1}`), same,
+			`annotations.audience[1] is not "user" or "assistant"`},
+		{"a priority of 2", PartTemplates, strings.Replace(resource(`,"annotations":{"priority":2}`), "uri", "uriTemplate", 1),
+			strings.Replace(resource(`,"annotations":{}`), "uri", "uriTemplate", 1), same, "annotations.priority is no number from 0 to 1"},
+		{"a date", PartResources, resource(`,"annotations":{"lastModified":"2026-02-29T00:00:00Z"}`), resource(`,"annotations":{}`), same,
+			"annotations.lastModified is no date and time (RFC 3339)"},
+		{"a time with a zone", PartResources, resource(`,"annotations":{"lastModified":"2028-02-29T00:00:00.5+01:00"}`), same, same, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			modern, legacy := tt.modern, tt.legacy
+			if modern == same {
+				modern = tt.in
+			}
+			if legacy == same {
+				legacy = modern
+			}
+			c, older := listed(t, EraLegacy, tt.part, tt.in)
+			if modern == "" {
+				if c.Items(tt.part) != 0 || len(c.Left) != 1 || c.Left[0].Reason != tt.changes {
+					t.Errorf("%d are listed, left out is %+v; want %q", c.Items(tt.part), c.Left, tt.changes)
+				}
+				return
+			}
+			if c.Items(tt.part) != 1 {
+				t.Fatalf("it is left out: %+v", c.Left)
+			}
+			if got := string(c.Item(tt.part, 0).Definition.Text()); got != modern {
+				t.Errorf("modern clients see %s\nwant                %s", got, modern)
+			}
+			if older != legacy {
+				t.Errorf("legacy clients see %s\nwant                %s", older, legacy)
+			}
+			got := ""
+			for _, m := range c.Mended {
+				got += m.Changes
+			}
+			if got != tt.changes {
+				t.Errorf("changes = %q, want %q", got, tt.changes)
+			}
+			// A modern server may define what only legacy clients do not know, so that there is no change to report.
+			if c, again := listed(t, EraModern, tt.part, tt.in); again != legacy || (len(c.Mended) > 0) != (modern != tt.in) {
+				t.Errorf("of a modern server, legacy clients see %s, changes are %+v", again, c.Mended)
+			}
+		})
+	}
+}
+
+// TestForeignOddDefinitionKeepsTheLists lists each odd definition between good ones, which stay.
+func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
+	for p := range Parts {
+		c := &Catalog{Era: EraLegacy}
+		c.index[p] = map[string]int{}
+		good := func(i int) string {
+			return fmt.Sprintf(`{%q:"good%d","name":"good%d","inputSchema":{"type":"object"}}`, p.Key(), i, i)
+		}
+		if p.Key() == "name" {
+			good = func(i int) string { return fmt.Sprintf(`{"name":"good%d","inputSchema":{"type":"object"}}`, i) }
+		}
+		for i, odd := range []string{`null`, `[]`, `{}`, `"x"`, `{"name":1,"uri":[],"uriTemplate":{}}`, `{"name":"","uri":"","uriTemplate":""}`} {
+			c.add(p, []byte(odd))
+			c.add(p, []byte(good(i)))
+		}
+		if c.Items(p) != 6 || len(c.Left) != 6 {
+			t.Errorf("%d of 6 good definitions of a %s are listed, %d of 6 are left out", c.Items(p), p, len(c.Left))
+		}
+	}
+}
+
+// TestForeignDefinitionsInMemory shows that the insides of definitions, which are parsed to be checked, are given back.
+func TestForeignDefinitionsInMemory(t *testing.T) {
+	text := []byte(`{"name":"a","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`)
+	c, _ := listed(t, EraLegacy, PartTools, string(text))
+	kept, err := parseDefinition(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := func(o raw.Object) float64 {
+		return testing.AllocsPerRun(10, func() {
+			if _, err := o.Object("inputSchema"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if with, without := inner(kept), inner(c.Tools[0].Definition); with != 0 || without == 0 {
+		t.Errorf("inputSchema is parsed again with %v allocations, and with %v in a catalog; want none, and some", with, without)
+	}
+}
