@@ -34,7 +34,7 @@ type pin struct {
 	accepted   time.Time
 }
 
-// Definition is a tool's definition as its upstream wrote it.
+// Definition is a tool's definition as its upstream wrote it, or as it was mended (upstream.Mended): that is what clients see.
 type Definition struct {
 	Upstream, Name string
 	Definition     []byte

@@ -12,6 +12,9 @@
 // task alone is made as one (task.go). subscription.go has which resources somebody wants to hear of, listen.go how a modern server tells of them. Check (check.go,
 // finding.go) looks at all that a server says, for a person.
 //
+// catalog.go reads the lists. definition.go changes a definition that would make typed clients reject a whole list, or leaves it out alone; older.go and
+// outputschema.go have what only legacy clients reject.
+//
 // The two wires to remote servers share an origin (origin.go, payload.go, status.go), with plain.go in place of net/http's transport where it is spoken in the clear. Streamable HTTP
 // says of a call in the header what headers.go makes of it, and takes up broken streams (stream.go). The process at the other end of stdio is stdio_process.go, what it
 // writes is read by stdio_read.go, and who ends it when we cannot is the Set's keeper (stdio_keeper.go).

@@ -54,6 +54,7 @@ func TestFindings(t *testing.T) {
 		{"2 KB", []string{described(strings.Repeat("x", 2048))}, "", false},
 		{"more than 2 KB", []string{described(strings.Repeat("x", 2049))}, "a description of more than 2 KB", false},
 		{"no object", []string{toolWith(`,"inputSchema":{"type":"string"}`)}, "left out: inputSchema.type is not", true},
+		{"a nil map", []string{schema(`{"type":"object","properties":{},"required":null}`)}, "changed, because some clients reject the whole list for it: inputSchema.required is null", false},
 		{"anyOf at the root", []string{schema(`{"type":"object","properties":{},"anyOf":[]}`)}, "an inputSchema that begins with anyOf", false},
 		{"anyOf below", []string{property(`{"anyOf":[{"type":"string"}]}`)}, "", false},
 		{"no properties", []string{schema(`{"type":"object"}`)}, "an inputSchema without properties", false},

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"errors"
+	"iter"
 	"regexp/syntax"
 	"strings"
 
@@ -15,31 +16,57 @@ import (
 // maxSchemaLevels bounds the levels of a schema that uncompilable looks at, because each level is scanned again.
 const maxSchemaLevels = 32
 
+// maxReferences bounds the different references that uncompilable follows, because each is looked for in the whole schema. The others are taken to be right.
+const maxReferences = 64
+
 // compilation is of one schema.
-type compilation struct{ root raw.Object }
+type compilation struct {
+	root       raw.Object
+	references map[string]string // that were looked for, with what is wrong with them
+	named      bool              // the schema has an $id or $anchor, by which it may refer to itself
+}
 
 // uncompilable returns what is wrong with a schema, as an objectCheck does; "" if it compiles.
 func uncompilable(o raw.Object) (fixed []byte, problem string) {
-	c := compilation{o}
-	return nil, c.schema(o, maxSchemaLevels)
+	c := &compilation{root: o}
+	for m := range o.All() {
+		if string(m.Key) == `"properties"` {
+			if inner, err := o.Object("properties"); err == nil { // was parsed already
+				problem = c.schemas(inner.All(), maxSchemaLevels, false)
+			}
+		} else {
+			problem = c.keyword(m, maxSchemaLevels)
+		}
+		if problem != "" {
+			name, _ := m.Name()
+			return nil, "." + name + problem
+		}
+	}
+	return nil, ""
 }
 
-// schema looks at the keywords of one schema, of which levels may be nested.
-func (c compilation) schema(o raw.Object, levels int) string {
-	if levels == 0 {
+// schema looks at the keywords of a value, if it is an object. It looks at levels of schemas in it.
+func (c *compilation) schema(v []byte, levels int) string {
+	if levels == 0 || v[0] != '{' {
 		return ""
 	}
-	for m := range o.All() {
+	typed, nullable := false, false
+	for m := range raw.Each(v) {
 		if problem := c.keyword(m, levels-1); problem != "" {
 			name, _ := m.Name()
 			return "." + name + problem
 		}
+		typed = typed || string(m.Key) == `"type"`
+		nullable = nullable || string(m.Key) == `"nullable"`
+	}
+	if nullable && !typed { // Ajv knows it from OpenAPI
+		return ".nullable is without type"
 	}
 	return ""
 }
 
 // keyword looks at one keyword. Keywords that draft-07 does not have may be anything.
-func (c compilation) keyword(m raw.Member, levels int) string {
+func (c *compilation) keyword(m raw.Member, levels int) string {
 	v := m.Value
 	switch string(m.Key) {
 	case `"type"`:
@@ -62,7 +89,7 @@ func (c compilation) keyword(m raw.Member, levels int) string {
 		if v[0] != '{' && v[0] != 't' && v[0] != 'f' {
 			return " is no schema"
 		}
-		return c.inner(v, levels)
+		return c.schema(v, levels)
 	case `"items"`:
 		if v[0] == '[' {
 			return c.list(v, false, levels)
@@ -70,13 +97,14 @@ func (c compilation) keyword(m raw.Member, levels int) string {
 		if v[0] != '{' && v[0] != 't' && v[0] != 'f' {
 			return " is no schema"
 		}
-		return c.inner(v, levels)
+		return c.schema(v, levels)
 	case `"properties"`, `"patternProperties"`, `"dependencies"`:
-		return c.named(v, levels, string(m.Key) == `"patternProperties"`)
-	case `"$defs"`, `"definitions"`:
-		if v[0] == '{' {
-			return c.named(v, levels, false)
+		if v[0] != '{' {
+			return " is no object"
 		}
+		return c.schemas(raw.Each(v), levels, string(m.Key) == `"patternProperties"`)
+	case `"$defs"`, `"definitions"`:
+		return c.schemas(raw.Each(v), levels, false)
 	case `"$ref"`:
 		return c.reference(v)
 	case `"pattern"`:
@@ -94,20 +122,8 @@ func (c compilation) keyword(m raw.Member, levels int) string {
 	return ""
 }
 
-// inner looks at a value that may be a schema.
-func (c compilation) inner(v []byte, levels int) string {
-	if v[0] != '{' {
-		return ""
-	}
-	o, err := raw.Parse(v)
-	if err != nil {
-		return " cannot be read"
-	}
-	return c.schema(o, levels)
-}
-
 // list looks at an array, and at the schemas in it unless levels is 0.
-func (c compilation) list(v []byte, filled bool, levels int) string {
+func (c *compilation) list(v []byte, filled bool, levels int) string {
 	if v[0] != '[' {
 		return " is no array"
 	}
@@ -122,24 +138,17 @@ func (c compilation) list(v []byte, filled bool, levels int) string {
 		return " is empty"
 	}
 	for _, e := range elements {
-		if problem := c.inner(e, levels); problem != "" && levels > 0 {
+		if problem := c.schema(e, levels); problem != "" && levels > 0 {
 			return "[…]" + problem
 		}
 	}
 	return ""
 }
 
-// named looks at an object whose members are schemas.
-func (c compilation) named(v []byte, levels int, patterns bool) string {
-	if v[0] != '{' {
-		return " is no object"
-	}
-	o, err := raw.Parse(v)
-	if err != nil {
-		return " cannot be read"
-	}
-	for m := range o.All() {
-		problem := c.inner(m.Value, levels)
+// schemas looks at members that are schemas; patterns says that their names are regular expressions.
+func (c *compilation) schemas(members iter.Seq[raw.Member], levels int, patterns bool) string {
+	for m := range members {
+		problem := c.schema(m.Value, levels)
 		if patterns && problem == "" {
 			name, _ := m.Name()
 			problem = pattern(name)
@@ -151,29 +160,39 @@ func (c compilation) named(v []byte, levels int, patterns bool) string {
 	return ""
 }
 
-// reference looks for the target of a $ref in the same schema. A reference by $id or $anchor is taken to be right.
-func (c compilation) reference(v []byte) string {
+// reference looks at a $ref.
+func (c *compilation) reference(v []byte) string {
 	ref, err := raw.String(v)
 	if err != nil {
 		return " is no string"
 	}
-	if ref == "" || ref == "#" || strings.HasPrefix(ref, "http://json-schema.org/draft-07/schema") || bytes.Contains(c.root.Text(), []byte(`"$id"`)) {
-		return ""
+	if c.references == nil {
+		c.references = map[string]string{}
+		c.named = bytes.Contains(c.root.Text(), []byte(`"$id"`)) || bytes.Contains(c.root.Text(), []byte(`"$anchor"`))
 	}
-	if !strings.HasPrefix(ref, "#/") {
-		if bytes.Contains(c.root.Text(), []byte(`"$anchor"`)) {
-			return ""
-		}
+	problem, known := c.references[ref]
+	if !known && len(c.references) < maxReferences {
+		problem = c.target(ref)
+		c.references[ref] = problem
+	}
+	return problem
+}
+
+// target looks for the target of a reference in the same schema. A reference that a name may resolve is taken to be right.
+func (c *compilation) target(ref string) string {
+	switch {
+	case ref == "" || ref == "#" || c.named || strings.HasPrefix(ref, "http://json-schema.org/draft-07/schema"):
+		return ""
+	case !strings.HasPrefix(ref, "#/"):
 		return " refers to another document"
 	}
 	at := c.root.Text()
-	for _, token := range strings.Split(ref[2:], "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		next, err := raw.Get(at, token)
+	for token := range strings.SplitSeq(ref[2:], "/") {
+		if at[0] == '[' || strings.Contains(token, "%") {
+			return ""
+		}
+		next, err := raw.Get(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
 		if err != nil {
-			if strings.Contains(ref, "%") || at[0] == '[' {
-				return ""
-			}
 			return " refers to nothing"
 		}
 		at = next

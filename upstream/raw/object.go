@@ -100,6 +100,34 @@ func (o Object) All() iter.Seq[Member] {
 	}
 }
 
+// Each returns the members of the object in text, which was scanned before, without keeping them anywhere. A text that is no object has none.
+func Each(text []byte) iter.Seq[Member] {
+	return func(yield func(Member) bool) {
+		i := space(text, 0)
+		if i >= len(text) || text[i] != '{' {
+			return
+		}
+		for i = space(text, i+1); i < len(text) && text[i] == '"'; i = space(text, i+1) {
+			key, err := skipString(text, i)
+			if err != nil {
+				return
+			}
+			colon := space(text, key)
+			if colon >= len(text) {
+				return
+			}
+			value := space(text, colon+1)
+			end, err := skip(text, value, DefaultDepth)
+			if err != nil || !yield(Member{text[i:key:key], text[value:end:end]}) {
+				return
+			}
+			if i = space(text, end); i >= len(text) || text[i] != ',' {
+				return
+			}
+		}
+	}
+}
+
 // Members is All in a slice, which is the caller's.
 func (o Object) Members() []Member { return slices.Collect(o.All()) }
 

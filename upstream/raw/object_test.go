@@ -325,3 +325,26 @@ func compareKept(t *testing.T, text string, kept, plain raw.Object) {
 		compareKept(t, text, got, want)
 	}
 }
+
+func TestEachReturnsWhatParseReturns(t *testing.T) {
+	for _, text := range []string{`{}`, ` { } `, `{"a":1}`, "{ \"a\" :\n[1,{\"b\":2}] , \"\\u0062\":{\"c\":null},\"a\":\"}\" } ", `[1]`, `"x"`, `null`} {
+		var got []string
+		for m := range raw.Each([]byte(text)) {
+			got = append(got, string(m.Key)+string(m.Value))
+		}
+		var want []string
+		o, _ := raw.Parse([]byte(text))
+		for m := range o.All() {
+			want = append(want, string(m.Key)+string(m.Value))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", text, got, want)
+		}
+		for m := range raw.Each([]byte(text)) { // may end early
+			if len(got) == 0 || string(m.Key)+string(m.Value) != got[0] {
+				t.Errorf("%s begins with %s", text, m.Key)
+			}
+			break
+		}
+	}
+}
