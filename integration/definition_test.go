@@ -46,7 +46,8 @@ type mutation struct {
 	definition []byte
 }
 
-// mutated returns the definition with each member, at any depth, removed and replaced by each of the values that servers write there.
+// mutated returns the definition with each member, at any depth, removed and replaced by each of
+// the values that servers write there.
 func mutated(t *testing.T, p upstream.Part) []mutation {
 	t.Helper()
 	const own = `"\u0000"` // stands for the key
@@ -124,13 +125,15 @@ func mustListWith(t *testing.T, which, url string, definitions []byte) sdkLists 
 	return l
 }
 
-// goRejects returns why mcp-go's types reject a list of this definition alone; nil if they accept it.
+// goRejects returns why mcp-go's types reject a list of this definition alone; nil if they accept
+// it.
 func goRejects(p upstream.Part, definition []byte) error {
 	into := [upstream.Parts]any{new(mcp.ListToolsResult), new(mcp.ListPromptsResult), new(mcp.ListResourcesResult), new(mcp.ListResourceTemplatesResult)}[p]
 	return json.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, p.Member(), definition), into)
 }
 
-// goLists lists everything with mcp-go's client, of which an error is that of a list that it rejects.
+// goLists lists everything with mcp-go's client, of which an error is that of a list that it
+// rejects.
 func goLists(t *testing.T, url, version string) {
 	t.Helper()
 	c, err := mcpclient.NewStreamableHttpClient(url)
@@ -157,11 +160,13 @@ func goLists(t *testing.T, url, version string) {
 	}
 }
 
-// forbidden are the changes that JSON Schema or the published schemas forbid, although the clients of an era accept them.
+// forbidden are the changes that JSON Schema or the published schemas forbid, although the clients
+// of an era accept them.
 var forbidden = regexp.MustCompile(`^\.(in|out)putSchema\.(\$schema [^"]|(type|properties|required|required\[0\]|\$defs) null$)|^\.arguments\[0\]\.title null$`)
 
-// TestForeignClientsKeepTheirListsWhateverAServerDefines puts a list of every mutation of every definition behind Junction. Clients that others wrote accept the
-// list. Each good definition is in it, and each mutation that all clients of an era accept is in it unchanged.
+// TestForeignClientsKeepTheirListsWhateverAServerDefines puts a list of every mutation of every
+// definition behind Junction. Clients that others wrote accept the list. Each good definition is in
+// it, and each mutation that all clients of an era accept is in it unchanged.
 func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)

@@ -9,18 +9,21 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file checks definitions. Typed clients parse a list as a whole: one member of one definition that breaks the published schema makes them reject every
-// definition of the list. mend therefore changes as little as possible until no client rejects the definition:
+// This file checks definitions. Typed clients parse a list as a whole: one member of one definition
+// that breaks the published schema makes them reject every definition of the list. mend therefore
+// changes as little as possible until no client rejects the definition:
 //
 //   - A member that the specification makes optional is removed.
 //   - An empty map or list that a server wrote as null (Go) or as [] (PHP) is written as {} or [].
 //   - A definition that still breaks the schema is left out, with the reason in Catalog.Left.
 //
-// The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions differ, older (older.go) has what only legacy clients reject.
-// All other bytes of a definition stay.
+// The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions
+// differ, older (older.go) has what only legacy clients reject. All other bytes of a definition
+// stay.
 
-// A valueCheck looks at one value. problem is "" for a good value. Otherwise problem follows the value's name, such as " is no string" or ".src is missing",
-// and fixed is the value to list instead; fixed is nil if there is none.
+// A valueCheck looks at one value. problem is "" for a good value. Otherwise problem follows the
+// value's name, such as " is no string" or ".src is missing", and fixed is the value to list
+// instead; fixed is nil if there is none.
 type valueCheck func(v []byte) (fixed []byte, problem string)
 
 // An objectCheck is a valueCheck of an object that was parsed already.
@@ -87,13 +90,14 @@ var (
 	}
 )
 
-// parseDefinition parses a definition, and what mend and older look at in it, in one scan. Object.Forget gives that memory back.
+// parseDefinition parses a definition, and what mend and older look at in it, in one scan.
+// Object.Forget gives that memory back.
 func parseDefinition(text []byte) (raw.Object, error) {
 	return raw.ParseDepth(text, raw.DefaultDepth, "inputSchema", "outputSchema", "properties", "annotations", "execution")
 }
 
-// mend returns the definition without what makes typed clients reject a whole list, and says in changes what it has changed. left is why the definition cannot
-// be listed; "" if it can.
+// mend returns the definition without what makes typed clients reject a whole list, and says in
+// changes what it has changed. left is why the definition cannot be listed; "" if it can.
 func mend(p Part, o raw.Object) (mended raw.Object, changes, left string) {
 	edits, problem, broken := apply(o, definitionRules[p], true)
 	problem = strings.TrimPrefix(problem, ".")
@@ -113,7 +117,8 @@ func mend(p Part, o raw.Object) (mended raw.Object, changes, left string) {
 	return o, problem, ""
 }
 
-// apply applies rules to the members of an object. broken means that the edits do not suffice. strict rejects members that occur twice even if all are good.
+// apply applies rules to the members of an object. broken means that the edits do not suffice.
+// strict rejects members that occur twice even if all are good.
 func apply(o raw.Object, rules []rule, strict bool) (edits []raw.Edit, problem string, broken bool) {
 	note := func(more string) {
 		if problem != "" {
@@ -220,7 +225,8 @@ func anyObject(v []byte) ([]byte, string) {
 	return nil, ""
 }
 
-// every is the check of an array that is broken by one broken element. each drops broken elements instead.
+// every is the check of an array that is broken by one broken element. each drops broken elements
+// instead.
 func every(element valueCheck) valueCheck { return array(element, false) }
 func each(element valueCheck) valueCheck  { return array(element, true) }
 

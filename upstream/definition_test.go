@@ -8,7 +8,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// listed returns the catalog of a server of the era that lists one definition, and what legacy clients see of it.
+// listed returns the catalog of a server of the era that lists one definition, and what legacy
+// clients see of it.
 func listed(t *testing.T, era Era, p Part, definition string) (c *Catalog, legacy string) {
 	t.Helper()
 	c = &Catalog{Era: era}
@@ -28,7 +29,8 @@ func listed(t *testing.T, era Era, p Part, definition string) (c *Catalog, legac
 	return c, legacy
 }
 
-// TestForeignDefinitionsAreMendedOrLeftOutAlone has, of each rule, a definition that typed clients reject with its whole list.
+// TestForeignDefinitionsAreMendedOrLeftOutAlone has, of each rule, a definition that typed clients
+// reject with its whole list.
 func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 	const same = "the same"
 	tool := func(members string) string { return `{"name":"a", "inputSchema":{"type":"object"}` + members + `}` }
@@ -137,7 +139,8 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 			if got != tt.changes {
 				t.Errorf("changes = %q, want %q", got, tt.changes)
 			}
-			// A modern server may define what only legacy clients do not know, so that there is no change to report.
+			// A modern server may define what only legacy clients do not know, so that there is no
+			// change to report.
 			if c, again := listed(t, EraModern, tt.part, tt.in); again != legacy || (len(c.Mended) > 0) != (modern != tt.in) {
 				t.Errorf("of a modern server, legacy clients see %s, changes are %+v", again, c.Mended)
 			}
@@ -166,7 +169,8 @@ func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 	}
 }
 
-// TestForeignDefinitionsInMemory shows that the insides of definitions, which are parsed to be checked, are given back.
+// TestForeignDefinitionsInMemory shows that the insides of definitions, which are parsed to be
+// checked, are given back.
 func TestForeignDefinitionsInMemory(t *testing.T) {
 	text := []byte(`{"name":"a","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`)
 	c, _ := listed(t, EraLegacy, PartTools, string(text))

@@ -4,11 +4,12 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file has what the schema of 2026-07-28 allows in a tool's definition, and the schemas of the legacy era do not: an outputSchema of any type (SEP-2106),
-// properties whose schema is true or false, and any value of execution.taskSupport, which the modern era does not have.
+// This file has what the schema of 2026-07-28 allows in a tool's definition, and the schemas of the
+// legacy era do not: an outputSchema of any type (SEP-2106), properties whose schema is true or
+// false, and any value of execution.taskSupport, which the modern era does not have.
 
-// older returns the edits that make a mended definition one for legacy clients. A legacy server has broken its own schema where there are any, so that changes
-// names them as well.
+// older returns the edits that make a mended definition one for legacy clients. A legacy server has
+// broken its own schema where there are any, so that changes names them as well.
 func older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
 	edits, problem, _ := apply(o, olderRules, false)
 	if !legacy || len(edits) == 0 {
@@ -41,8 +42,9 @@ func olderOutput(o raw.Object) (fixed []byte, problem string) {
 	return fixed, problem
 }
 
-// properties is the check of a map of schemas, each an object. A schema that is true or false becomes the object that means the same; a value that is no
-// schema becomes {}, which demands nothing either.
+// properties is the check of a map of schemas, each an object. A schema that is true or false
+// becomes the object that means the same; a value that is no schema becomes {}, which demands
+// nothing either.
 func properties(o raw.Object) ([]byte, string) {
 	problem := ""
 	for m := range o.All() {

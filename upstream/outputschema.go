@@ -10,13 +10,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file finds what makes an outputSchema impossible to compile. Version 1 of the TypeScript SDK compiles all of them (with Ajv, as draft-07) when it has
-// listed the tools, and its caller gets no tools at all if one fails. No client compiles an inputSchema then.
+// This file finds what makes an outputSchema impossible to compile. Version 1 of the TypeScript SDK
+// compiles all of them (with Ajv, as draft-07) when it has listed the tools, and its caller gets no
+// tools at all if one fails. No client compiles an inputSchema then.
 
-// maxSchemaLevels bounds the levels of a schema that uncompilable looks at, because each level is scanned again.
+// maxSchemaLevels bounds the levels of a schema that uncompilable looks at, because each level is
+// scanned again.
 const maxSchemaLevels = 32
 
-// maxReferences bounds the different references that uncompilable follows, because each is looked for in the whole schema. The others are taken to be right.
+// maxReferences bounds the different references that uncompilable follows, because each is looked
+// for in the whole schema. The others are taken to be right.
 const maxReferences = 64
 
 // compilation is of one schema.
@@ -145,7 +148,8 @@ func (c *compilation) list(v []byte, filled bool, levels int) string {
 	return ""
 }
 
-// schemas looks at members that are schemas; patterns says that their names are regular expressions.
+// schemas looks at members that are schemas; patterns says that their names are regular
+// expressions.
 func (c *compilation) schemas(members iter.Seq[raw.Member], levels int, patterns bool) string {
 	for m := range members {
 		problem := c.schema(m.Value, levels)
@@ -178,7 +182,8 @@ func (c *compilation) reference(v []byte) string {
 	return problem
 }
 
-// target looks for the target of a reference in the same schema. A reference that a name may resolve is taken to be right.
+// target looks for the target of a reference in the same schema. A reference that a name may
+// resolve is taken to be right.
 func (c *compilation) target(ref string) string {
 	switch {
 	case ref == "" || ref == "#" || c.named || strings.HasPrefix(ref, "http://json-schema.org/draft-07/schema"):
@@ -222,7 +227,8 @@ func typeName(v []byte) string {
 
 var typeNames = among(`"string"`, `"object"`, `"number"`, `"integer"`, `"boolean"`, `"array"`, `"null"`)
 
-// pattern looks at a regular expression of ECMAScript. What Go has no syntax for, such as lookahead, is taken to be right.
+// pattern looks at a regular expression of ECMAScript. What Go has no syntax for, such as
+// lookahead, is taken to be right.
 func pattern(s string) string {
 	_, err := syntax.Parse(s, syntax.Perl)
 	var wrong *syntax.Error
