@@ -11,26 +11,25 @@ import (
 
 // awaitLists gives servers that are starting a moment, so that a client that lists its tools once finds them. Servers whose catalog is known are not waited for.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
-	v := x.share.view
-	var starting []backend
-	for i, b := range v.backends {
-		if v.sources[i].Listed.IsZero() && !b.Tried() || b.Separates() {
-			starting = append(starting, b)
-		}
-	}
-	if len(starting) == 0 {
+	v, waited := x.share.view, false
+	if v.settled && !v.separates {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.world.config.FirstWait)
 	defer cancel()
-	for _, b := range starting {
-		select {
-		case <-b.Met():
-			b.Prepare(ctx, x.who.profile, x.who.session, x.user())
-		case <-ctx.Done():
+	for i, b := range v.backends {
+		if v.sources[i].Listed.IsZero() && !b.Tried() {
+			waited = true
+			select {
+			case <-b.Met():
+			case <-ctx.Done():
+			}
 		}
+		waited = b.Prepare(ctx, x.who.profile, x.who.session, x.user()) || waited
 	}
-	s.lookAgain(x)
+	if waited {
+		s.lookAgain(x)
+	}
 }
 
 // lookAgain moves the request into the world as it is now. Where the caller has lost its rights meanwhile, the request stays in its own.

@@ -36,16 +36,15 @@ func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 	o, err := raw.Parse(c.answer)
 	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
 }
-func (c *canned) Subscribe(context.Context, []string) ([]string, error) { return nil, nil }
-func (c *canned) Unsubscribe([]string)                                  {}
-func (c *canned) RootsChanged(upstream.Profile, string, string)         {}
-func (c *canned) SignedIn(context.Context) error                        { return nil }
-func (c *canned) Met() <-chan struct{}                                  { return nil }
-func (c *canned) Ready(context.Context) error                           { return nil }
-func (c *canned) Separates() bool                                       { return false }
-func (c *canned) Prepare(context.Context, upstream.Profile, string, string) {
-}
-func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog { return c.catalog }
+func (c *canned) Subscribe(context.Context, []string) ([]string, error)          { return nil, nil }
+func (c *canned) Unsubscribe([]string)                                           {}
+func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
+func (c *canned) SignedIn(context.Context) error                                 { return nil }
+func (c *canned) Met() <-chan struct{}                                           { return nil }
+func (c *canned) Ready(context.Context) error                                    { return nil }
+func (c *canned) Separates() bool                                                { return false }
+func (c *canned) Prepare(context.Context, upstream.Profile, string, string) bool { return false }
+func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog  { return c.catalog }
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {

@@ -30,7 +30,7 @@ type backend interface {
 	// Separates reports whether CatalogFor may differ from Catalog.
 	Separates() bool
 	CatalogFor(p upstream.Profile, session, principal string) *upstream.Catalog
-	Prepare(ctx context.Context, p upstream.Profile, session, principal string)
+	Prepare(ctx context.Context, p upstream.Profile, session, principal string) bool
 }
 
 // view is what one endpoint offers: the catalogs of its upstreams, merged and renamed, with the way back. It is immutable.

@@ -36,21 +36,23 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // Separates reports whether CatalogFor may differ from Catalog.
 func (p *pool) Separates() bool { return p.separates() }
 
-// Prepare connects for a client whose catalog depends on its capabilities (questions: exact), and waits until the connection was made or has failed, or ctx ends.
-func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) {
+// Prepare connects for a client whose catalog depends on its capabilities (questions: exact), and waits until the connection was made or has failed, or ctx ends. It
+// reports whether it had to.
+func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) bool {
 	if p.hard.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
-		return
+		return false
 	}
 	key := p.key(own, session, principal, false)
 	p.mu.Lock()
 	known := key == p.reading() || p.own[key] != nil || p.links[key] != nil
 	p.mu.Unlock()
 	if known {
-		return
+		return false
 	}
 	if l, _, err := p.take(ctx, key); err == nil {
 		l.release()
 	}
+	return true
 }
 
 // publishOwn makes cat the catalog of the callers of a link; p.mu is held.
