@@ -173,6 +173,9 @@ func TestForeignExactQuestions(t *testing.T) {
 			j.offers(t, "up")
 			all := talkAs(t, j.url, client, "2025-11-25", `{"roots":{},"sampling":{},"elicitation":{}}`)
 			none := talkAs(t, j.url, client, "2025-11-25", `{}`)
+			for _, c := range []*talker{all, none} {
+				c.succeed(t, "up__echo", `{"message":"x"}`) // its connection is there
+			}
 			for _, want := range []struct {
 				c    *talker
 				tool string

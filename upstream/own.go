@@ -44,7 +44,7 @@ func (p *pool) Prepare(ctx context.Context, own Profile, session, principal stri
 	}
 	key := p.key(own, session, principal, false)
 	p.mu.Lock()
-	known := key == p.reading() || p.own[key] != nil || p.links[key] != nil
+	known := key == p.reading() || p.own[key] != nil
 	p.mu.Unlock()
 	if known {
 		return false
