@@ -18,7 +18,8 @@ import (
 )
 
 // This file holds policy's "ask": the person at the client is shown the exact call, by elicitation, before it is made. A legacy client is asked on the stream of the
-// call, a modern one is told input_required and comes back. What was approved is that request with those bytes, of that principal: another argument asks again.
+// call, a modern one is told input_required and comes back. An approval is for the principal and the values of the request (digest):
+// another value asks again, another spelling of the same value does not.
 
 // Answers that a person can choose. They are what the form shows, so that it is the same form in every version of the protocol.
 const (

@@ -19,7 +19,7 @@
 //	redact.go     after it, what policy does not let the caller read is taken out (secrets.go, escape.go)
 //	question.go   what an upstream asks the person, as the client may be sent it
 //	asking.go     a legacy client is asked on the stream of its call
-//	parked.go     a modern client is asked by an answer, and comes back (state.go) while the call waits
+//	parked.go     a modern client is asked by an answer, and comes back (state.go, valueform.go) while the call waits
 //	tasks.go      a modern client asks after a task
 //	older.go      what a legacy client's version does not know
 //	uris.go       the URIs in a result, in an error and in a tool's definition, as the client sees them

@@ -83,15 +83,20 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 	return st, nil
 }
 
-// digest tells one request from another: by its endpoint, its method, what its name stands for now, and its params, without what differs when it is made again. Where it
-// is not clear which members these are, all of it counts.
+// digest identifies a request by its endpoint, its method, the target that its name stands for now, and the values of its params. Two spellings of the same params have
+// the same digest. The members that change when a client repeats a request do not count, unless one of their names is ambiguous. Params without a form count as bytes.
 func (x *exchange) digest() []byte {
 	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"}, raw.Edit{Name: "requestState"})
 	if err != nil {
 		text = x.params.Text()
 	}
+	form, ok := valueForm(text)
+	kind := byte('v')
+	if !ok {
+		form, kind = text, 'b'
+	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.backend.Name()), {0}, []byte(x.target.name), {0}, text} {
+	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.backend.Name()), {0}, []byte(x.target.name), {0, kind}, form} {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]

@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// A client that repeats a request may write it in another way. Junction compares requests by their values.
+
+// respelled writes JSON in another way: members in reverse order, strings as escapes, whole numbers as decimals.
+func respelled(t *testing.T, text []byte) string {
+	t.Helper()
+	switch text[0] {
+	case '{':
+		o, err := raw.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []string
+		for _, m := range o.Members() {
+			parts = append(parts, respelled(t, m.Key)+" : "+respelled(t, m.Value))
+		}
+		slices.Reverse(parts)
+		return "{ " + strings.Join(parts, " , ") + " }"
+	case '[':
+		list, err := raw.Elements(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []string
+		for _, v := range list {
+			parts = append(parts, respelled(t, v))
+		}
+		return "[ " + strings.Join(parts, " , ") + " ]"
+	case '"':
+		s, err := raw.String(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := []byte{'"'}
+		for _, c := range s {
+			b = fmt.Appendf(b, `\u%04x`, c)
+		}
+		return string(append(b, '"'))
+	case 't', 'f', 'n':
+		return string(text)
+	}
+	if strings.ContainsAny(string(text), ".eE") {
+		return string(text)
+	}
+	return string(text) + ".0e0"
+}
+
+// membersOf is an object as query.params has it, without its braces.
+func membersOf(object string) string { return strings.TrimSuffix(strings.TrimPrefix(object, "{"), "}") }
+
+// respelling is a client that writes each repetition of a request in another way than the request before.
+type respelling struct {
+	*talker
+	t      *testing.T
+	change func(params string) string // of each repetition; nil changes nothing
+}
+
+// converse is (*talker).converse for such a client. A legacy client does not repeat its request.
+func (c respelling) converse(q query, answer func(put) string) (jsonrpc.Message, []put) {
+	c.t.Helper()
+	if c.era == upstream.EraLegacy {
+		return c.talker.converse(c.t, q, answer)
+	}
+	base, spelled := q.params, q.params
+	var asked []put
+	for range 10 {
+		q.id = ""
+		m := c.begin(c.t, q).answer(c.t)
+		if m.Error != nil || member(m.Result, "resultType") != `"input_required"` {
+			return m, asked
+		}
+		var responses []string
+		for _, p := range requested(c.t, m) {
+			asked = append(asked, p)
+			responses = append(responses, string(raw.Quote(p.key))+":"+strings.TrimPrefix(answer(p), `"result":`))
+		}
+		if spelled == base {
+			spelled = membersOf(respelled(c.t, []byte("{"+base+"}")))
+		} else {
+			spelled = base
+		}
+		if c.change != nil {
+			spelled = c.change(spelled)
+		}
+		q.params = retried(spelled, m, responses...)
+	}
+	c.t.Fatal("the questions do not end")
+	return jsonrpc.Message{}, nil
+}
+
+const odd = `{"text":"a\"é","list":[1,{"z":2,"a":3}],"flag":true,"none":null}`
+
+func TestForeignRespelledRequestIsAnswered(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+		j.offers(t, "up")
+		c := respelling{j.talk(t), t, nil}
+		if m, asked := c.converse(called("up__echo", odd), approval("yes, once")); m.Error != nil || len(asked) != 1 || member(m.Result, "isError") == "true" {
+			t.Fatalf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
+		}
+		// The upstream asks two questions in the course of an approved call.
+		q := called("up__ask", `{"extra":`+odd+`,"questions":[`+askForm+`,`+askRoots+`]}`)
+		if m, asked := c.converse(q, approval("yes, once")); len(asked) != 3 || answersOf(t, m) != `[{`+accepted+`},{`+rooted+`}]` {
+			t.Errorf("after %d questions: %s", len(asked), m.Append(nil))
+		}
+		// An approval that is remembered is good for another spelling, in a legacy session too.
+		c.converse(called("up__echo", `{"n":1,"m":"x"}`), approval("yes, and do not ask again for exactly this call"))
+		for arguments, want := range map[string]int{
+			`{"m":"\u0078","n":1.0}`: 0, `{ "n" : 10e-1 , "m" : "x" }`: 0,
+			`{"n":"1","m":"x"}`: 1, `{"n":2,"m":"x"}`: 1, `{"n":1}`: 1, `{"n":1,"m":"x","m":"x"}`: 1, `{"n":1,"m":"X"}`: 1,
+		} {
+			if m, asked := c.talker.converse(t, called("up__echo", arguments), approval("no")); len(asked) != want {
+				t.Errorf("%s: %d questions, want %d; %s", arguments, len(asked), want, m.Append(nil))
+			}
+		}
+	})
+}
+
+// TestForeignChangedRequestIsNotTheSame has a client come back with its state and a request that it changed.
+func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
+	changes := map[string]func(string) string{
+		"another value":   func(s string) string { return strings.Replace(s, `"n":1`, `"n":2`, 1) },
+		"another type":    func(s string) string { return strings.Replace(s, `"n":1`, `"n":"1"`, 1) },
+		"a key twice":     func(s string) string { return strings.Replace(s, `"n":1`, `"n":1,"n":1`, 1) },
+		"a large integer": func(s string) string { return strings.Replace(s, `9007199254740993`, `9007199254740992`, 1) },
+		"another member":  func(s string) string { return strings.Replace(s, `"n":1`, `"n":1,"o":null`, 1) },
+	}
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
+			s := p.serve(t, upstreamtest.Script{})
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+			j.offers(t, "up")
+			for name, change := range changes {
+				for _, q := range []query{called("up__echo", `{"n":1,"big":9007199254740993}`), called("up__ask", `{"n":1,"big":9007199254740993,"questions":[`+askForm+`]}`)} {
+					q.params = strings.Replace(q.params, ` `, ``, -1)
+					c, base := j.talk(t), q.params
+					m := c.begin(t, q).answer(t)
+					yes := string(raw.Quote(requested(t, m)[0].key)) + `:{"action":"accept","content":{"answer":"yes, once"}}`
+					q.params = retried(change(base), m, yes)
+					if again := c.begin(t, q).answer(t); again.Error == nil || again.Error.Code != -32602 {
+						t.Errorf("%s: the changed request is answered %s", name, again.Append(nil))
+					}
+				}
+			}
+			if n := len(callsOf(t, s.Journal, 0)); n != 0 {
+				t.Errorf("the upstream was called %d times", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"junction/upstream/raw"
+)
+
+// This file compares two requests by their values. It follows RFC 8785 except for numbers: RFC 8785 rounds them to doubles, which would make one request of two with
+// different large integers. The form of pins (canonical.go) keeps numbers as they were written; stored pins depend on that.
+
+const (
+	longObject   = 512 // bytes; the form of a longer object is replaced by its hash, so that sorting outer objects copies little
+	longExponent = 18  // digits; an exponent with more digits is kept as it was written
+)
+
+// valueForm returns a text that two JSON values share if and only if the values are equal. Member order, escapes and the spelling of numbers do not count; numbers are
+// compared as exact decimals. ok is false if the value has no such form: a key occurs twice in an object, or a string is not UTF-8 or has half a surrogate pair.
+// The text must be JSON. The time is linear in its length, but for the sorting of members.
+func valueForm(text []byte) (form []byte, ok bool) {
+	b, i, ok := appendForm(make([]byte, 0, len(text)), text, skipSpace(text, 0), 0)
+	return b, ok && skipSpace(text, i) == len(text)
+}
+
+// appendForm appends the form of the value at text[i] and returns the index after that value.
+func appendForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+	if i >= len(text) || depth > raw.DefaultDepth {
+		return b, i, false
+	}
+	switch text[i] {
+	case '"':
+		if end, ok = stringEnd(text, i); ok {
+			b, ok = appendStringForm(b, text[i:end])
+		}
+		return b, end, ok
+	case '{':
+		return appendObjectForm(b, text, i, depth+1)
+	case '[':
+		return appendArrayForm(b, text, i, depth+1)
+	}
+	for end = i; end < len(text) && text[end] > ' ' && text[end] != ',' && text[end] != '}' && text[end] != ']'; {
+		end++
+	}
+	switch c := text[i]; {
+	case end == i:
+		return b, i, false
+	case c == 't' || c == 'f' || c == 'n':
+		return append(b, text[i:end]...), end, true
+	}
+	return appendNumberForm(b, text[i:end]), end, true
+}
+
+// appendStringForm appends a string with the escapes that raw.AppendQuote uses.
+func appendStringForm(b, text []byte) (form []byte, ok bool) {
+	if bytes.IndexByte(text, '\\') < 0 { // nothing in it needs an escape
+		return append(b, text...), utf8.Valid(text)
+	}
+	s, err := raw.String(text)
+	return raw.AppendQuote(b, s), err == nil
+}
+
+func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+	b = append(b, '[')
+	if i = skipSpace(text, i+1); i < len(text) && text[i] == ']' {
+		return append(b, ']'), i + 1, true
+	}
+	for {
+		if b, i, ok = appendForm(b, text, i, depth); !ok {
+			return b, i, false
+		}
+		if i = skipSpace(text, i); i >= len(text) {
+			return b, i, false
+		}
+		if b = append(b, text[i]); text[i] == ']' {
+			return b, i + 1, true
+		}
+		i = skipSpace(text, i+1)
+	}
+}
+
+// formMember is a member in a form: form[start:end] is its key and its value, and the key ends at colon.
+type formMember struct{ start, colon, end int }
+
+// appendObjectForm appends the members sorted by their keys. RFC 8785 sorts by UTF-16 code units; for a comparison any fixed order will do.
+func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+	begin := len(b)
+	b = append(b, '{')
+	var few [8]formMember
+	members := few[:0]
+	for i = skipSpace(text, i+1); ; i = skipSpace(text, i+1) {
+		if i < len(text) && text[i] == '}' { // an object without members
+			break
+		}
+		var m formMember
+		if b, i, m, ok = appendMemberForm(b, text, i, depth); !ok {
+			return b, i, false
+		}
+		members = append(members, m)
+		if i = skipSpace(text, i); i >= len(text) {
+			return b, i, false
+		}
+		if text[i] == '}' {
+			break
+		}
+	}
+	byKey := func(m, o formMember) int { return bytes.Compare(b[m.start:m.colon], b[o.start:o.colon]) }
+	if !slices.IsSortedFunc(members, byKey) {
+		whole := bytes.Clone(b[begin:])
+		slices.SortFunc(members, byKey)
+		b = b[:begin+1]
+		for k, m := range members {
+			size := len(b)
+			b = append(b, whole[m.start-begin:m.end-begin]...)
+			members[k] = formMember{size, size + m.colon - m.start, len(b)}
+		}
+	}
+	for k := 1; k < len(members); k++ {
+		if byKey(members[k-1], members[k]) == 0 {
+			return b, i, false
+		}
+	}
+	if b = append(b, '}'); len(b)-begin > longObject {
+		sum := sha256.Sum256(b[begin:])
+		b = append(append(b[:begin], '#'), sum[:]...)
+	}
+	return b, i + 1, true
+}
+
+// appendMemberForm appends the member at text[i], with a comma behind it.
+func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m formMember, ok bool) {
+	if i >= len(text) || text[i] != '"' {
+		return b, i, m, false
+	}
+	m.start = len(b)
+	if end, ok = stringEnd(text, i); !ok {
+		return b, i, m, false
+	}
+	if b, ok = appendStringForm(b, text[i:end]); !ok {
+		return b, i, m, false
+	}
+	m.colon = len(b)
+	if end = skipSpace(text, end); end >= len(text) || text[end] != ':' {
+		return b, i, m, false
+	}
+	if b, end, ok = appendForm(append(b, ':'), text, skipSpace(text, end+1), depth); !ok {
+		return b, i, m, false
+	}
+	b = append(b, ',')
+	m.end = len(b)
+	return b, end, m, true
+}
+
+// appendNumberForm appends a number as its decimal digits without zeros at either end, and the exponent of the last digit: 1, 1.0 and 10e-1 are 1e0. All zeros are 0.
+func appendNumberForm(b, text []byte) []byte {
+	mantissa, power := string(text), ""
+	if e := bytes.IndexAny(text, "eE"); e >= 0 {
+		mantissa, power = mantissa[:e], mantissa[e+1:]
+	}
+	mantissa, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return append(b, '0')
+	}
+	sign := ""
+	if rest, minus := strings.CutPrefix(power, "-"); minus {
+		sign, power = "-", rest
+	}
+	power = strings.TrimLeft(power, "+0")
+	if len(power) > longExponent {
+		return append(append(b, '~'), text...) // no other form begins with ~
+	}
+	exponent, _ := strconv.ParseInt(sign+"0"+power, 10, 64)
+	short := strings.TrimRight(digits, "0")
+	exponent += int64(len(digits) - len(short) - len(fraction))
+	if negative {
+		b = append(b, '-')
+	}
+	return strconv.AppendInt(append(append(b, short...), 'e'), exponent, 10)
+}
