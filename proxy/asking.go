@@ -203,6 +203,9 @@ func inputRequest(v []byte) (method string, params []byte, err error) {
 	if err == nil {
 		params, err = o.Get("params")
 	}
+	if string(params) == "null" {
+		params = nil
+	}
 	switch {
 	case method == "" || err != nil && err != raw.ErrAbsent:
 		return "", nil, errors.New("an input request without method or with several")

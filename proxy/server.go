@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +129,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		world.merged.ServeHTTP(w, r)
 		return
 	}
-	world.routes.ServeHTTP(w, r)
+	world.routes.ServeHTTP(w, withoutSlash(r))
+}
+
+// withoutSlash returns the request without the slash at the end of its path: /mcp/ is /mcp, for the routes and for the guard. The request itself is not changed.
+func withoutSlash(r *http.Request) *http.Request {
+	path, slash := strings.CutSuffix(r.URL.Path, "/")
+	rawPath, rawSlash := strings.CutSuffix(r.URL.RawPath, "/")
+	if !slash || path == "" || r.URL.RawPath != "" && !rawSlash { // %2F is part of a name
+		return r
+	}
+	changed, u := *r, *r.URL
+	u.Path, u.RawPath = path, rawPath
+	changed.URL = &u
+	return &changed
 }
 
 // Apply replaces the world: from now on requests are answered by these upstreams, which are in the order of their names. Requests in progress end in the

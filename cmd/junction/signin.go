@@ -215,7 +215,7 @@ func trusting(f *fetch.Fetcher) *http.Transport {
 func (s *signIn) serves(r *http.Request) bool {
 	path := r.URL.Path
 	if rest, page := strings.CutPrefix(path, "/connect/"); page {
-		return rest != "mcp" // which is an endpoint called connect
+		return strings.TrimSuffix(rest, "/") != "mcp" // which is an endpoint called connect
 	}
 	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") || strings.HasPrefix(path, "/oauth/") ||
 		strings.HasPrefix(path, "/.well-known/oauth-authorization-server")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"junction/upstream/raw"
 )
@@ -23,7 +24,7 @@ func NumberID(n uint64) ID { return ID(strconv.FormatUint(n, 10)) }
 type Message struct {
 	ID     ID
 	Method string
-	Params []byte // an object or an array; nil when there are none
+	Params []byte // an object or an array; nil when there are none, or null in their place
 	Result []byte
 	Error  *Error
 
@@ -111,10 +112,10 @@ func parse(text []byte, depth int) (m Message, err error) {
 	case err == raw.ErrAbsent:
 	case err != nil:
 		return m, fmt.Errorf("id: %w", err)
-	case id[0] == '"' || id[0] == '-' || '0' <= id[0] && id[0] <= '9':
+	case id[0] == '"' || isInteger(id):
 		m.ID = ID(id)
 	case string(id) != "null":
-		return m, fmt.Errorf("%w: the id is neither a string nor a number", ErrInvalid)
+		return m, fmt.Errorf("%w: the id is neither a string nor an integer", ErrInvalid)
 	}
 	switch method, err := o.Get("method"); {
 	case err == raw.ErrAbsent:
@@ -135,6 +136,9 @@ func parse(text []byte, depth int) (m Message, err error) {
 	}
 	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
 		return m, fmt.Errorf("params: %w", err)
+	}
+	if string(m.Params) == "null" { // some clients and servers write null for params that they leave out
+		m.Params = nil
 	}
 	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
 		return m, fmt.Errorf("%w: params are neither an object nor an array", ErrInvalid)
@@ -161,6 +165,35 @@ func parse(text []byte, depth int) (m Message, err error) {
 		m.Body, _ = o.Object("params")
 	}
 	return m, nil
+}
+
+// isInteger reports whether a JSON value is an integer as JSON Schema defines it: 1, 1.0 and 1e2 are, 1.5 is not. Both TypeScript SDKs and mcp-go accept the same ids.
+func isInteger(value []byte) bool {
+	if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
+		return false
+	}
+	if bytes.IndexAny(value, ".eE") < 0 {
+		return true
+	}
+	mantissa, power, _ := strings.Cut(strings.ToLower(string(value)), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	whole, fraction = strings.Trim(whole, "-0"), strings.TrimRight(fraction, "0")
+	if whole == "" && fraction == "" {
+		return true // zero
+	}
+	last := len(fraction) // how many places after the point the last digit that is not 0 has
+	if fraction == "" {
+		before, _, _ := strings.Cut(mantissa, ".")
+		last = len(strings.TrimRight(before, "0")) - len(before)
+	}
+	exponent, err := strconv.Atoi(power)
+	if power == "" {
+		exponent, err = 0, nil
+	}
+	if err != nil { // beyond the range of int
+		return power[0] != '-'
+	}
+	return exponent >= last
 }
 
 // check refuses what is of no kind, or of two.

@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":[1.0,1e400]}`, `request id=9007199254740993 method=x params=[1.0,1e400]`},
 		{`{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"x"}`, `request id=123456789012345678901234567890 method=x`},
 		{`{"jsonrpc":"2.0","id":-0,"method":"x","params":{}}`, `request id=-0 method=x params={}`},
-		{`{"jsonrpc":"2.0","id":1.50,"method":"x"}`, `request id=1.50 method=x`},
+		{`{"jsonrpc":"2.0","id":1.0,"method":"x"}`, `request id=1.0 method=x`},
 		{`{"jsonrpc":"2.0","id":"\u0031\n","method":"x"}`, `request id="\u0031\n" method=x`},
 		{`{"jsonrpc":"2.0","id":"","method":"x"}`, `request id="" method=x`},
 		{`{"jsonrpc":"2.0","id":"\ud800","method":"x"}`, `request id="\ud800" method=x`}, // it goes back as it came
@@ -135,7 +135,6 @@ func TestParseRefuses(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","Method":"tools/call"}`, raw.ErrAmbiguous, "1", ""},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","method\u0000":"tools/call"}`, raw.ErrAmbiguous, "1", ""},
 		// The params.
-		{`{"jsonrpc":"2.0","id":1,"method":"x","params":null}`, jsonrpc.ErrInvalid, "1", "x"},
 		{`{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}`, jsonrpc.ErrInvalid, "1", "x"},
 		{`{"jsonrpc":"2.0","id":1,"method":"x","params":{},"params":{}}`, raw.ErrAmbiguous, "1", "x"},
 		{`{"jsonrpc":"2.0","id":1,"method":"x","paramſ":{}}`, raw.ErrAmbiguous, "1", "x"},
@@ -343,4 +342,35 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q as one line is %q", written, line)
 		}
 	})
+}
+
+func TestForeignIDsAreStringsOrIntegers(t *testing.T) {
+	for id, ok := range map[string]bool{
+		`"1"`: true, `""`: true, `"1.5"`: true, `0`: true, `-0`: true, `-7`: true, `9007199254740993`: true, `1.0`: true, `-1.00`: true, `1e2`: true, `1.50E+1`: true, `100e-2`: true,
+		`0.0`: true, `0e-5`: true, `1e400`: true, `1e99999999999999999999`: true, `0e-99999999999999999999`: true,
+		`1.5`: false, `0.1`: false, `-2.25`: false, `15e-1`: false, `1.55e1`: false, `100e-3`: false, `1e-99999999999999999999`: false,
+		`null`: false, `true`: false, `{}`: false, `[]`: false, `[1]`: false,
+	} {
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`), 10)
+		if (err == nil) != ok || ok && string(m.ID) != id || !ok && (!errors.Is(err, jsonrpc.ErrInvalid) || m.ID != "") {
+			t.Errorf("the id %s: %q, %v; valid = %v", id, m.ID, err, ok)
+		}
+	}
+}
+
+func TestForeignNullParamsAreAbsent(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":null}`:                `request id=1 method=x`,
+		`{"jsonrpc":"2.0","method":"notifications/x", "params" : null }`:     `notification method=notifications/x`,
+		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":null}}`:      `request id=1 method=x params={"_meta":null}`,
+		`{"params":null,"jsonrpc":"2.0","id":2,"result":{"a":1},"other":{}}`: `response id=2 result={"a":1}`,
+	} {
+		m, err := jsonrpc.Parse([]byte(text), 10)
+		if err != nil || show(m) != want {
+			t.Errorf("%s = %s, %v; want %s", text, show(m), err, want)
+		}
+		if again, err := jsonrpc.Parse(m.Append(nil), 10); err != nil || show(again) != want {
+			t.Errorf("%s is sent on as %s", text, m.Append(nil))
+		}
+	}
 }
