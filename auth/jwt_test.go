@@ -405,13 +405,42 @@ func TestUnknownKeys(t *testing.T) {
 		wantOut(t, g, ec.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
 		time.Sleep(time.Minute)
 		wantIn(t, g, ec.Token(t, s.Claims(resource, nil)))
-		// A wrong signature of a key that is there is no reason to ask.
-		n := s.Asked(authtest.Keys)
-		time.Sleep(2 * time.Minute)
-		wantOut(t, g, authtest.NewKey(t, "ec", jose.ES256).Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
-		if s.Asked(authtest.Keys) != n {
-			t.Error("a wrong signature makes a request")
+	})
+}
+
+// TestForeignReplacedKeyIsFetched has an issuer replace its key under the same name.
+func TestForeignReplacedKeyIsFetched(t *testing.T) {
+	s := authtest.New(t)
+	old, forged := authtest.NewKey(t, "same", jose.ES256), authtest.NewKey(t, "same", jose.ES256)
+	next := authtest.NewKey(t, "same", jose.ES256)
+	s.SetKeys(old)
+	synctest.Test(t, func(t *testing.T) {
+		g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
+		who := wantIn(t, g, old.Token(t, s.Claims(resource, nil)))
+		s.SetKeys(next)
+		wantIn(t, g, next.Token(t, s.Claims(resource, nil))) // the first wrong signature has the keys fetched
+		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		if g.Still(who) {
+			t.Error("what has begun goes on without the key")
 		}
+		// A flood of wrong signatures makes one fetch a minute, and delays the next key by no more than that.
+		time.Sleep(2 * time.Minute)
+		n := s.Asked(authtest.Keys)
+		for range 100 {
+			wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		}
+		if got := s.Asked(authtest.Keys) - n; got != 1 {
+			t.Errorf("100 wrong signatures make %d fetches, want one", got)
+		}
+		s.SetKeys(old)
+		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		time.Sleep(time.Minute)
+		wantIn(t, g, old.Token(t, s.Claims(resource, nil)))
+		// While the issuer is down, its known keys decide about a wrong signature.
+		s.SetDown(true)
+		time.Sleep(time.Minute)
+		wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantIn(t, g, old.Token(t, s.Claims(resource, map[string]any{"sub": "bob"})))
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// keySet is the keys of one issuer. They are fetched when they are first needed, again when a token names one that is unknown, and now and then; what was fetched
-// once stays good while the issuer cannot be reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature.
+// keySet is the keys of one issuer. They are fetched when they are first needed, again when no key fits a token, and now and then; what was fetched once stays good
+// while the issuer cannot be reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature; here it is asked once a minute.
 type keySet struct {
 	issuer string
 	fixed  string // jwks_url of the file; "" is found out
@@ -39,7 +39,7 @@ type keySet struct {
 	err     error         // of the last fetch
 	failed  int           // fetches in a row
 	retry   time.Time     // before which no fetch begins, because the last one failed
-	cooled  time.Time     // before which no fetch begins for an unknown key
+	cooled  time.Time     // before which no fetch begins for a token that no key fits
 }
 
 // keys are what one fetch has found. They are immutable.
@@ -50,7 +50,7 @@ type keys struct {
 
 const (
 	keysFresh    = 10 * time.Minute // after that they are fetched again, so that a key which was taken back is not good for ever
-	keysCooldown = time.Minute      // between two fetches for unknown keys: anybody can make one up
+	keysCooldown = time.Minute      // between two fetches for tokens that no key fits: anybody can make one up
 	maxBackoff   = time.Minute
 	fetchTimeout = 5 * time.Second
 	maxDocument  = 64 << 10
@@ -83,8 +83,9 @@ func (k *keySet) verify(ctx context.Context, token string) (payload []byte, prin
 	}
 	k.renew()
 	payload, print, known := now.verify(jws)
-	if payload == nil && !known {
-		if err := k.load(ctx, true); err != nil {
+	if payload == nil {
+		// The issuer may have replaced a key under the same name, so a wrong signature is a reason to ask, too. If the issuer cannot be asked, its known keys decide.
+		if err := k.load(ctx, true); err != nil && (!known || ctx.Err() != nil) {
 			return nil, "", err
 		}
 		if next := k.current.Load(); next != now {
@@ -140,19 +141,19 @@ func (k *keySet) renew() {
 	}
 }
 
-// load waits until the keys have been fetched. Where it is too early to ask again, it returns what came of the last time. With unknown it is about a key that the
-// present ones do not have.
-func (k *keySet) load(ctx context.Context, unknown bool) error {
+// load waits until the keys have been fetched. Where it is too early to ask again, it returns what came of the last time. With unfit it is about a token that the
+// present keys do not fit.
+func (k *keySet) load(ctx context.Context, unfit bool) error {
 	k.mu.Lock()
 	now := k.now()
 	switch {
 	case k.loading != nil:
-	case now.Before(k.retry), unknown && now.Before(k.cooled):
+	case now.Before(k.retry), unfit && now.Before(k.cooled):
 		defer k.mu.Unlock()
 		return k.err
 	default:
 		k.begin()
-		if unknown {
+		if unfit {
 			k.cooled = now.Add(keysCooldown)
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		world.merged.ServeHTTP(w, r)
 		return
 	}
-	world.routes.ServeHTTP(w, withoutSlash(r))
+	world.routes.ServeHTTP(w, r)
 }
 
 // withoutSlash returns the request without the slash at the end of its path: /mcp/ is /mcp, for the routes and for the guard. The request itself is not changed.

@@ -81,7 +81,8 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	r.Handle("/mcp", merged)
 	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
 	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
-	w.routes, w.merged = r, w.checkOrigin(merged)
+	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
+	w.merged = w.checkOrigin(merged)
 	return w
 }
 

@@ -238,6 +238,19 @@ func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
 // Size is a number of bytes; the file writes it as 512, 64KiB, 16MiB or 1GiB.
 type Size int64
 
+// String returns the size in the largest unit that divides it.
+func (s Size) String() string {
+	switch {
+	case s >= 1<<30 && s%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", s>>30)
+	case s >= 1<<20 && s%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", s>>20)
+	case s >= 1<<10 && s%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", s>>10)
+	}
+	return fmt.Sprintf("%d bytes", int64(s))
+}
+
 // UnmarshalYAML reads a number with an optional unit.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	digits, unit := n.Value, int64(1)

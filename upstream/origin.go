@@ -43,7 +43,7 @@ const (
 )
 
 // errTooLarge means that a message of the server's exceeds the limit.
-var errTooLarge = errors.New("larger than the message limit")
+var errTooLarge = errors.New("the answer is larger than limits.message")
 
 // newTransport returns the pool of connections that the wires of one upstream share. It is closed with CloseIdleConnections.
 func newTransport() http.RoundTripper {
@@ -520,8 +520,11 @@ func (o *origin) drain(t *trip) {
 	})
 }
 
-func (o *origin) tooLarge() error {
-	return fmt.Errorf("%w: %w of %d bytes", errInvalid, errTooLarge, o.limit)
+func (o *origin) tooLarge() error { return tooLarge(o.limit) }
+
+// tooLarge is the error for an answer of more than limit bytes, over every transport.
+func tooLarge(limit int) error {
+	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", errInvalid, errTooLarge, Size(limit))
 }
 
 // body reads the whole body of a response, into the buffer if there is one, which grows; otherwise into one as large as the server said, if it did. The error may

@@ -219,14 +219,14 @@ func TestHTTPBounded(t *testing.T) {
 		h    http.HandlerFunc
 		want string // the beginning of the error
 	}{
-		{"1 GB", status(200, "application/json"), "invalid answer: larger than the message limit of 1048576 bytes"},
+		{"1 GB", status(200, "application/json"), "invalid answer: the answer is larger than limits.message of 1 MiB; raise limits.message, or request less"},
 		{"1 GB as it said", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(1<<30))
 			w.Header().Set("Content-Type", "application/json")
 			pour(w, zeros)
-		}, "invalid answer: larger than the message limit of 1048576 bytes"},
-		{"an endless event", events([]byte("data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n")), "invalid answer: larger than the message limit of 1048576 bytes"},
-		{"an endless line", events(zeros), "invalid answer: larger than the message limit of 1048576 bytes"},
+		}, "invalid answer: the answer is larger than limits.message of 1 MiB; raise limits.message, or request less"},
+		{"an endless event", events([]byte("data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n")), "invalid answer: the answer is larger than limits.message of 1 MiB; raise limits.message, or request less"},
+		{"an endless line", events(zeros), "invalid answer: the answer is larger than limits.message of 1 MiB; raise limits.message, or request less"},
 		{"endless comments", events([]byte(strings.Repeat(": hello\n\n", 1000))), "enough"},
 		{"endless notifications", events(note), "enough"},
 		{"an endless failure", status(500, "text/plain"), "the server answered 500 Internal Server Error"},

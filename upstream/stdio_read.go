@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,7 +28,7 @@ func (w *stdio) read() {
 		if long == nil {
 			m, err = jsonrpc.Parse(line, w.o.Depth)
 		} else {
-			err = fmt.Errorf("of %d bytes is over the limit of %d", long.size, w.o.MessageLimit)
+			err = tooLarge(w.o.MessageLimit)
 		}
 		switch {
 		case err == nil && m.IsResponse():
@@ -45,7 +46,10 @@ func (w *stdio) read() {
 				long = new(outline)
 				long.add(line)
 			}
-			if w.settle(long.answers(), answer{err: fmt.Errorf("unusable response: %w", err)}) {
+			if !errors.Is(err, errInvalid) {
+				err = fmt.Errorf("%w: %w", errInvalid, err)
+			}
+			if w.settle(long.answers(), answer{err: err}) {
 				continue // the caller has the error
 			}
 			if show, before := odd.allow(time.Now()); show {

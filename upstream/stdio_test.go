@@ -306,14 +306,14 @@ func TestStdioStrangeLines(t *testing.T) {
 		{"an array", "[]\n", "", "no object"},
 		{"a late response", `{"jsonrpc":"2.0","id":99,"result":{}}` + "\n", "", "nobody waits"},
 		{"an error without id", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}` + "\n", "", "nobody waits"},
-		{"no version", `{"id":5,"result":{}}` + "\n", "unusable response: not a JSON-RPC message: jsonrpc", ""},
-		{"not a number", `{"jsonrpc":"2.0","result":{"x":[NaN]},"id":5}` + "\n", "unusable response: not JSON at byte", ""},
-		{"too deep", `{"jsonrpc":"2.0","result":{"x":[[[[[[[[[[1]]]]]]]]]]},"id":5}` + "\n", "unusable response: nested too deeply", ""},
-		{"no result", `{"jsonrpc":"2.0","id":5}` + "\n", "unusable response: not a JSON-RPC message: neither", ""},
-		{"too long, id first", `{"jsonrpc":"2.0","id":5,"result":{"x":"` + big + `"}}` + "\n", "unusable response: of 5042 bytes is over the limit of 4096", ""},
-		{"too long, id last", `{"result":{"a":{"id":6},"x":"\"}` + big + `"},"jsonrpc":"2.0","id":5}` + "\n", "is over the limit of 4096", ""},
+		{"no version", `{"id":5,"result":{}}` + "\n", "invalid answer: not a JSON-RPC message: jsonrpc", ""},
+		{"not a number", `{"jsonrpc":"2.0","result":{"x":[NaN]},"id":5}` + "\n", "invalid answer: not JSON at byte", ""},
+		{"too deep", `{"jsonrpc":"2.0","result":{"x":[[[[[[[[[[1]]]]]]]]]]},"id":5}` + "\n", "invalid answer: nested too deeply", ""},
+		{"no result", `{"jsonrpc":"2.0","id":5}` + "\n", "invalid answer: not a JSON-RPC message: neither", ""},
+		{"too long, id first", `{"jsonrpc":"2.0","id":5,"result":{"x":"` + big + `"}}` + "\n", "invalid answer: the answer is larger than limits.message of 4 KiB; raise limits.message, or request less", ""},
+		{"too long, id last", `{"result":{"a":{"id":6},"x":"\"}` + big + `"},"jsonrpc":"2.0","id":5}` + "\n", "larger than limits.message of 4 KiB", ""},
 		{"too long, no id", `{"jsonrpc":"2.0","method":"x","params":{"id":5,"x":"` + big + `"}}` + "\n", "", "size=5055"},
-		{"too long, a request", `{"jsonrpc":"2.0","id":5,"method":"x","params":{"x":"` + big + `"}}` + "\n", "", "is over the limit"},
+		{"too long, a request", `{"jsonrpc":"2.0","id":5,"method":"x","params":{"x":"` + big + `"}}` + "\n", "", "larger than limits.message"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := mustOpen(t, "server", func(o *stdioOptions) { o.MessageLimit, o.Depth = 4096, 8 })

@@ -272,14 +272,14 @@ func (w *httpWire) heard(m *jsonrpc.Message) bool {
 	return true
 }
 
-// deaf reports whether an answer to GET means that listening is over: the server offers no stream, or the session is gone. A server that did offer one
-// is believed a refusal of other kinds only while it lasts.
+// deaf reports whether an answer to GET means that listening is over: the server offers no stream, or the session is gone. After a stream that was open (heard),
+// other refusals count as temporary: a server behind a load balancer may answer 405 while it is replaced.
 func (w *httpWire) deaf(s *places, e *statusError, heard bool) bool {
 	switch {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):
 		w.over(fmt.Errorf("%w: %w", errSessionGone, e))
 		return true
-	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
+	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusMethodNotAllowed):
 		return false
 	}
 	w.log.Debug("the server offers no listening stream", "error", e)

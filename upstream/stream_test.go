@@ -185,7 +185,7 @@ func TestHTTPListenRefused(t *testing.T) {
 		{"501", []int{501}, false},
 		{"400", []int{400}, false},
 		{"404", []int{404}, true},
-		{"405 later", []int{200, 503, 429, 405}, false},
+		{"501 later", []int{200, 503, 429, 501}, false},
 		{"404 later", []int{200, 404}, true},
 		{"400 later", []int{200, 400}, true},
 		{"no events", []int{204}, false},
@@ -216,6 +216,32 @@ func TestHTTPListenRefused(t *testing.T) {
 				t.Errorf("ended: %v, want %v", w.ended(), tt.gone)
 			}
 		})
+	}
+}
+
+// TestForeignMethodNotAllowedAfterAStream has a server answer 405 for a while after a stream that worked.
+func TestForeignMethodNotAllowedAfterAStream(t *testing.T) {
+	var n atomic.Int32
+	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
+		switch n.Add(1) {
+		case 1:
+			sayEvents(w, "retry: 1\n\n")
+		case 5:
+			sayEvents(w, event("e1", `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+		case 7:
+			w.WriteHeader(404) // the session ends, and the test with it
+		default:
+			w.WriteHeader(405)
+		}
+	})
+	heard := make(chan string, 2)
+	w := mustHTTP(t, httpOptions{URL: srv.URL}, func(m *jsonrpc.Message) { heard <- m.Method })
+	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.listening(func() {})
+	if len(heard) != 1 || n.Load() != 7 {
+		t.Errorf("%d messages in %d GETs, want one in 7", len(heard), n.Load())
 	}
 }
 
