@@ -1,8 +1,13 @@
 package integration
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -135,4 +140,77 @@ func getBody(t *testing.T, url string) []byte {
 		t.Fatalf("%s: status %d, %v", url, answer.StatusCode, err)
 	}
 	return body
+}
+
+// TestForeignDeletedSessionStaysDeleted has a client delete its session, and somebody use the id again after a restart.
+func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
+	p := mustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
+	p.mustReady(t, patience)
+	file := filepath.Join(p.dir, "junction", "ended-sessions")
+	begin := func() *client {
+		c := newClient(t, &endpoint{URL: p.URL}, upstream.EraLegacy)
+		c.mustInitialize(t, "2025-11-25")
+		return c
+	}
+	ping := func(c *client) int {
+		return c.post(t, `{"jsonrpc":"2.0","id":"p","method":"ping"}`).status
+	}
+	gone, stays := begin(), begin()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := gone.send(ctx, http.MethodDelete, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if got := ping(gone); got != 404 {
+		t.Fatalf("the deleted session is answered %d before the restart", got)
+	}
+	p.mustRestart(t)
+	if got := []int{ping(gone), ping(stays)}; got[0] != 404 || got[1] != 200 {
+		t.Errorf("after a restart the deleted session is answered %d, another one %d; want 404 and 200", got[0], got[1])
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(text, []byte(gone.session)) || bytes.Count(text, []byte("\n")) != 1 {
+		t.Errorf("%s holds %q, %v; want one hash", file, text, err)
+	}
+	// A line that was cut off, and lines of another kind, are passed over.
+	if err := os.WriteFile(file, append([]byte("\x00\xff no hash\n"), append(text, text[:20]...)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRestart(t)
+	p.Stderr.mustMatch(t, regexp.MustCompile(`cannot read all deleted sessions`), patience, p.done)
+	if got := []int{ping(gone), ping(stays)}; got[0] != 404 || got[1] != 200 {
+		t.Errorf("with a damaged file the deleted session is answered %d, another one %d; want 404 and 200", got[0], got[1])
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRestart(t)
+	if got := ping(stays); got != 200 {
+		t.Errorf("without the file a session is answered %d, want 200", got)
+	}
+}
+
+// TestForeignTooLargeAnswers has servers answer with more than limits.message over each wire.
+func TestForeignTooLargeAnswers(t *testing.T) {
+	for _, up := range eras {
+		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
+			if p.wire == "sse" {
+				return // the stream of all calls ends there, so that nothing tells whose answer it was
+			}
+			s := p.serve(t, upstreamtest.Script{})
+			e := mustProxy(t, map[string]upstream.Config{"up": s.config}, func(_ *proxy.Options, _ *proxy.WorldConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
+			c := mustClient(t, e, p.client)
+			a := c.tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
+			ours(t, a.message, "up", upstream.KindInvalid)
+			if want := "the answer is larger than limits.message of 64 KiB; raise limits.message, or request less"; !strings.Contains(a.message.Error.Message, want) {
+				t.Errorf("%q does not say %q", a.message.Error.Message, want)
+			}
+			wantEcho(t, c.tool(t, "up__echo", `{}`))
+		})
+	}
 }

@@ -12,6 +12,9 @@ type Hooks struct {
 	CallDone func(*CallInfo)
 	// Problems is called with all items that are not offered, and why, when a new view has others than the one before.
 	Problems func([]Problem)
+	// SessionDeleted is called when a legacy client has deleted its session, with a hash of the session's id and when the id expires anyway. Options.DeletedSessions gives
+	// the hashes back to a later Server with the same key.
+	SessionDeleted func(hash [16]byte, until time.Time)
 }
 
 // CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is "" where there is nothing to say.

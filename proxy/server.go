@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -26,6 +27,9 @@ type Options struct {
 	Version  string       // ours, as clients see it
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
+
+	// DeletedSessions are the sessions that Hooks.SessionDeleted has reported before. The Server does not change the map.
+	DeletedSessions map[[16]byte]time.Time
 }
 
 // WorldConfig is the part of the configuration that a reload can change.
@@ -86,6 +90,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.sessions = newSessions(box, s.limits.Sessions, o.Sessions.withDefaults())
+	maps.Copy(s.sessions.deleted, o.DeletedSessions)
+	s.sessions.tell = o.Hooks.SessionDeleted
 	if s.cursors, err = o.Key.Box("cursor"); err != nil {
 		return nil, err
 	}

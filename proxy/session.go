@@ -57,10 +57,11 @@ type sessions struct {
 	maxAge time.Duration
 
 	mu      sync.Mutex
-	byID    map[string]*list.Element // of order
-	order   *list.List               // of *entry, the latest used in front
-	over    func(*session)           // called with mu held when one is forgotten or ended; nil does nothing
-	deleted map[[16]byte]time.Time   // hashes of ids, and when their age ends them anyway
+	byID    map[string]*list.Element             // of order
+	order   *list.List                           // of *entry, the latest used in front
+	over    func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
+	deleted map[[16]byte]time.Time               // hashes of ids, and when their age ends them anyway
+	tell    func(hash [16]byte, until time.Time) // called for each id that is deleted; nil does nothing
 }
 
 type entry struct {
@@ -169,8 +170,12 @@ func (ss *sessions) delete(id string) {
 			break
 		}
 	}
-	ss.deleted[hash(id)] = now.Add(ss.maxAge)
+	gone, until := hash(id), now.Add(ss.maxAge)
+	ss.deleted[gone] = until
 	ss.mu.Unlock()
+	if ss.tell != nil {
+		ss.tell(gone, until)
+	}
 	s.close()
 }
 

@@ -47,6 +47,7 @@ type program struct {
 	signIn        *signIn      // nil where nobody signs in
 	providers     *auth.Providers
 	server        *proxy.Server
+	ended         *endedSessions // nil where they are not kept
 	set           upstream.Set
 	catalogs      *stored.Dir                // nil where there is no place for them
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
@@ -137,8 +138,13 @@ func open(o options) (_ *program, err error) {
 	if err := p.openSignIn(config); err != nil {
 		return nil, err
 	}
+	hooks := p.proxyHooks()
+	var deleted map[[16]byte]time.Time
+	if p.ended, deleted = openEnded(p.getenv, config.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
+		hooks.SessionDeleted = p.ended.add
+	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
+		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, DeletedSessions: deleted,
 	})
 	if err != nil {
 		return nil, err
@@ -338,6 +344,7 @@ func (p *program) close() {
 		p.public.Close()
 	}
 	p.signIn.close()
+	p.ended.close()
 	p.useAudit(nil)
 	flushLog(p.log)
 }

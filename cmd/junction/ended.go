@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// This file keeps the sessions that clients have deleted, so that none of them works again after a restart. A session id is sealed and holds the whole session; without
+// a list of deleted ids it would be good until its age ends it. The file has hashes only.
+
+// endedSessions appends deleted sessions to a file, in a goroutine of its own. A nil *endedSessions keeps nothing.
+type endedSessions struct {
+	file string
+	max  int // sessions in the file when it is written anew
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[[16]byte]time.Time // not written yet; at most max
+	lines   int                    // in the file; owned by run
+
+	wake chan struct{} // 1-buffered
+	stop chan struct{}
+	done chan struct{}
+}
+
+// openEnded returns the file of the state directory and the sessions in it that have not expired. What cannot be read of the file is ignored and logged.
+func openEnded(getenv func(string) (string, bool), max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
+	dir, err := stateDir(getenv)
+	if err == nil {
+		dir = filepath.Join(dir, "junction")
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		log.Warn("sessions that clients delete will work again after a restart: there is no state directory; set XDG_STATE_HOME", "error", err)
+		return nil, nil
+	}
+	e := &endedSessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log, waiting: map[[16]byte]time.Time{},
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	known, err := e.read(time.Now())
+	if err != nil {
+		log.Warn("cannot read all deleted sessions; the others are ignored, and the file is written anew at the next deletion", "file", e.file, "error", err)
+		e.lines = 2 * max
+	}
+	go e.run()
+	return e, known
+}
+
+// add remembers a session until a time. It does not block.
+func (e *endedSessions) add(hash [16]byte, until time.Time) {
+	e.mu.Lock()
+	if len(e.waiting) < e.max {
+		e.waiting[hash] = until
+	}
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close writes what is left and waits for that.
+func (e *endedSessions) close() {
+	if e == nil {
+		return
+	}
+	close(e.stop)
+	<-e.done
+}
+
+func (e *endedSessions) run() {
+	defer close(e.done)
+	for stopping := false; !stopping; {
+		select {
+		case <-e.wake:
+		case <-e.stop:
+			stopping = true
+		}
+		e.mu.Lock()
+		list := e.waiting
+		e.waiting = map[[16]byte]time.Time{}
+		e.mu.Unlock()
+		if len(list) == 0 {
+			continue
+		}
+		if err := e.write(list); err != nil {
+			e.log.Warn("cannot keep the deleted sessions; they will work again after a restart", "file", e.file, "error", err)
+		}
+	}
+}
+
+// write appends sessions to the file. A file that has become long is written anew, without those that have expired.
+func (e *endedSessions) write(list map[[16]byte]time.Time) error {
+	if e.lines+len(list) <= 2*e.max {
+		f, err := os.OpenFile(e.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(endedText(list)) // one write, so that lines of two processes do not mix
+		e.lines += len(list)
+		return errors.Join(err, f.Close())
+	}
+	known, _ := e.read(time.Now()) // what another process has written counts, too
+	if known == nil {
+		known = map[[16]byte]time.Time{}
+	}
+	maps.Copy(known, list)
+	for hash := range known {
+		if len(known) <= e.max {
+			break
+		}
+		if _, latest := list[hash]; !latest {
+			delete(known, hash)
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(e.file), ".ended-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.WriteString(endedText(known)); errors.Join(err, f.Close()) != nil {
+		return err
+	}
+	e.lines = len(known)
+	return os.Rename(f.Name(), e.file)
+}
+
+// endedText has a line for each session: its hash and when it expires, in Unix seconds.
+func endedText(list map[[16]byte]time.Time) string {
+	var b strings.Builder
+	for hash, until := range list {
+		fmt.Fprintf(&b, "%x %d\n", hash, until.Unix())
+	}
+	return b.String()
+}
+
+// read returns the sessions of the file that have not expired. The error may come with sessions: it is about lines that are no sessions, or too many.
+func (e *endedSessions) read(now time.Time) (map[[16]byte]time.Time, error) {
+	f, err := os.Open(e.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	known, lines := map[[16]byte]time.Time{}, bufio.NewScanner(f)
+	var odd error
+	for e.lines = 0; lines.Scan(); {
+		if e.lines++; e.lines > 16*e.max {
+			return known, fmt.Errorf("it has more than %d lines", 16*e.max)
+		}
+		name, at, _ := strings.Cut(lines.Text(), " ")
+		hash, err := hex.DecodeString(name)
+		until, bad := strconv.ParseInt(at, 10, 64)
+		if err != nil || bad != nil || len(hash) != 16 {
+			odd = fmt.Errorf("line %d is not the hash of a session and a time", e.lines)
+			continue
+		}
+		if end := time.Unix(until, 0); now.Before(end) && len(known) < e.max {
+			known[[16]byte(hash)] = end
+		}
+	}
+	return known, errors.Join(odd, lines.Err())
+}
