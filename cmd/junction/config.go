@@ -34,7 +34,7 @@ type Config struct {
 	AllowedOrigins []string `yaml:"allowed_origins"`
 	// AllowedHosts are further Host values accepted, with or without a port. In lower case after Load.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
+	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s. Child processes have four seconds more to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
 	Auth      AuthConfig                 `yaml:"auth"`

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -289,8 +290,12 @@ func (p *program) serve(ctx context.Context) error {
 		if !shutdown(public, grace) {
 			p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
 			p.server.Kill()
+			// No call needs an upstream any more, so the upstreams end while the last answers are written.
+			var closing sync.WaitGroup
+			closing.Go(p.set.Close)
 			shutdown(public, lastAnswers)
 			public.Close()
+			closing.Wait()
 		}
 		admin.Close() // last, so that whoever asks hears that we are stopping
 		return nil
