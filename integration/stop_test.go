@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,17 +39,12 @@ func TestForeignStopIsBounded(t *testing.T) {
 		}
 	}
 	deafTo(t, p)
-	burning := make(chan struct{})
+	var idle atomic.Bool
 	var burners sync.WaitGroup
 	family := descendants(p.cmd.Process.Pid)
 	for range runtime.NumCPU() {
 		burners.Go(func() {
-			for {
-				select {
-				case <-burning:
-					return
-				default:
-				}
+			for !idle.Load() {
 			}
 		})
 	}
@@ -56,7 +52,7 @@ func TestForeignStopIsBounded(t *testing.T) {
 	terminate(p.cmd.Process.Pid)
 	<-p.done
 	took := time.Since(began)
-	close(burning)
+	idle.Store(true)
 	burners.Wait()
 	t.Logf("the stop took %v with a grace of %v", took, grace)
 	if took < grace || took > grace+stopBound {

@@ -29,6 +29,7 @@ type endedSessions struct {
 	waiting map[[16]byte]time.Time // not written yet; at most max
 	lines   int                    // in the file; owned by run
 
+	once sync.Once     // closes stop
 	wake chan struct{} // 1-buffered
 	stop chan struct{}
 	done chan struct{}
@@ -69,12 +70,12 @@ func (e *endedSessions) add(hash [16]byte, until time.Time) {
 	}
 }
 
-// close writes what is left and waits for that.
+// close writes what is left and waits for that. It may be called again.
 func (e *endedSessions) close() {
 	if e == nil {
 		return
 	}
-	close(e.stop)
+	e.once.Do(func() { close(e.stop) })
 	<-e.done
 }
 

@@ -172,7 +172,7 @@ func isInteger(value []byte) bool {
 	if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
 		return false
 	}
-	if bytes.IndexAny(value, ".eE") < 0 {
+	if !bytes.ContainsAny(value, ".eE") {
 		return true
 	}
 	mantissa, power, _ := strings.Cut(strings.ToLower(string(value)), "e")
