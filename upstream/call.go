@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"junction/upstream/raw"
@@ -147,53 +148,99 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v", e.after)
 }
 
-// clock ends a call after too much silence, and after max in any case.
+// clock ends a call after too much silence, and after max in any case. Its timer fires twice in a time of silence: in the middle, where the conn may ask the server
+// whether it is alive, and at the end.
 type clock struct {
 	expire  context.CancelCauseFunc
 	owned   bool // nobody else calls expire
 	timer   *time.Timer
 	timeout time.Duration
 	max     time.Duration
+	began   time.Time
+	heard   atomic.Int64 // when the last bytes of the call's own response came, in nanoseconds after began; 0 is never
 
 	mu    sync.Mutex
+	alive prober    // asks the server whether it is alive; nil where that cannot be asked
+	due   time.Time // when the silence has lasted too long
 	end   time.Time
 	held  int       // questions that a person is thinking about
 	since time.Time // held is not 0
 	over  bool      // the call has ended: the timer stays stopped
 }
 
+// prober is a conn that can ask its server whether it is alive. Every answer touches the clocks of the calls on the conn.
+type prober interface {
+	// probe makes the conn ask, unless it is asking already. An answer is of use until the time given. probe does not block and does not call the clock.
+	probe(until time.Time)
+}
+
 // newClock returns a context that ends when the call's time is over, with a *timeoutError as cause: ctx, if there is an end to it. stop must follow.
 func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *clock) {
 	timeout = min(timeout, max)
-	c := &clock{expire: end, timeout: timeout, max: max, end: time.Now().Add(max)}
+	now := time.Now()
+	c := &clock{expire: end, timeout: timeout, max: max, began: now, due: now.Add(timeout), end: now.Add(max)}
 	if end == nil {
 		ctx, c.expire = context.WithCancelCause(ctx)
 		c.owned = true
 	}
-	c.timer = time.AfterFunc(timeout, c.ring)
+	c.timer = time.AfterFunc(timeout/2, c.ring)
 	return ctx, c
 }
 
 // ring is called by the timer.
 func (c *clock) ring() {
 	c.mu.Lock()
-	defer c.mu.Unlock() // after expire: what comes after the call is not ended
-	switch {
-	case c.held > 0 || c.over: // a question was just put, or the answer is there
-	case time.Until(c.end) <= 0:
+	defer c.mu.Unlock()       // after expire: what comes after the call is not ended
+	if c.held > 0 || c.over { // a question was just put, or the answer is there
+		return
+	}
+	now := time.Now()
+	if heard := c.heard.Load(); heard > 0 {
+		if due := c.began.Add(time.Duration(heard) + c.timeout); due.After(c.due) {
+			c.due = due
+		}
+	}
+	switch middle := c.due.Add(-c.timeout / 2); {
+	case !now.Before(c.end):
+		c.over = true
 		c.expire(&timeoutError{after: c.max})
-	default:
+	case !now.Before(c.due):
+		c.over = true
 		c.expire(&timeoutError{after: c.timeout, silent: true})
+	case now.Before(middle): // there was a sign of life meanwhile
+		c.timer.Reset(min(middle.Sub(now), c.end.Sub(now)))
+	default:
+		c.timer.Reset(min(c.due.Sub(now), c.end.Sub(now)))
+		if c.alive != nil {
+			c.alive.probe(c.due)
+		}
 	}
 }
+
+// probedBy says which conn the call is on, if that can ask the server whether it is alive.
+func (c *clock) probedBy(p prober) {
+	c.mu.Lock()
+	c.alive = p
+	c.mu.Unlock()
+}
+
+// hears says that bytes of the call's own response have come. It is cheap: the timer looks at it when it fires.
+func (c *clock) hears() { c.heard.Store(int64(time.Since(c.began))) }
 
 // touch says that the upstream has shown a sign of life.
 func (c *clock) touch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == 0 && !c.over && c.timer.Stop() {
-		c.timer.Reset(min(c.timeout, time.Until(c.end)))
+	if c.held == 0 && !c.over {
+		c.restart()
 	}
+}
+
+// restart begins a new time of silence; mu is held.
+func (c *clock) restart() {
+	now := time.Now()
+	c.due = now.Add(c.timeout)
+	c.timer.Reset(min(c.timeout/2, c.end.Sub(now)))
 }
 
 func (c *clock) stop() {
@@ -221,6 +268,6 @@ func (c *clock) release() {
 	defer c.mu.Unlock()
 	if c.held--; c.held == 0 && !c.over {
 		c.end = c.end.Add(time.Since(c.since))
-		c.timer.Reset(min(c.timeout, time.Until(c.end)))
+		c.restart()
 	}
 }

@@ -129,7 +129,7 @@ func (c Config) Offers(tool string) (rule Rule, offered bool) {
 
 // Defaults is the file's defaults section: what an upstream's entry leaves out.
 type Defaults struct {
-	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 30s.
+	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 60s.
 	MaxTimeout     time.Duration `yaml:"max_timeout"`     // of a whole call. Default 10m.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"` // of starting, handshake and first listing. Default 20s for a url, 2m for a command.
 	Concurrency    int           `yaml:"concurrency"`     // calls in flight per upstream. Default 32.
@@ -450,7 +450,7 @@ func token(s string) bool {
 
 // withDefaults fills in what the entry leaves out, from the file's defaults and then from the figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = firstPositive(c.Timeout, d.Timeout, 30*time.Second)
+	c.Timeout = firstPositive(c.Timeout, d.Timeout, time.Minute)
 	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
 	connect := 20 * time.Second
 	if len(c.Command) > 0 {

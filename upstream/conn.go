@@ -93,6 +93,7 @@ type base struct {
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
+	probes chan func()   // what run starts as a task; 1-buffered, never closed; nil in the modern era
 	ctx    context.Context
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup // run, and what an era adds
@@ -102,6 +103,9 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era, b.odd = log, h, era, newFlood()
 	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*asked{}
 	b.outbox = make(chan *request, 256)
+	if era == EraLegacy {
+		b.probes = make(chan func(), 1)
+	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
 
@@ -123,6 +127,8 @@ func (b *base) run() {
 				b.log.Debug("message to the upstream lost", "method", m.Method, "error", err)
 			}
 			cancel()
+		case task := <-b.probes:
+			b.tasks.Go(task) // close waits for run, and so for this as well
 		}
 	}
 }
@@ -169,6 +175,9 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		b.progress(m)
 	case m.Method == string(mcp.MethodNotificationMessage):
 		if f, reason := b.owner(own, m); f != nil && f.peer != nil {
+			if f.clock != nil {
+				f.clock.touch()
+			}
 			f.peer.Notify(m.Method, m.Params)
 		} else {
 			b.log.Debug("log message of the upstream dropped", "reason", reason)
@@ -339,7 +348,7 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
 	if f != nil {
-		f.ctx = ctx
+		f.ctx, req.clock = ctx, f.clock
 		b.takeoff(f)
 		defer b.land(f)
 	}

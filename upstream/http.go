@@ -96,6 +96,7 @@ func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Mess
 	if err != nil {
 		return nil, err
 	}
+	t.clock = req.clock
 	if req.Method == string(mcp.MethodInitialize) {
 		if err := w.begun(t.get(headerSession)); err != nil {
 			t.close()
@@ -207,7 +208,7 @@ func (w *httpWire) or(ctx context.Context, err error) error {
 
 // refused makes an error of a response that is no success. That the session is gone is the word of a 404 (2025-11-25, basic/transports#session-management).
 // Some servers say it with a 400, so that a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the same. A 404
-// with the JSON-RPC error "method not found" for our request is about that.
+// with the JSON-RPC error "method not found" for our request is about that. A 400 to a ping says nothing about the session: servers exist that do not know the method.
 func (w *httpWire) refused(t *trip, s *places, m *request) error {
 	e := w.status(t, m.ID)
 	if s == nil || s.id == "" {
@@ -216,7 +217,7 @@ func (w *httpWire) refused(t *trip, s *places, m *request) error {
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
 	switch {
 	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
-	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" && !ours:
+	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" && m.Method != string(mcp.MethodPing) && !ours:
 	default:
 		return e
 	}

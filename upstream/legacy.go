@@ -18,6 +18,7 @@ type legacyConn struct {
 	base
 	leveling sync.Mutex // held while level is changed
 	level    int        // of log messages, as the server was told; an index of levels
+	pings    pings
 }
 
 // newestLegacy is what we offer; the server may answer with an older version.
@@ -80,6 +81,9 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {
 		return Result{}, err
+	}
+	if clock != nil {
+		clock.probedBy(l)
 	}
 	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
 	if err != nil {

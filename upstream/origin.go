@@ -206,6 +206,7 @@ type trip struct {
 	stop   func() bool // the caller's context does not end the trip any more
 	over   bool        // the body was read to its end, or failed
 	circle bool        // the response redirects to what was asked for, at first or at last
+	clock  *clock      // hears of each part of the body; may be nil
 
 	// Either a context of its own, or a connection of a plainTransport, is what breaks it off.
 	ctx    context.Context
@@ -224,6 +225,9 @@ func (t *trip) Read(p []byte) (int, error) {
 	n, err := t.Body.Read(p)
 	if err != nil {
 		t.over = true
+	}
+	if n > 0 && t.clock != nil {
+		t.clock.hears()
 	}
 	return n, err
 }

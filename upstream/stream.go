@@ -139,6 +139,7 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 		if t, err = w.resume(ctx, &p); err != nil {
 			return nil, err
 		}
+		t.clock = req.clock
 	}
 }
 

@@ -45,7 +45,9 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	if f == nil {
 		f = &flight{id: id, clock: clock}
 	}
-	f.ctx = ctx
+	if f.ctx = ctx; clock != nil {
+		clock.probedBy(l)
+	}
 	l.takeoff(f)
 	defer l.land(f)
 	created, err := l.within(ctx, f, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
@@ -111,6 +113,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 
 // within makes a request that is part of a call in progress, whose stream is the call's.
 func (l *legacyConn) within(ctx context.Context, f *flight, req *request) (raw.Object, error) {
+	req.clock = f.clock
 	m, err := l.wire.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {
 		return raw.Object{}, err

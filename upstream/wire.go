@@ -29,6 +29,7 @@ type request struct {
 	jsonrpc.Message
 	Header []HeaderField
 	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
+	clock  *clock  // hears of the bytes of the request's own response, where it has one of its own; may be nil
 
 	few [4]HeaderField // the memory of most headers
 }

@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+)
+
+// This file asks a legacy server whether it is alive while calls on its connection are silent
+// (2025-11-25, basic/utilities/ping). Progress is optional, so that silence alone does not mean
+// that a server has stopped working on a call. The modern era has no ping.
+
+// pings is the one ping that a connection may have open at a time, for all calls on it.
+type pings struct {
+	mu    sync.Mutex
+	until time.Time // when the open ping is given up; zero while no ping is open
+}
+
+// probe implements prober. The timer of a call's clock calls it.
+func (l *legacyConn) probe(until time.Time) {
+	l.pings.mu.Lock()
+	open := !l.pings.until.IsZero()
+	if until.After(l.pings.until) {
+		l.pings.until = until
+	}
+	l.pings.mu.Unlock()
+	if !open {
+		l.probes <- l.ping // there is room: one ping is open at most
+	}
+}
+
+// ping asks the server, and touches the clocks of all calls on the connection when it answers.
+// An error of the server's is an answer too: a server that does not know the method is alive.
+func (l *legacyConn) ping() {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	var late *time.Timer
+	l.pings.mu.Lock()
+	late = time.AfterFunc(time.Until(l.pings.until), func() {
+		l.pings.mu.Lock()
+		defer l.pings.mu.Unlock()
+		if left := time.Until(l.pings.until); left > 0 { // another call needs the answer for longer
+			late.Reset(left)
+		} else {
+			cancel()
+		}
+	})
+	l.pings.mu.Unlock()
+	_, err := l.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: string(mcp.MethodPing)}}, nil)
+	late.Stop()
+	l.pings.mu.Lock()
+	l.pings.until = time.Time{}
+	l.pings.mu.Unlock()
+	if _, said := errors.AsType[*jsonrpc.Error](asPeerError(err)); err != nil && !said {
+		l.log.Debug("the upstream does not answer a ping", "error", err)
+		return
+	}
+	var clocks []*clock
+	l.mu.Lock()
+	for _, f := range l.flights {
+		if f.clock != nil {
+			clocks = append(clocks, f.clock)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range clocks {
+		c.touch()
+	}
+}

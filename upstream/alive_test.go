@@ -1,0 +1,233 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+// quietClient is a client that asked for no progress, and takes its time to answer a question.
+type quietClient struct {
+	thinks time.Duration
+	log    atomic.Int64 // log messages
+}
+
+func (q *quietClient) Notify(string, []byte) { q.log.Add(1) }
+
+func (q *quietClient) Ask(ctx context.Context, _ *Question) ([]byte, error) {
+	select {
+	case <-time.After(q.thinks):
+		return []byte(`{"action":"decline"}`), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// quietCall is a call whose client asked for no progress.
+func quietCall(name, args string) *Call {
+	return toolCall(name, args, func(c *Call) { c.Peer = new(quietClient) })
+}
+
+// TestForeignServerThatAnswersPingsIsNotSilent calls tools that work for longer than the limit of silence and report no progress. One ping serves all calls.
+func TestForeignServerThatAnswersPingsIsNotSilent(t *testing.T) {
+	unknown := upstreamtest.Rule{Method: "ping", Error: []byte(`{"code":-32601,"message":"Method not found"}`)}
+	refused := upstreamtest.Rule{Method: "ping", Status: 400, Body: "unknown method", Header: map[string]string{"Content-Type": "text/plain"}, Skip: 1}
+	for _, test := range []struct {
+		name  string
+		rules []upstreamtest.Rule
+		after time.Duration // in which the server has its answer
+		pings int
+	}{
+		{"short", nil, 29 * time.Second, 0},
+		{"answers", nil, 160 * time.Second, 5},
+		{"does not know the method", []upstreamtest.Rule{unknown}, 160 * time.Second, 5},
+		{"refuses the second ping without ending the session", []upstreamtest.Rule{refused}, 80 * time.Second, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: test.rules}, Config{})
+				settle(time.Second)
+				args := `{"ms":` + string(jsonrpc.NumberID(uint64(test.after.Milliseconds()))) + `}`
+				one, two := begun(r.Upstream, quietCall("slow", args)), begun(r.Upstream, quietCall("slow", args))
+				for _, done := range []<-chan result{one, two} {
+					if a := <-done; a.err != nil || a.took != test.after {
+						t.Errorf("Call = %s, %v after %v, want an answer after %v", a.text, a.err, a.took, test.after)
+					}
+				}
+				if n := r.count("ping"); n != test.pings {
+					t.Errorf("the server received %d pings, want %d", n, test.pings)
+				}
+				if n := r.count("initialize"); n != 1 {
+					t.Errorf("the server was connected %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestForeignSilenceEndsACall lists the calls that end all the same: at the limit of silence without a sign of life, and at the hard cap with one.
+func TestForeignSilenceEndsACall(t *testing.T) {
+	const silence, whole = time.Minute, 10 * time.Minute
+	deaf := []upstreamtest.Rule{{Method: "ping", Hang: true}}
+	for _, test := range []struct {
+		name, era string
+		rules     []upstreamtest.Rule
+		after     time.Duration
+		pings     int
+	}{
+		{"a server that answers pings", "legacy", nil, whole, 19},
+		{"a server that is busy with the call", "legacy", deaf, silence, 1},
+		{"the modern era", "modern", nil, silence, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, upstreamtest.Script{Era: test.era, Rules: test.rules, JSONAnswers: true}, Config{})
+				settle(time.Second)
+				a := <-begun(r.Upstream, quietCall("hang", `{}`))
+				mustFail(t, a, KindTimeout)
+				if a.took != test.after {
+					t.Errorf("the call took %v, want %v: %v", a.took, test.after, a.err)
+				}
+				if n := r.count("ping"); n != test.pings {
+					t.Errorf("the server received %d pings, want %d", n, test.pings)
+				}
+				settle(time.Second)
+				mustCall(t, r.Upstream, quietCall("echo", `{}`))
+			})
+		})
+	}
+}
+
+// TestForeignBusyServerGetsOnePingAtATime has calls come one after the other while a ping is open. The ping stays open for as long as one of them can use it, so
+// that its late answer keeps them alive.
+func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := upstreamtest.Rule{Method: "ping", Hang: true, Times: 1}
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{late}}, Config{Era: EraLegacy})
+		settle(time.Second)
+		first := begun(r.Upstream, quietCall("hang", `{}`))
+		settle(20 * time.Second)
+		second := begun(r.Upstream, quietCall("slow", `{"ms":100000}`))
+		settle(30*time.Second + time.Millisecond) // in the middle of the second call's silence
+		if n := r.count("ping"); n != 1 {
+			t.Errorf("the server received %d pings while one is open, want 1", n)
+		}
+		mustFail(t, <-first, KindTimeout)
+		if n := r.count("ping"); n != 1 {
+			t.Errorf("the server received %d pings while the second call can use the first one, want 1", n)
+		}
+		a := <-second
+		mustFail(t, a, KindTimeout)
+		if a.took != time.Minute {
+			t.Errorf("the second call took %v, want 1m", a.took)
+		}
+		if a := <-begun(r.Upstream, quietCall("slow", `{"ms":100000}`)); a.err != nil { // the next ping is another one
+			t.Errorf("Call = %v after an earlier ping was given up", a.err)
+		}
+	})
+}
+
+// TestForeignPersonWhoThinksIsNotPinged has a person think for minutes about a question. The server waits for us, and is not asked whether it is alive.
+func TestForeignPersonWhoThinksIsNotPinged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, upstreamtest.Script{Era: "legacy"}, Config{})
+		settle(time.Second)
+		c := quietCall("ask", `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+		c.Peer = &quietClient{thinks: 20 * time.Minute}
+		if a := <-begun(r.Upstream, c); a.err != nil || a.took < 20*time.Minute {
+			t.Errorf("Call = %s, %v after %v, want an answer when the person has thought", a.text, a.err, a.took)
+		}
+		if n := r.count("ping"); n != 0 {
+			t.Errorf("the server received %d pings while a person thought", n)
+		}
+	})
+}
+
+// TestForeignBytesOfTheResponseAreSignsOfLife has a modern server keep the stream of a call open with comments, as servers do whose tools report nothing.
+func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		every time.Duration
+		times int
+		dies  bool // the server sends nothing after the comments
+		after time.Duration
+	}{
+		{"comments", 45 * time.Second, 5, false, 225 * time.Second},
+		{"comments that end", 45 * time.Second, 3, true, 195 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := upstreamtest.New(upstreamtest.Script{Era: "modern"})
+				t.Cleanup(server.Close)
+				_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Mcp-Method") != "tools/call" {
+						server.Handler().ServeHTTP(w, r)
+						return
+					}
+					body, _ := io.ReadAll(r.Body)
+					m, _ := jsonrpc.Parse(body, 10)
+					w.Header().Set("Content-Type", "text/event-stream")
+					for range test.times {
+						time.Sleep(test.every)
+						io.WriteString(w, ": still here\n\n")
+						http.NewResponseController(w).Flush()
+					}
+					if test.dies {
+						<-r.Context().Done()
+						return
+					}
+					w.Write(jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, m.ID), `{"content":[]}`...), '}')))
+				}))
+				u := startOver(rt, Config{URL: "http://server/mcp"}, Options{Version: "0"})
+				t.Cleanup(u.Close)
+				settle(time.Second)
+				a := <-begun(u, quietCall("echo", `{}`))
+				if test.dies {
+					mustFail(t, a, KindTimeout)
+				} else if a.err != nil {
+					t.Errorf("Call = %v, want the answer", a.err)
+				}
+				if a.took != test.after {
+					t.Errorf("the call took %v, want %v", a.took, test.after)
+				}
+			})
+		})
+	}
+}
+
+// TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a stream that belongs to no call.
+func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(modernConn)
+		m.init(authtest.Log(t), hooks{}, EraModern)
+		ctx, clock := newClock(t.Context(), nil, time.Minute, time.Hour)
+		defer clock.stop()
+		client := new(quietClient)
+		m.takeoff(&flight{id: "1", peer: client, clock: clock, ctx: ctx})
+		log, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			settle(50 * time.Second)
+			m.receive(&log)
+		}
+		if err := context.Cause(ctx); err != nil {
+			t.Errorf("the call has ended: %v", err)
+		}
+		settle(time.Minute)
+		if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); !ok || !strings.Contains(late.Error(), "for 1m0s") || client.log.Load() != 5 {
+			t.Errorf("the call ended with %v after %d log messages, want that it was silent for a minute after 5", context.Cause(ctx), client.log.Load())
+		}
+	})
+}
