@@ -37,9 +37,9 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up fidelityUpstre
 			continue // what differs is how an answer is framed
 		}
 		t.Run(up.era+" "+up.wire, func(t *testing.T) {
-			config, journal := mustScripted(t, up.wire, upstreamtest.Script{Era: up.era})
+			config, journal := mustScripted(t, up.wire, upstreamtest.Script{Era: up.era, Rules: []upstreamtest.Rule{busy}})
 			config.Timeout = soon
-			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}, {Glob: "endless", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}},
+			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}, {Glob: "endless", Rule: upstream.Rule{MaxTimeout: 300 * time.Millisecond}},
 				{Glob: "half", Rule: upstream.Rule{Timeout: 2 * time.Second}}} // which also has to end before that
 			x := mustFailing(t, config, proxy.Limits{Message: 1 << 20})
 			x.journal = journal
@@ -48,6 +48,9 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up fidelityUpstre
 		})
 	}
 }
+
+// busy is a server that answers no ping, as one does that works on one request at a time. Otherwise a call ends only at its max_timeout.
+var busy = upstreamtest.Rule{Method: "ping", Hang: true}
 
 func mustFailing(t *testing.T, config upstream.Config, limits proxy.Limits, unready ...string) failing {
 	t.Helper()

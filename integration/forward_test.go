@@ -410,7 +410,7 @@ func eachTimeout(t *testing.T, timeout time.Duration, f func(t *testing.T, timeo
 
 func TestProtocolT55HungUpstream(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
-		s, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
+		s, j := over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{busy}}, func(c *upstream.Config) {
 			c.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 100 * time.Millisecond}}}
 		})
 		c := j.talk(t)

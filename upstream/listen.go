@@ -12,31 +12,37 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds the subscriptions/listen of a modern server (2026-07-28, basic/patterns/subscriptions). What it says cannot be changed while it is open, so
-// another one is opened beside it, and takes its place when it was acknowledged: nothing is missed in between. On stdio, where all share one connection, the old one
-// is ended first: there are servers that remember one subscription for a connection, and forget the new one when the old one ends (the official Go SDK, 1.8).
+// This file holds the subscriptions/listen of a modern server (2026-07-28, basic/patterns/subscriptions). What it says cannot be changed while it is open. Over HTTP
+// another one is opened beside it, and takes its place when it was acknowledged: nothing is missed in between. On stdio see listen_stdio.go.
 
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {
 	uris    []string
+	lists   bool     // it is about the lists, too
 	first   bool     // of its conn: there is none that it takes the place of
 	gap     bool     // none was open when it was opened
 	before  []string // the resources of the one before it, of which something may have been missed in the gap
 	ctx     context.Context
 	stop    context.CancelFunc
+	call    context.Context    // of the request on stdio, which goes on after stop until the server has ended the subscription
+	drop    context.CancelFunc // ends call
 	once    sync.Once
-	ended   chan struct{} // closed when the server is done with it, or does not say so in time
+	ended   chan struct{} // closed when the server is done with it, or is not waited for
 	settled chan struct{} // closed when it was acknowledged for the first time, or will not be: accepted and err are set
 	// accepted are the resources that the server said it would tell of.
 	accepted []string
 	err      error
+
+	id   jsonrpc.ID // of the open request; "" when none is open; guarded by modernConn.lmu
+	over bool       // its updates concern nobody; guarded by modernConn.lmu
 }
 
 // follow is what somebody wants to hear of from now on.
 type follow struct {
-	ctx    context.Context
-	uris   []string
-	answer chan followed // 1-buffered
+	ctx         context.Context
+	all         func() []string
+	added, gone []string
+	answer      chan followed // 1-buffered
 }
 
 type followed struct {
@@ -46,7 +52,9 @@ type followed struct {
 
 func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 	m.base.init(log, h, era)
-	m.follows, m.listens, m.acked = make(chan follow), map[jsonrpc.ID]*listen{}, m.acknowledged
+	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
+	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
+	m.acked, m.idle = m.acknowledged, m.concernsNobody
 }
 
 // watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all, or as soon as somebody wants to hear of a resource.
@@ -56,69 +64,76 @@ func (m *modernConn) watch() <-chan struct{} {
 }
 
 func (m *modernConn) watching() {
-	var streams sync.WaitGroup
-	defer streams.Wait()
-	_, any, _ := m.info.tells()
-	open := func(uris []string, first, gap bool, before []string) *listen {
-		l := &listen{uris: uris, first: first, gap: gap, before: before, ended: make(chan struct{}), settled: make(chan struct{})}
-		l.ctx, l.stop = context.WithCancel(m.ctx)
-		streams.Go(func() { m.keep(l) })
-		return l
+	w := watcher{m: m}
+	defer w.streams.Wait()
+	_, w.any, _ = m.info.tells()
+	if _, http := m.wire.(*httpWire); http {
+		w.replacing()
+	} else {
+		w.adding()
 	}
+}
+
+// watcher is the goroutine that opens the subscriptions of a conn.
+type watcher struct {
+	m       *modernConn
+	any     bool // the server tells of changes to its lists
+	streams sync.WaitGroup
+}
+
+// open opens a subscription, which must be told what it is before that.
+func (w *watcher) open(l *listen) *listen {
+	l.ended, l.settled = make(chan struct{}), make(chan struct{})
+	l.ctx, l.stop = context.WithCancel(w.m.ctx)
+	l.call, l.drop = context.WithCancel(w.m.ctx)
+	w.streams.Go(func() { w.m.keep(l) })
+	return l
+}
+
+// wait returns when the server has acknowledged the subscription; the error says why it did not.
+func (l *listen) wait(ctx context.Context) error {
+	select {
+	case <-l.settled:
+		return l.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// replacing is the loop of watching over HTTP, where each subscription has a response of its own.
+func (w *watcher) replacing() {
 	var now *listen
-	if any {
-		now = open(nil, true, true, nil)
+	if w.any {
+		now = w.open(&listen{lists: true, first: true, gap: true})
 	}
-	_, beside := m.wire.(*httpWire)
 	for {
 		select {
-		case <-m.ctx.Done():
+		case <-w.m.ctx.Done():
 			return
-		case f := <-m.follows:
+		case f := <-w.m.follows:
 			var next *listen
-			if now != nil && !beside {
-				now.stop()
-				<-now.ended
-			}
-			var before []string
-			if now != nil {
-				before = now.uris
-			}
-			if any || len(f.uris) > 0 {
-				next = open(f.uris, false, !beside, before)
-				var err error
-				select {
-				case <-next.settled:
-					err = next.err
-				case <-f.ctx.Done():
-					err = context.Cause(f.ctx)
-				}
-				if err != nil {
+			var accepted []string
+			if uris := f.all(); w.any || len(uris) > 0 {
+				next = w.open(&listen{uris: uris, lists: w.any})
+				if err := next.wait(f.ctx); err != nil {
 					next.stop()
-					if now != nil && !beside {
-						<-next.ended
-						now = open(now.uris, true, true, now.uris)
-					}
 					f.answer <- followed{err: err}
 					continue
 				}
+				accepted = next.accepted
 			}
 			if now != nil {
 				now.stop()
 			}
 			now = next
-			if next == nil {
-				f.answer <- followed{}
-			} else {
-				f.answer <- followed{accepted: next.accepted}
-			}
+			f.answer <- followed{accepted: accepted}
 		}
 	}
 }
 
 // follow is that of conn.
-func (m *modernConn) follow(ctx context.Context, all, added, _ []string) ([]string, error) {
-	f := follow{ctx, all, make(chan followed, 1)}
+func (m *modernConn) follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
+	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {
 	case m.follows <- f:
 	case <-m.ctx.Done():
@@ -138,18 +153,24 @@ func (m *modernConn) follow(ctx context.Context, all, added, _ []string) ([]stri
 func (m *modernConn) keep(l *listen) {
 	defer close(l.ended)
 	defer l.stop()
+	defer l.drop()
 	var pause backoff
 	method := string(mcp.MethodSubscriptionsListen)
 	for l.ctx.Err() == nil {
 		opened := time.Now()
 		id := m.nextID()
 		m.lmu.Lock()
-		m.listens[id] = l
+		if l.ctx.Err() != nil { // who ends it saw no id
+			m.lmu.Unlock()
+			break
+		}
+		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
-		req := &request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.uris))}, Header: m.header(method, "")}
+		req := &request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
 		answer, err := m.listenOnce(l, req)
 		m.lmu.Lock()
 		delete(m.listens, id)
+		l.id = ""
 		m.lmu.Unlock()
 		if err = asPeerError(err); err == nil && answer.Error != nil {
 			err = answer.Error
@@ -173,24 +194,13 @@ func (m *modernConn) keep(l *listen) {
 	l.settle(nil, errClosed)
 }
 
-// listenEnd is how long a server may take to end a subscription.
-const listenEnd = time.Second
-
-// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with its response; on stdio the server is told, and waited for.
+// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with its response; on stdio who ends it tells the server.
 func (m *modernConn) listenOnce(l *listen, req *request) (*jsonrpc.Message, error) {
 	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
 	if _, http := m.wire.(*httpWire); http {
 		return m.wire.Call(l.ctx, req, on)
 	}
-	ctx, cancel := context.WithCancel(m.ctx)
-	defer cancel()
-	defer context.AfterFunc(l.ctx, func() {
-		if m.ctx.Err() == nil {
-			m.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(append([]byte(`{"requestId":`), req.ID...), '}')}})
-			time.AfterFunc(listenEnd, cancel)
-		}
-	})()
-	return m.wire.Call(ctx, req, on)
+	return m.wire.Call(l.call, req, on)
 }
 
 // settle says how the first attempt ended, and reports whether this is the first.
@@ -212,9 +222,8 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	m.lmu.Lock()
 	if err == nil {
 		l = m.listens[jsonrpc.ID(id)]
-	} else if len(m.listens) == 1 {
-		for _, l = range m.listens {
-		}
+	} else {
+		l = m.unsettled()
 	}
 	m.lmu.Unlock()
 	if l == nil {
@@ -236,7 +245,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	default:
 	}
 	// Before it is settled, so that who subscribes just now hears of nothing that was before.
-	if gap && m.listed.Load() {
+	if gap && l.lists && m.listed.Load() {
 		m.hooks.changed()
 	}
 	if gap && m.hooks.missed != nil && len(missed) > 0 {
@@ -244,3 +253,45 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	}
 	l.settle(accepted, nil)
 }
+
+// unsettled returns the only subscription that waits for its acknowledgement, for a server that does not say which one it acknowledges; lmu is held. It is nil when
+// there are several.
+func (m *modernConn) unsettled() (found *listen) {
+	for _, l := range m.listens {
+		select {
+		case <-l.settled:
+			if len(m.listens) > 1 {
+				continue
+			}
+		default:
+		}
+		if found != nil {
+			return nil
+		}
+		found = l
+	}
+	return found
+}
+
+// concernsNobody reports whether an update is about a resource that the server still follows and nobody wants any more.
+func (m *modernConn) concernsNobody(msg *jsonrpc.Message, uri string) bool {
+	meta, _ := msg.Body.Object("_meta")
+	id, err := meta.Get(mcp.MetaKeySubscriptionID)
+	m.lmu.Lock()
+	defer m.lmu.Unlock()
+	if l := m.listens[jsonrpc.ID(id)]; err == nil && l != nil && l.over {
+		return true
+	}
+	if !m.unwanted[uri] {
+		return false
+	}
+	for i := range len(uri) { // it may be a part of one that is wanted
+		if c := uri[i]; (c == '/' || c == '?' || c == '#') && (m.wants(uri[:i]) || m.wants(uri[:i+1])) {
+			return false
+		}
+	}
+	return true
+}
+
+// wants reports whether a resource is followed on stdio, and wanted; lmu is held.
+func (m *modernConn) wants(uri string) bool { return m.of[uri] != nil && !m.unwanted[uri] }

@@ -17,10 +17,12 @@ import (
 // modernConn speaks 2026-07-28: every request carries its version and its client's capabilities, and nothing is remembered between two of them.
 type modernConn struct {
 	base
-	follows chan follow // requests to the goroutine of watch; unbuffered, never closed
-	lmu     sync.Mutex
-	listens map[jsonrpc.ID]*listen // that were not acknowledged yet
-	self    []byte                 // our clientInfo
+	follows  chan follow // requests to the goroutine of watch; unbuffered, never closed
+	lmu      sync.Mutex
+	listens  map[jsonrpc.ID]*listen // whose request is open
+	of       map[string]*listen     // on stdio, by resource that the server follows; changed by watching with lmu held
+	unwanted map[string]bool        // those of them that nobody wants any more; guarded by lmu
+	self     []byte                 // our clientInfo
 }
 
 const modernVersion = mcp.ProtocolVersion20260728
@@ -171,12 +173,12 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	return o, nil
 }
 
-// filter is what of the server's changes we want to hear: a member of the params of subscriptions/listen.
-func (m *modernConn) filter(uris []string) []byte {
+// filter is what of the server's changes we want to hear: a member of the params of subscriptions/listen. lists stands for the lists that it tells of.
+func (m *modernConn) filter(lists bool, uris []string) []byte {
 	parts, _, _ := m.info.tells()
 	var wanted []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} { // the last one is about templates as well
-		if parts[p] {
+		if lists && parts[p] {
 			wanted = append(wanted, `"`+name+`":true`)
 		}
 	}

@@ -28,11 +28,22 @@ type subscriptions struct {
 	held     *link           // in use while somebody has; nil otherwise
 	conn     conn            // that follows
 	followed map[string]bool // what it follows; changed by who has the turn
+	lacking  map[string]bool // what is wanted and not followed
+	idle     map[string]bool // what is followed and not wanted
 	before   []string        // what was wanted when conn came, and others followed
 }
 
 func newSubscriptions() subscriptions {
-	return subscriptions{turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
+	return subscriptions{turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{},
+		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
+}
+
+// begin has nothing followed yet, on a new conn; mu is held.
+func (s *subscriptions) begin(c conn) {
+	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for uri := range s.wanted {
+		s.lacking[uri] = true
+	}
 }
 
 // errNoSubscriptions means that a server does not tell of changes to its resources.
@@ -67,6 +78,7 @@ func (p *pool) Subscribe(ctx context.Context, uris []string) ([]string, error) {
 		if s.conn == c && s.followed[uri] {
 			accepted = append(accepted, uri)
 			s.wanted[uri]++
+			delete(s.idle, uri)
 		}
 	}
 	if len(s.wanted) > 0 && s.held == nil {
@@ -83,6 +95,9 @@ func (p *pool) Unsubscribe(uris []string) {
 	for _, uri := range uris {
 		if s.wanted[uri]--; s.wanted[uri] <= 0 {
 			delete(s.wanted, uri)
+			if delete(s.lacking, uri); s.followed[uri] {
+				s.idle[uri] = true
+			}
 		}
 	}
 	var held *link
@@ -96,47 +111,49 @@ func (p *pool) Unsubscribe(uris []string) {
 	nudge(s.stale)
 }
 
-// sync has c follow what is wanted, and more, and nothing else. The caller has the turn.
+// sync has c follow what is wanted, and more, and nothing else. The caller has the turn. It looks at what has changed only.
 func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
-		s.conn, s.followed, s.before = c, map[string]bool{}, slices.Sorted(maps.Keys(s.wanted))
+		s.begin(c)
+		s.before = slices.Sorted(maps.Keys(s.wanted))
 	}
-	all := map[string]bool{}
-	for uri := range s.wanted {
-		all[uri] = true
-	}
+	added, gone := slices.Collect(maps.Keys(s.lacking)), slices.Collect(maps.Keys(s.idle))
 	for _, uri := range more {
-		all[uri] = true
-	}
-	var added, gone []string
-	for uri := range all {
-		if !s.followed[uri] {
+		if !s.followed[uri] && !s.lacking[uri] {
 			added = append(added, uri)
 		}
 	}
-	for uri := range s.followed {
-		if !all[uri] {
-			gone = append(gone, uri)
-		}
+	gone = slices.DeleteFunc(gone, func(uri string) bool { return slices.Contains(more, uri) })
+	for _, uri := range gone { // also when the server is not told after all: then it is asked again
+		delete(s.followed, uri)
+		delete(s.idle, uri)
 	}
 	s.mu.Unlock()
 	if len(added) == 0 && len(gone) == 0 {
 		return nil
 	}
 	slices.Sort(added)
-	accepted, err := c.follow(ctx, slices.Sorted(maps.Keys(all)), added, gone)
+	added = slices.Compact(added)
+	accepted, err := c.follow(ctx, func() []string { return s.all(more) }, added, gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uri := range accepted {
 		s.followed[uri] = true
-	}
-	if err == nil || len(added) == 0 {
-		for _, uri := range gone {
-			delete(s.followed, uri)
+		if delete(s.lacking, uri); s.wanted[uri] == 0 { // until the caller counts it
+			s.idle[uri] = true
 		}
 	}
 	return err
+}
+
+// all is what is wanted, and more.
+func (s *subscriptions) all(more []string) []string {
+	s.mu.Lock()
+	all := slices.AppendSeq(slices.Clone(more), maps.Keys(s.wanted))
+	s.mu.Unlock()
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that all that was wanted then may have changed.
@@ -208,7 +225,7 @@ func (p *pool) updated(uri string) {
 }
 
 // follow is that of conn: the server is asked about one resource after the other.
-func (l *legacyConn) follow(ctx context.Context, _, added, gone []string) ([]string, error) {
+func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
 	var accepted []string
 	var refused error
 	ask := func(method mcp.MCPMethod, uri string) error {

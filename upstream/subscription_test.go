@@ -14,7 +14,9 @@ import (
 // follower is a conn that follows what it is asked to.
 type follower struct{ conn }
 
-func (follower) follow(_ context.Context, _, added, _ []string) ([]string, error) { return added, nil }
+func (follower) follow(_ context.Context, _ func() []string, added, _ []string) ([]string, error) {
+	return added, nil
+}
 
 // TestWhatANewConnMissed: what was subscribed to before it was there may have changed meanwhile, what it was asked for itself has not, whoever comes first.
 func TestWhatANewConnMissed(t *testing.T) {
@@ -27,6 +29,7 @@ func TestWhatANewConnMissed(t *testing.T) {
 				t.Fatalf("%s is not followed: %v", uri, err)
 			}
 			p.subs.wanted[uri]++
+			delete(p.subs.idle, uri)
 		}
 		first, second := &follower{}, &follower{}
 		subscribe(first, "one")

@@ -1,0 +1,370 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+)
+
+// This file keeps the subscriptions of a modern server on stdio, where all of them share one
+// connection. A change must not cost more the more there is subscribed to already. So a new
+// subscription is opened beside the others for the added resources alone, and a subscription is
+// ended some time after nobody wants any of its resources. The specification lets a connection
+// have several subscriptions, and the client of the official Go SDK opens one for each resource.
+//
+// A subscription that is still wanted is never ended without need: the Go SDK's server (1.8) notes
+// one subscription of a connection for each resource and each list. When a subscription ends, its
+// resources are forgotten, and all lists with them. So none takes the place of another, and after
+// the end of any the subscription to the lists is opened again.
+
+const (
+	listenEnd   = time.Second     // how long a server may take to answer the end of a subscription
+	listenTidy  = 5 * time.Second // how long a subscription that nobody wants stays open
+	listenTries = 32              // refusals after which resources are not tried one by one
+	listenSlop  = 64              // resources that are followed for nobody beside those that are wanted
+)
+
+// shared is the subscriptions of one stdio connection. It belongs to the goroutine of watching.
+type shared struct {
+	*watcher
+	lists  *listen         // that tells of the lists; nil when the server tells of no changes to them
+	open   map[*listen]int // those to resources, with how many of them are wanted
+	proved int             // so many subscriptions were open at once
+	limit  int             // the server refuses more than so many; 0 is not known
+	mute   bool            // the server does not answer the end of a subscription
+	ended  bool            // a subscription has ended since the lists were subscribed to
+}
+
+// adding is the loop of watching on stdio.
+func (w *watcher) adding() {
+	s := &shared{watcher: w, open: map[*listen]int{}}
+	if w.any {
+		s.lists = s.watcher.open(&listen{lists: true, first: true, gap: true})
+	}
+	var tidy <-chan time.Time
+	for {
+		if tidy == nil && s.untidy() {
+			tidy = time.After(listenTidy)
+		}
+		select {
+		case <-w.m.ctx.Done():
+			return
+		case f := <-w.m.follows:
+			s.withdraw(f.gone)
+			accepted, err := s.add(f.ctx, f.added)
+			f.answer <- followed{accepted, err}
+		case <-tidy:
+			tidy = nil
+			s.tidy()
+		}
+	}
+}
+
+// count is how many subscriptions are open.
+func (s *shared) count() int {
+	n := len(s.open)
+	if _, both := s.open[s.lists]; s.lists != nil && !both {
+		n++
+	}
+	return n
+}
+
+// add has the server follow more resources. It returns those that it accepted.
+func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err error) {
+	var rest []string
+	for _, uri := range uris {
+		if s.revive(uri) {
+			accepted = append(accepted, uri)
+		} else {
+			rest = append(rest, uri)
+		}
+	}
+	if len(rest) == 0 {
+		return accepted, nil
+	}
+	refusals := 0
+	for parts := [][]string{rest}; len(parts) > 0; {
+		part := parts[len(parts)-1]
+		parts = parts[:len(parts)-1]
+		more, failed := s.addTogether(ctx, part)
+		accepted = append(accepted, more...)
+		if failed == nil {
+			continue
+		}
+		err = failed
+		if _, refused := errors.AsType[*jsonrpc.Error](err); !refused {
+			return accepted, err
+		}
+		if refusals++; len(part) > 1 && refusals < listenTries { // one that the server refuses does not keep the others from being followed
+			parts = append(parts, part[len(part)/2:], part[:len(part)/2])
+		}
+	}
+	return accepted, err
+}
+
+// addTogether has the server follow more resources by one more subscription.
+func (s *shared) addTogether(ctx context.Context, uris []string) ([]string, error) {
+	if s.limit > 0 && s.count() >= s.limit {
+		return s.merge(ctx, uris)
+	}
+	l := s.watcher.open(&listen{uris: uris})
+	err := l.wait(ctx)
+	if err == nil {
+		s.adopt(l)
+		return l.accepted, nil
+	}
+	s.end(l)
+	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || len(uris) > 1 || s.count() < s.proved || s.count() == 0 {
+		return nil, err
+	}
+	limit := s.count() // it may be that one more is too many, and it may be the resource
+	accepted, err := s.merge(ctx, uris)
+	if err == nil {
+		s.limit = limit
+	}
+	return accepted, err
+}
+
+// revive takes back that nobody wants a resource, if the server still follows it.
+func (s *shared) revive(uri string) bool {
+	l := s.m.of[uri]
+	if l == nil {
+		return false
+	}
+	select {
+	case <-l.ended: // the server has refused to open it again
+		return false
+	default:
+	}
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	if s.m.unwanted[uri] {
+		delete(s.m.unwanted, uri)
+		s.open[l]++
+		l.over = false
+	}
+	return true
+}
+
+// withdraw notes what nobody wants any more. The server is told later, if at all.
+func (s *shared) withdraw(uris []string) {
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	for _, uri := range uris {
+		if l := s.m.of[uri]; l != nil && !s.m.unwanted[uri] {
+			s.m.unwanted[uri] = true
+			s.open[l]--
+			l.over = s.open[l] == 0
+		}
+	}
+}
+
+// adopt notes what the server has accepted of a subscription.
+func (s *shared) adopt(l *listen) {
+	asked := map[string]bool{}
+	for _, uri := range l.uris {
+		asked[uri] = true
+	}
+	s.open[l] = 0
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	for _, uri := range l.accepted {
+		if !asked[uri] || s.m.of[uri] == l {
+			continue
+		}
+		if old := s.m.of[uri]; old != nil && !s.m.unwanted[uri] {
+			s.open[old]--
+		}
+		delete(s.m.unwanted, uri)
+		s.m.of[uri] = l
+		s.open[l]++
+	}
+	if s.open[l] == 0 && !l.lists { // a server may end what is about nothing at once, again and again
+		l.stop()
+	}
+	s.proved = max(s.proved, s.count())
+}
+
+// untidy reports whether tidy has something to do.
+func (s *shared) untidy() bool {
+	if s.ended && s.any {
+		return true
+	}
+	for l, wanted := range s.open {
+		if wanted == 0 && l != s.lists {
+			return true
+		}
+	}
+	return s.wasteful()
+}
+
+// wasteful reports whether the server follows much more than what is wanted.
+func (s *shared) wasteful() bool {
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	unwanted := len(s.m.unwanted)
+	return unwanted > listenSlop && unwanted > len(s.m.of)/2
+}
+
+// tidy ends the subscriptions that nobody wants, and opens the one to the lists again, which the end of any other may have ended.
+func (s *shared) tidy() {
+	var unwanted []*listen
+	for l, wanted := range s.open {
+		if wanted == 0 && l != s.lists {
+			unwanted = append(unwanted, l)
+		}
+	}
+	ends := unwanted
+	if _, both := s.open[s.lists]; s.lists != nil && !both {
+		ends = append(ends, s.lists)
+	}
+	s.end(ends...)
+	for _, l := range unwanted {
+		s.forget(l)
+	}
+	if s.ended = false; s.wasteful() {
+		ctx, cancel := context.WithTimeout(s.m.ctx, sendPatience)
+		s.merge(ctx, nil) // an error is one of the conn, or in the log
+		cancel()
+	} else if s.any {
+		s.lists = s.watcher.open(&listen{lists: true, first: true, gap: true})
+	}
+}
+
+// forget forgets a subscription that has ended.
+func (s *shared) forget(l *listen) {
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	delete(s.open, l)
+	for _, uri := range l.uris {
+		if s.m.of[uri] == l {
+			delete(s.m.of, uri)
+			delete(s.m.unwanted, uri)
+		}
+	}
+}
+
+// merge puts one subscription in the place of all. The others end first, so that something may be missed in between. Without more, or where the server refuses that,
+// it is about what it was before.
+func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
+	var wanted []string
+	s.m.lmu.Lock()
+	for uri := range s.m.of {
+		if !s.m.unwanted[uri] {
+			wanted = append(wanted, uri)
+		}
+	}
+	s.m.lmu.Unlock()
+	var old []*listen
+	for l := range s.open {
+		old = append(old, l)
+	}
+	ends := old
+	if _, both := s.open[s.lists]; s.lists != nil && !both {
+		ends = append(ends, s.lists)
+	}
+	s.end(ends...)
+	for _, l := range old {
+		s.forget(l)
+	}
+	s.ended, s.lists = false, nil
+	l := s.watcher.open(&listen{uris: append(wanted[:len(wanted):len(wanted)], more...), lists: s.any, first: len(more) == 0, gap: true, before: wanted})
+	err := l.wait(ctx)
+	if err != nil && len(more) > 0 {
+		if s.end(l); len(wanted) == 0 && !s.any {
+			return nil, err
+		}
+		l = s.watcher.open(&listen{uris: wanted, lists: s.any, first: true, gap: true, before: wanted})
+		l.wait(ctx) // where it fails, it is tried again
+		more = nil
+	}
+	if s.any {
+		s.lists = l
+	}
+	s.put(l)
+	if err != nil {
+		return nil, err
+	}
+	var accepted []string
+	for _, uri := range more {
+		if s.m.of[uri] == l {
+			accepted = append(accepted, uri)
+		}
+	}
+	return accepted, nil
+}
+
+// put notes a subscription that is kept whatever the server accepts of it: what was wanted before stays wanted.
+func (s *shared) put(l *listen) {
+	select {
+	case <-l.settled:
+		if l.err == nil {
+			s.adopt(l)
+			return
+		}
+	default:
+	}
+	s.open[l] = len(l.uris)
+	s.m.lmu.Lock()
+	defer s.m.lmu.Unlock()
+	for _, uri := range l.uris {
+		s.m.of[uri] = l
+	}
+}
+
+// end ends subscriptions, and returns when the server is done with them. A server that does not answer the end of one is not waited for again.
+func (s *shared) end(list ...*listen) {
+	sending, cancel := context.WithTimeout(s.m.ctx, sendPatience)
+	defer cancel()
+	known := true // they were all acknowledged, so that the server was quick enough before
+	for _, l := range list {
+		l.stop()
+		s.m.lmu.Lock()
+		id := l.id
+		l.over = true
+		s.m.lmu.Unlock()
+		select {
+		case <-l.settled:
+			known = known && l.err == nil
+		default:
+			known = false
+		}
+		if id == "" {
+			continue
+		}
+		params := append(append([]byte(`{"requestId":`), id...), '}')
+		if err := s.m.wire.Send(sending, &request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}); err != nil {
+			s.m.log.Debug("the upstream was not told that a subscription has ended", "error", err)
+		}
+	}
+	s.ended = s.ended || len(list) > 0
+	var late <-chan time.Time
+	if !s.mute {
+		late = time.After(listenEnd)
+	}
+	for _, l := range list {
+		if !s.mute {
+			select {
+			case <-l.ended:
+				continue
+			case <-late:
+				s.mute = known
+				late = closedTime
+			case <-s.m.ctx.Done():
+			}
+		}
+		l.drop()
+		<-l.ended
+	}
+}
+
+// closedTime is a channel that is closed.
+var closedTime = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
