@@ -183,7 +183,9 @@ func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 		ctx, c.expire = context.WithCancelCause(ctx)
 		c.owned = true
 	}
+	c.mu.Lock() // ring reads timer
 	c.timer = time.AfterFunc(timeout/2, c.ring)
+	c.mu.Unlock()
 	return ctx, c
 }
 

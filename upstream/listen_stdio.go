@@ -86,13 +86,14 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	if len(rest) == 0 {
 		return accepted, nil
 	}
-	refusals := 0
+	refusals, room := 0, false // there was room for another subscription after a refusal
 	for parts := [][]string{rest}; len(parts) > 0; {
 		part := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
-		more, failed := s.addTogether(ctx, part)
+		more, failed := s.addTogether(ctx, part, room)
 		accepted = append(accepted, more...)
 		if failed == nil {
+			room = refusals > 0
 			continue
 		}
 		err = failed
@@ -106,8 +107,8 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	return accepted, err
 }
 
-// addTogether has the server follow more resources by one more subscription.
-func (s *shared) addTogether(ctx context.Context, uris []string) ([]string, error) {
+// addTogether has the server follow more resources by one more subscription. room says that a refusal is not about the number of subscriptions.
+func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]string, error) {
 	if s.limit > 0 && s.count() >= s.limit {
 		return s.merge(ctx, uris)
 	}
@@ -118,7 +119,7 @@ func (s *shared) addTogether(ctx context.Context, uris []string) ([]string, erro
 		return l.accepted, nil
 	}
 	s.end(l)
-	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || len(uris) > 1 || s.count() < s.proved || s.count() == 0 {
+	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || s.count() < s.proved || s.count() == 0 {
 		return nil, err
 	}
 	limit := s.count() // it may be that one more is too many, and it may be the resource
