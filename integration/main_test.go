@@ -28,6 +28,13 @@ func testMain(m *testing.M) int {
 			}
 			return 0
 		}
+		if role == sdkSubscriptionsRole {
+			if err := sdkSubscriptions(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
 		if benchRole(role, os.Args[1:]) {
 			return 0
 		}
