@@ -9,8 +9,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestForeignSilentToolsOfServersThatAnswerPings calls a tool that works for longer than a call may be silent, and tells of no progress. A legacy server answers pings
-// meanwhile. There is none in the modern era, so that the call ends there.
+// TestForeignSilentToolsOfServersThatAnswerPings calls a tool that works for longer than a call may
+// be silent, and tells of no progress. A legacy server answers pings meanwhile. There is none in
+// the modern era, so that the call ends there.
 func TestForeignSilentToolsOfServersThatAnswerPings(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		eachTimeout(t, 200*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {

@@ -49,7 +49,8 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up fidelityUpstre
 	}
 }
 
-// busy is a server that answers no ping, as one does that works on one request at a time. Otherwise a call ends only at its max_timeout.
+// busy is a server that answers no ping, as one does that works on one request at a time. Otherwise
+// a call ends only at its max_timeout.
 var busy = upstreamtest.Rule{Method: "ping", Hang: true}
 
 func mustFailing(t *testing.T, config upstream.Config, limits proxy.Limits, unready ...string) failing {

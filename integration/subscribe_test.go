@@ -206,8 +206,9 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 	}
 }
 
-// follows waits until a modern upstream has subscriptions open to these resources, and to no others. Over HTTP they are one, in this order: the one before it is open
-// for a moment longer, and both tell the same. Of a legacy upstream it waits until all were subscribed to.
+// follows waits until a modern upstream has subscriptions open to these resources, and to no
+// others. Over HTTP they are one, in this order: the one before it is open for a moment longer, and
+// both tell the same. Of a legacy upstream it waits until all were subscribed to.
 func (s *served) follows(t *testing.T, p pair, uris ...string) {
 	t.Helper()
 	if p.upstream == upstream.EraLegacy {

@@ -38,7 +38,8 @@ func quietCall(name, args string) *Call {
 	return toolCall(name, args, func(c *Call) { c.Peer = new(quietClient) })
 }
 
-// TestForeignServerThatAnswersPingsIsNotSilent calls tools that work for longer than the limit of silence and report no progress. One ping serves all calls.
+// TestForeignServerThatAnswersPingsIsNotSilent calls tools that work for longer than the limit of
+// silence and report no progress. One ping serves all calls.
 func TestForeignServerThatAnswersPingsIsNotSilent(t *testing.T) {
 	unknown := upstreamtest.Rule{Method: "ping", Error: []byte(`{"code":-32601,"message":"Method not found"}`)}
 	refused := upstreamtest.Rule{Method: "ping", Status: 400, Body: "unknown method", Header: map[string]string{"Content-Type": "text/plain"}, Skip: 1}
@@ -75,7 +76,8 @@ func TestForeignServerThatAnswersPingsIsNotSilent(t *testing.T) {
 	}
 }
 
-// TestForeignSilenceEndsACall lists the calls that end all the same: at the limit of silence without a sign of life, and at the hard cap with one.
+// TestForeignSilenceEndsACall lists the calls that end all the same: at the limit of silence
+// without a sign of life, and at the hard cap with one.
 func TestForeignSilenceEndsACall(t *testing.T) {
 	const silence, whole = time.Minute, 10 * time.Minute
 	deaf := []upstreamtest.Rule{{Method: "ping", Hang: true}}
@@ -108,8 +110,9 @@ func TestForeignSilenceEndsACall(t *testing.T) {
 	}
 }
 
-// TestForeignBusyServerGetsOnePingAtATime has calls come one after the other while a ping is open. The ping stays open for as long as one of them can use it, so
-// that its late answer keeps them alive.
+// TestForeignBusyServerGetsOnePingAtATime has calls come one after the other while a ping is open.
+// The ping stays open for as long as one of them can use it, so that its late answer keeps them
+// alive.
 func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := upstreamtest.Rule{Method: "ping", Hang: true, Times: 1}
@@ -137,7 +140,8 @@ func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 	})
 }
 
-// TestForeignPersonWhoThinksIsNotPinged has a person think for minutes about a question. The server waits for us, and is not asked whether it is alive.
+// TestForeignPersonWhoThinksIsNotPinged has a person think for minutes about a question. The server
+// waits for us, and is not asked whether it is alive.
 func TestForeignPersonWhoThinksIsNotPinged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "legacy"}, Config{})
@@ -153,7 +157,8 @@ func TestForeignPersonWhoThinksIsNotPinged(t *testing.T) {
 	})
 }
 
-// TestForeignBytesOfTheResponseAreSignsOfLife has a modern server keep the stream of a call open with comments, as servers do whose tools report nothing.
+// TestForeignBytesOfTheResponseAreSignsOfLife has a modern server keep the stream of a call open
+// with comments, as servers do whose tools report nothing.
 func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -205,7 +210,8 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 	}
 }
 
-// TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a stream that belongs to no call.
+// TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a
+// stream that belongs to no call.
 func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(modernConn)

@@ -148,8 +148,9 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v", e.after)
 }
 
-// clock ends a call after too much silence, and after max in any case. Its timer fires twice in a time of silence: in the middle, where the conn may ask the server
-// whether it is alive, and at the end.
+// clock ends a call after too much silence, and after max in any case. Its timer fires twice in a
+// time of silence: in the middle, where the conn may ask the server whether it is alive, and at the
+// end.
 type clock struct {
 	expire  context.CancelCauseFunc
 	owned   bool // nobody else calls expire
@@ -168,9 +169,11 @@ type clock struct {
 	over  bool      // the call has ended: the timer stays stopped
 }
 
-// prober is a conn that can ask its server whether it is alive. Every answer touches the clocks of the calls on the conn.
+// prober is a conn that can ask its server whether it is alive. Every answer touches the clocks of
+// the calls on the conn.
 type prober interface {
-	// probe makes the conn ask, unless it is asking already. An answer is of use until the time given. probe does not block and does not call the clock.
+	// probe makes the conn ask, unless it is asking already. An answer is of use until the time
+	// given. probe does not block and does not call the clock.
 	probe(until time.Time)
 }
 
@@ -226,7 +229,8 @@ func (c *clock) probedBy(p prober) {
 	c.mu.Unlock()
 }
 
-// hears says that bytes of the call's own response have come. It is cheap: the timer looks at it when it fires.
+// hears says that bytes of the call's own response have come. It is cheap: the timer looks at it
+// when it fires.
 func (c *clock) hears() { c.heard.Store(int64(time.Since(c.began))) }
 
 // touch says that the upstream has shown a sign of life.

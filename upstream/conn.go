@@ -26,8 +26,10 @@ type conn interface {
 	// watch begins to listen to what the server says unasked; changes go to the hooks that the conn was opened with. It does not block. The channel is closed when
 	// nothing that the server says from then on is missed, or when it has nothing to say.
 	watch() <-chan struct{}
-	// follow makes the server tell of changes to the resources that all returns, of which added are new and gone are no more, on a conn that watches. It returns those
-	// of added that the server accepted; the error says why it did not accept others. A conn that needs only the changes does not call all.
+	// follow makes the server tell of changes to the resources that all returns, of which added are
+	// new and gone are no more, on a conn that watches. It returns those of added that the server
+	// accepted; the error says why it did not accept others. A conn that needs only the changes
+	// does not call all.
 	follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
 	// asking returns a channel while a call in progress has asked something on a stream that does not name the call: the call was alone then, and has to stay so.
 	// The channel is closed when that is over. It is nil while there is no such call.
@@ -82,7 +84,7 @@ type base struct {
 
 	ids    atomic.Uint64
 	acked  func(*jsonrpc.Message)              // takes the acknowledgement of a subscription; nil in the legacy era
-	idle   func(*jsonrpc.Message, string) bool // reports whether the update of a resource concerns nobody; nil in the legacy era
+	idle   func(*jsonrpc.Message, string) bool // whether an update concerns nobody; nil in the legacy era
 	listed atomic.Bool                         // a list was asked for
 
 	mu      sync.Mutex
@@ -191,7 +193,8 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
 		b.takeBack(m)
 	case m.Method == mcp.MethodNotificationResourceUpdated:
-		if uri, err := m.Body.String("uri"); err == nil && b.hooks.updated != nil && (b.idle == nil || !b.idle(m, uri)) {
+		uri, err := m.Body.String("uri")
+		if err == nil && b.hooks.updated != nil && (b.idle == nil || !b.idle(m, uri)) {
 			b.hooks.updated(uri)
 		}
 	case m.Method == notificationAcknowledged && b.acked != nil:

@@ -9,7 +9,8 @@
 //	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go
 //
 // config.go is an entry of the file. Which era and which wire a server speaks is found out when it is dialled (probe.go). A Call (call.go) of a tool that answers by a
-// task alone is made as one (task.go). subscription.go has which resources somebody wants to hear of, listen.go how a modern server tells of them. Check (check.go,
+// task alone is made as one (task.go). subscription.go has which resources somebody wants to hear of, listen.go how a modern server tells of them, and
+// listen_stdio.go how it does on stdio. alive.go asks a legacy server whether it is alive while calls are silent. Check (check.go,
 // finding.go) looks at all that a server says, for a person.
 //
 // catalog.go reads the lists. definition.go changes a definition that would make typed clients reject a whole list, or leaves it out alone; older.go and

@@ -12,8 +12,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds the subscriptions/listen of a modern server (2026-07-28, basic/patterns/subscriptions). What it says cannot be changed while it is open. Over HTTP
-// another one is opened beside it, and takes its place when it was acknowledged: nothing is missed in between. On stdio see listen_stdio.go.
+// This file holds the subscriptions/listen of a modern server (2026-07-28,
+// basic/patterns/subscriptions). What it says cannot be changed while it is open. Over HTTP another
+// one is opened beside it, and takes its place when it was acknowledged: nothing is missed in
+// between. On stdio see listen_stdio.go.
 
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {
@@ -24,7 +26,7 @@ type listen struct {
 	before  []string // the resources of the one before it, of which something may have been missed in the gap
 	ctx     context.Context
 	stop    context.CancelFunc
-	call    context.Context    // of the request on stdio, which goes on after stop until the server has ended the subscription
+	call    context.Context    // of the request on stdio, which outlives stop until the server has answered
 	drop    context.CancelFunc // ends call
 	once    sync.Once
 	ended   chan struct{} // closed when the server is done with it, or is not waited for
@@ -194,7 +196,8 @@ func (m *modernConn) keep(l *listen) {
 	l.settle(nil, errClosed)
 }
 
-// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with its response; on stdio who ends it tells the server.
+// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with
+// its response; on stdio who ends it tells the server.
 func (m *modernConn) listenOnce(l *listen, req *request) (*jsonrpc.Message, error) {
 	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
 	if _, http := m.wire.(*httpWire); http {
@@ -254,8 +257,8 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	l.settle(accepted, nil)
 }
 
-// unsettled returns the only subscription that waits for its acknowledgement, for a server that does not say which one it acknowledges; lmu is held. It is nil when
-// there are several.
+// unsettled returns the only subscription that waits for its acknowledgement, for a server that
+// does not say which one it acknowledges; lmu is held. It is nil when there are several.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
 		select {
@@ -273,7 +276,8 @@ func (m *modernConn) unsettled() (found *listen) {
 	return found
 }
 
-// concernsNobody reports whether an update is about a resource that the server still follows and nobody wants any more.
+// concernsNobody reports whether an update is about a resource that the server still follows and
+// nobody wants any more.
 func (m *modernConn) concernsNobody(msg *jsonrpc.Message, uri string) bool {
 	meta, _ := msg.Body.Object("_meta")
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)

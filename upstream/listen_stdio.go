@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -37,6 +38,7 @@ type shared struct {
 	limit  int             // the server refuses more than so many; 0 is not known
 	mute   bool            // the server does not answer the end of a subscription
 	ended  bool            // a subscription has ended since the lists were subscribed to
+	look   bool            // there may be something to tidy
 }
 
 // adding is the loop of watching on stdio.
@@ -47,8 +49,10 @@ func (w *watcher) adding() {
 	}
 	var tidy <-chan time.Time
 	for {
-		if tidy == nil && s.untidy() {
-			tidy = time.After(listenTidy)
+		if tidy == nil && s.look {
+			if s.look = s.untidy(); s.look {
+				tidy = time.After(listenTidy)
+			}
 		}
 		select {
 		case <-w.m.ctx.Done():
@@ -100,14 +104,15 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 		if _, refused := errors.AsType[*jsonrpc.Error](err); !refused {
 			return accepted, err
 		}
-		if refusals++; len(part) > 1 && refusals < listenTries { // one that the server refuses does not keep the others from being followed
+		if refusals++; len(part) > 1 && refusals < listenTries { // one of them may be the reason
 			parts = append(parts, part[len(part)/2:], part[:len(part)/2])
 		}
 	}
 	return accepted, err
 }
 
-// addTogether has the server follow more resources by one more subscription. room says that a refusal is not about the number of subscriptions.
+// addTogether has the server follow more resources by one more subscription. room says that a
+// refusal is not about the number of subscriptions.
 func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]string, error) {
 	if s.limit > 0 && s.count() >= s.limit {
 		return s.merge(ctx, uris)
@@ -119,10 +124,10 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 		return l.accepted, nil
 	}
 	s.end(l)
-	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || s.count() < s.proved || s.count() == 0 {
+	limit := s.count() // it may be that one more is too many, and it may be the resource
+	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || limit < s.proved || limit == 0 {
 		return nil, err
 	}
-	limit := s.count() // it may be that one more is too many, and it may be the resource
 	accepted, err := s.merge(ctx, uris)
 	if err == nil {
 		s.limit = limit
@@ -159,7 +164,7 @@ func (s *shared) withdraw(uris []string) {
 		if l := s.m.of[uri]; l != nil && !s.m.unwanted[uri] {
 			s.m.unwanted[uri] = true
 			s.open[l]--
-			l.over = s.open[l] == 0
+			l.over, s.look = s.open[l] == 0, true
 		}
 	}
 }
@@ -179,6 +184,7 @@ func (s *shared) adopt(l *listen) {
 		}
 		if old := s.m.of[uri]; old != nil && !s.m.unwanted[uri] {
 			s.open[old]--
+			s.look = true
 		}
 		delete(s.m.unwanted, uri)
 		s.m.of[uri] = l
@@ -186,6 +192,7 @@ func (s *shared) adopt(l *listen) {
 	}
 	if s.open[l] == 0 && !l.lists { // a server may end what is about nothing at once, again and again
 		l.stop()
+		s.look = true
 	}
 	s.proved = max(s.proved, s.count())
 }
@@ -211,7 +218,8 @@ func (s *shared) wasteful() bool {
 	return unwanted > listenSlop && unwanted > len(s.m.of)/2
 }
 
-// tidy ends the subscriptions that nobody wants, and opens the one to the lists again, which the end of any other may have ended.
+// tidy ends the subscriptions that nobody wants, and opens the one to the lists again, which the
+// end of any other may have ended.
 func (s *shared) tidy() {
 	var unwanted []*listen
 	for l, wanted := range s.open {
@@ -249,8 +257,9 @@ func (s *shared) forget(l *listen) {
 	}
 }
 
-// merge puts one subscription in the place of all. The others end first, so that something may be missed in between. Without more, or where the server refuses that,
-// it is about what it was before.
+// merge puts one subscription in the place of all. The others end first, so that something may be
+// missed in between. Without more, or where the server refuses that, it is about what it was
+// before.
 func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	var wanted []string
 	s.m.lmu.Lock()
@@ -273,7 +282,8 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 		s.forget(l)
 	}
 	s.ended, s.lists = false, nil
-	l := s.watcher.open(&listen{uris: append(wanted[:len(wanted):len(wanted)], more...), lists: s.any, first: len(more) == 0, gap: true, before: wanted})
+	all := slices.Concat(wanted, more)
+	l := s.watcher.open(&listen{uris: all, lists: s.any, first: len(more) == 0, gap: true, before: wanted})
 	err := l.wait(ctx)
 	if err != nil && len(more) > 0 {
 		if s.end(l); len(wanted) == 0 && !s.any {
@@ -299,7 +309,8 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	return accepted, nil
 }
 
-// put notes a subscription that is kept whatever the server accepts of it: what was wanted before stays wanted.
+// put notes a subscription that is kept whatever the server accepts of it: what was wanted before
+// stays wanted.
 func (s *shared) put(l *listen) {
 	select {
 	case <-l.settled:
@@ -317,7 +328,8 @@ func (s *shared) put(l *listen) {
 	}
 }
 
-// end ends subscriptions, and returns when the server is done with them. A server that does not answer the end of one is not waited for again.
+// end ends subscriptions, and returns when the server is done with them. A server that does not
+// answer the end of one is not waited for again.
 func (s *shared) end(list ...*listen) {
 	sending, cancel := context.WithTimeout(s.m.ctx, sendPatience)
 	defer cancel()
@@ -338,11 +350,14 @@ func (s *shared) end(list ...*listen) {
 			continue
 		}
 		params := append(append([]byte(`{"requestId":`), id...), '}')
-		if err := s.m.wire.Send(sending, &request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}); err != nil {
+		end := &request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
+		if err := s.m.wire.Send(sending, end); err != nil {
 			s.m.log.Debug("the upstream was not told that a subscription has ended", "error", err)
 		}
 	}
-	s.ended = s.ended || len(list) > 0
+	if len(list) > 0 {
+		s.ended, s.look = true, true
+	}
 	var late <-chan time.Time
 	if !s.mute {
 		late = time.After(listenEnd)

@@ -251,7 +251,8 @@ func tellers(t *testing.T, f func(t *testing.T, s *teller)) {
 	}
 }
 
-// TestForeignSubscribersOnStdioCostTheSame has a thousand subscribers come one after the other and go again.
+// TestForeignSubscribersOnStdioCostTheSame has a thousand subscribers come one after the other and
+// go again.
 func TestForeignSubscribersOnStdioCostTheSame(t *testing.T) {
 	tellers(t, func(t *testing.T, s *teller) {
 		const many = 1000
@@ -300,7 +301,8 @@ func TestForeignSubscribersOnStdioCostTheSame(t *testing.T) {
 	})
 }
 
-// TestForeignEndOfSubscriptionsOnStdio has subscribers come and go. The first end shows whether the server answers; nobody waits after that.
+// TestForeignEndOfSubscriptionsOnStdio has subscribers come and go. The first end shows whether the
+// server answers; nobody waits after that.
 func TestForeignEndOfSubscriptionsOnStdio(t *testing.T) {
 	tellers(t, func(t *testing.T, s *teller) {
 		d := subscribers(t, s)
@@ -322,7 +324,8 @@ func TestForeignEndOfSubscriptionsOnStdio(t *testing.T) {
 	})
 }
 
-// TestForeignServerWithFewSubscriptions has a server refuse more than some subscriptions: then they are put together, and only then something may be missed.
+// TestForeignServerWithFewSubscriptions has a server refuse more than some subscriptions: then they
+// are put together, and only then something may be missed.
 func TestForeignServerWithFewSubscriptions(t *testing.T) {
 	for _, most := range []int{1, 2, 10} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
@@ -347,7 +350,8 @@ func TestForeignServerWithFewSubscriptions(t *testing.T) {
 	}
 }
 
-// TestForeignRefusedResource subscribes to resources that the server refuses. The others are followed, and hear of nothing.
+// TestForeignRefusedResource subscribes to resources that the server refuses. The others are
+// followed, and hear of nothing.
 func TestForeignRefusedResource(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -377,7 +381,8 @@ func TestForeignRefusedResource(t *testing.T) {
 	}
 }
 
-// TestForeignSubscriptionsThatAreMostlyUnwanted has most of the resources of one subscription, as it is opened on a new connection, be unwanted.
+// TestForeignSubscriptionsThatAreMostlyUnwanted has most of the resources of one subscription, as
+// it is opened on a new connection, be unwanted.
 func TestForeignSubscriptionsThatAreMostlyUnwanted(t *testing.T) {
 	tellers(t, func(t *testing.T, s *teller) {
 		d := subscribers(t, s)

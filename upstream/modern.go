@@ -173,7 +173,8 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	return o, nil
 }
 
-// filter is what of the server's changes we want to hear: a member of the params of subscriptions/listen. lists stands for the lists that it tells of.
+// filter is what of the server's changes we want to hear: a member of the params of
+// subscriptions/listen. lists stands for the lists that it tells of.
 func (m *modernConn) filter(lists bool, uris []string) []byte {
 	parts, _, _ := m.info.tells()
 	var wanted []string

@@ -111,7 +111,8 @@ func (p *pool) Unsubscribe(uris []string) {
 	nudge(s.stale)
 }
 
-// sync has c follow what is wanted, and more, and nothing else. The caller has the turn. It looks at what has changed only.
+// sync has c follow what is wanted, and more, and nothing else. The caller has the turn. It looks
+// at what has changed only.
 func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
