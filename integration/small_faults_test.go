@@ -146,7 +146,7 @@ func getBody(t *testing.T, url string) []byte {
 func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 	p := mustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 	p.mustReady(t, patience)
-	file := filepath.Join(p.dir, "junction", "ended-sessions")
+	file := filepath.Join(p.dir, "ended-sessions")
 	begin := func() *client {
 		c := newClient(t, &endpoint{URL: p.URL}, upstream.EraLegacy)
 		c.mustInitialize(t, "2025-11-25")

@@ -35,15 +35,10 @@ type endedSessions struct {
 	done chan struct{}
 }
 
-// openEnded returns the file of the state directory and the sessions in it that have not expired. What cannot be read of the file is ignored and logged.
-func openEnded(getenv func(string) (string, bool), max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
-	dir, err := stateDir(getenv)
-	if err == nil {
-		dir = filepath.Join(dir, "junction")
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err != nil {
-		log.Warn("sessions that clients delete will work again after a restart: there is no state directory; set XDG_STATE_HOME", "error", err)
+// openEnded returns the file in the folder of the key that seals session ids, and the sessions in it that have not expired. Without such a folder no session outlives
+// the process. What cannot be read of the file is ignored and logged.
+func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
+	if dir == "" {
 		return nil, nil
 	}
 	e := &endedSessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log, waiting: map[[16]byte]time.Time{},

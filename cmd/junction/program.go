@@ -141,7 +141,7 @@ func open(o options) (_ *program, err error) {
 	}
 	hooks := p.proxyHooks()
 	var deleted map[[16]byte]time.Time
-	if p.ended, deleted = openEnded(p.getenv, config.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
+	if p.ended, deleted = openEnded(dir, config.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
 		hooks.SessionDeleted = p.ended.add
 	}
 	p.server, err = proxy.New(proxy.Options{
