@@ -6,6 +6,7 @@
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
 //	share.go      what the caller may use of the endpoint: a view without what policy denies, and the decision about each call
 //	person.go     what the caller signs in to themselves, merged in; and the offer to connect it
+//	fitted.go     the endpoint as a client sees it that has connections of its own to some upstreams
 //	exchange.go   the message becomes an exchange: one request, on its way to one answer
 //	front.go      which era does it speak?
 //	legacy.go     2025-11-25 and older: the handshake, the session (session.go), arrays of messages (batch.go), the GET stream
@@ -13,6 +14,7 @@
 //	dispatch.go   the table from method to function: what is not there does not exist; calls are metered where policy limits them (meter.go)
 //	list.go       the lists are answered from the view, page by page
 //	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
+//	await.go      a list or a call waits for an upstream that is starting
 //	validate.go   arguments that do not fit the tool's schema do not reach it, where policy wants that
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
 //	approve.go    before it, the person is asked, where policy says so

@@ -3,7 +3,7 @@
 // It is a ladder, and each rung knows only the one below it:
 //
 //	Set        all configured servers; keeps those whose Config did not change        set.go
-//	Upstream   one configured server: its links by profile, its catalog               upstream.go, pool.go, catalog.go
+//	Upstream   one configured server: its links, its catalog                          upstream.go, pool.go, catalog.go
 //	link       keeps one conn alive; the state machine                                link.go, state.go
 //	conn       a wire whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
 //	wire       moves messages; knows nothing of MCP                                   wire.go: stdio.go, http.go, sse.go
@@ -20,8 +20,10 @@
 // says of a call in the header what headers.go makes of it, and takes up broken streams (stream.go). The process at the other end of stdio is stdio_process.go, what it
 // writes is read by stdio_read.go, and who ends it when we cannot is the Set's keeper (stdio_keeper.go).
 //
-// A server that asks something during a call is answered by the call's Peer (question.go); a legacy one hears once in a connection what its client can do, so that
-// its links are by Profile (profile.go).
+// One link lists and takes the calls of all clients. key.go has the exceptions: isolation, and questions: exact, where callers have links and catalogs of their own
+// (own.go). A server request during a call goes to the call's Peer (question.go). While a person is asked, other calls get a second link, or take turns (turn.go).
+// profile.go is what a server learns of its clients.
+// The last catalog outlives the process (remember.go).
 //
 // What people sign in to themselves has an Upstream for each of them (people.go), whose requests carry what that person was given (credentials.go).
 //
