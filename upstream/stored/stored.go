@@ -43,7 +43,7 @@ type Dir struct {
 	pending map[key]func() []byte // not written yet; nil deletes
 	written map[key]time.Time     // when a key was last written
 	wake    chan struct{}         // 1-buffered
-	end     sync.Once     // closes stop
+	end     sync.Once             // closes stop
 	stop    chan struct{}
 	done    chan struct{}
 }
