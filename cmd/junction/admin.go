@@ -74,6 +74,7 @@ type upstreamReport struct {
 	Era     string    `json:"era,omitempty"`
 	Version string    `json:"version,omitempty"`
 	Tools   int       `json:"tools"`
+	Stored  bool      `json:"stored,omitempty"` // the tools are those of an earlier run: the server has not listed yet
 	Links   int       `json:"links"`
 }
 
@@ -94,7 +95,7 @@ func (p *program) report(stopping context.Context) report {
 		r.Status = "starting"
 	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Links})
+		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links})
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}
