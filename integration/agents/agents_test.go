@@ -1,0 +1,225 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// This file has the agents: how each is configured and started without a person.
+
+// agent is a command line that others wrote.
+type agent struct {
+	name string
+	wire wire
+	// prepare writes the configuration into the home folder, and returns the command and its
+	// further environment.
+	prepare func(m machine) (command, env []string)
+}
+
+// machine is what an agent needs to know.
+type machine struct {
+	t        *testing.T
+	packages string // node_modules
+	home     string
+	model    string // URL of the stand-in
+	junction string // URL of the endpoint
+}
+
+// agents returns all agents.
+func agents() []agent {
+	return []agent{
+		{"claude-code", anthropic(), claudeCode},
+		{"claude-code over mcp-remote", anthropic(), claudeCodeOverMCPRemote},
+		{"codex", responses(), codex},
+		{"codex 2026-07-28", responses(), codexModern},
+		{"gemini-cli", gemini(), geminiCLI},
+		{"copilot", completions(), copilot},
+		{"opencode", completions(), opencode},
+	}
+}
+
+// write creates a file below the home folder.
+func (m machine) write(name, text string) (path string) {
+	m.t.Helper()
+	path = filepath.Join(m.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// mustJSON returns a value as JSON.
+func (m machine) mustJSON(value any) string {
+	m.t.Helper()
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// binary returns the one program that matches below node_modules, and skips the test without one.
+func (m machine) binary(pattern string) string {
+	m.t.Helper()
+	found, err := filepath.Glob(filepath.Join(m.packages, pattern))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if len(found) == 0 {
+		m.t.Skipf("npm has no %s for this system", pattern)
+	}
+	return found[0]
+}
+
+func claudeCode(m machine) (command, env []string) {
+	return claude(m, object{"type": "http", "url": m.junction})
+}
+
+func claudeCodeOverMCPRemote(m machine) (command, env []string) {
+	proxy := filepath.Join(m.packages, "mcp-remote", "dist", "proxy.js")
+	return claude(m, object{"type": "stdio", "command": "node", "args": []string{proxy, m.junction, "--allow-http", "--transport", "http-only"},
+		"env": object{"MCP_REMOTE_CONFIG_DIR": m.home}})
+}
+
+func claude(m machine, server object) (command, env []string) {
+	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
+	return []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction"},
+		[]string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+			"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
+}
+
+func codex(m machine) (command, env []string) { return codexWith(m, "") }
+
+func codexModern(m machine) (command, env []string) {
+	return codexWith(m, "[features]\nmcp_2026_07_28 = true\nmcp_tool_list_changed = true\n")
+}
+
+func codexWith(m machine, more string) (command, env []string) {
+	m.write(".codex/config.toml", fmt.Sprintf(`model = "stand-in"
+model_provider = "local"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.local]
+name = "local"
+base_url = "%s/v1"
+wire_api = "responses"
+env_key = "STAND_IN_KEY"
+[mcp_servers.junction]
+url = %q
+%s`, m.model, m.junction, more))
+	return []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt},
+		[]string{"STAND_IN_KEY=none"}
+}
+
+func geminiCLI(m machine) (command, env []string) {
+	m.write(".gemini/settings.json", m.mustJSON(object{
+		"mcpServers": object{"junction": object{"httpUrl": m.junction, "trust": true}},
+		"security":   object{"auth": object{"selectedType": "gemini-api-key"}},
+		"privacy":    object{"usageStatisticsEnabled": false},
+		"general":    object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+		"telemetry":  object{"enabled": false},
+	}))
+	node, script := m.binary("node-*/bin/node"), filepath.Join(m.packages, "@google", "gemini-cli", "bundle", "gemini.js")
+	return []string{node, script, "-p", prompt, "--yolo", "--skip-trust", "-m", "gemini-2.5-flash"},
+		[]string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + m.model, "GEMINI_CLI_NO_RELAUNCH=true"}
+}
+
+func copilot(m machine) (command, env []string) {
+	m.write(".copilot/mcp-config.json", m.mustJSON(object{"mcpServers": object{
+		"junction": object{"type": "http", "url": m.junction, "tools": []string{"*"}}}}))
+	return []string{m.binary("@github/copilot-*/copilot"), "-p", prompt, "--allow-all-tools", "--disable-client-telemetry", "--no-auto-update"},
+		[]string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=" + m.model + "/v1", "COPILOT_MODEL=stand-in", "COPILOT_AUTO_UPDATE=false"}
+}
+
+func opencode(m machine) (command, env []string) {
+	m.write(".config/opencode/opencode.json", m.mustJSON(object{
+		"model": "local/stand-in", "small_model": "local/stand-in", "autoupdate": false, "share": "disabled",
+		"provider": object{"local": object{"npm": "@ai-sdk/openai-compatible", "name": "local",
+			"options": object{"baseURL": m.model + "/v1", "apiKey": "none"},
+			"models":  object{"stand-in": object{"name": "stand-in", "tool_call": true}}}},
+		"mcp": object{"junction": object{"type": "remote", "url": m.junction, "enabled": true}},
+	}))
+	return []string{m.binary("opencode-linux-*/bin/opencode"), "run", "--print-logs", "--auto", prompt},
+		[]string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
+}
+
+// run is an agent that works on the prompt.
+type run struct {
+	t     *testing.T
+	model *model
+	out   *output
+	ended chan struct{}
+	err   error // how it ended, after ended is closed
+}
+
+// startAgent starts an agent in a home of its own, or in the home of an earlier run.
+func startAgent(t *testing.T, a agent, home, junction string) *run {
+	t.Helper()
+	m := startModel(t, a.wire)
+	command, env := a.prepare(machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: junction})
+	r := &run{t: t, model: m, out: newOutput(), ended: make(chan struct{})}
+	work := filepath.Join(home, "work")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = work
+	cmd.Env = append([]string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1", "DO_NOT_TRACK=1"}, env...)
+	cmd.Stdout, cmd.Stderr = r.out, r.out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.ended)
+		r.err = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-r.ended
+		if t.Failed() {
+			t.Logf("%s writes:\n%s", strings.Join(command, " "), r.out.tail(4000))
+			t.Logf("the model requests of %s:\n%s", a.name, m.log.tail(6000))
+		}
+	})
+	return r
+}
+
+// next returns the next model request.
+func (r *run) next() *turn {
+	r.t.Helper()
+	return r.model.next(r.t, r.ended)
+}
+
+// finish answers the last request, and expects the agent to end well with the answer in its output.
+func (r *run) finish(last *turn) {
+	r.t.Helper()
+	const farewell = "All calls are made."
+	last.say(farewell)
+	for {
+		select {
+		case again := <-r.model.turns:
+			again.say(farewell) // an agent may ask for a summary
+			continue
+		case <-r.ended:
+		case <-time.After(patience):
+			r.t.Fatalf("the agent does not end within %v of the last answer", patience)
+		}
+		break
+	}
+	if r.err != nil || !strings.Contains(r.out.String(), farewell) {
+		r.t.Errorf("the agent ends with %v, want its output to contain %q", r.err, farewell)
+	}
+}

@@ -1,0 +1,82 @@
+package agents
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience limits every wait of these tests.
+const patience = 90 * time.Second
+
+// TestMain makes the test binary play the upstream server when upstreamVariable is set.
+func TestMain(m *testing.M) {
+	if address := os.Getenv(upstreamVariable); address != "" {
+		if err := serveUpstream(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	code := m.Run()
+	os.RemoveAll(buildDir())
+	os.Exit(code)
+}
+
+// mustOptIn skips the test unless JUNCTION_AGENTS=1, and returns the folder with the packages.
+func mustOptIn(t *testing.T) (packages string) {
+	t.Helper()
+	if os.Getenv("JUNCTION_AGENTS") != "1" {
+		t.Skip("the agent command lines need 1.6 GB from npm: set JUNCTION_AGENTS=1 to install and run them")
+	}
+	dir, err := installed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// installed installs the packages of package-lock.json unless they are there.
+var installed = sync.OnceValues(func() (string, error) {
+	dir, err := filepath.Abs("node_modules")
+	if err != nil {
+		return "", err
+	}
+	lock, err := os.Stat("package-lock.json")
+	if err != nil {
+		return "", err
+	}
+	if have, err := os.Stat(filepath.Join(dir, ".package-lock.json")); err == nil && have.ModTime().After(lock.ModTime()) {
+		return dir, nil
+	}
+	if out, err := exec.Command("npm", "ci").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// junctionBinary builds the program once for all tests.
+func junctionBinary(t *testing.T) string {
+	t.Helper()
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(buildDir(), "junction")
+	if out, err := exec.Command("go", "build", "-o", binary, "junction/cmd/junction").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+func buildDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("junction-agents-%d", os.Getpid()))
+}

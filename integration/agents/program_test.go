@@ -1,0 +1,198 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is a real Junction process with a configuration file.
+type program struct {
+	t       *testing.T
+	dir     string
+	address string // of the endpoint, the same after every start
+	admin   string // the URL of the admin listener of the last start
+	log     *output
+	cmd     *exec.Cmd
+	done    chan struct{}
+}
+
+// newProgram writes the configuration and chooses the address; start starts it.
+func newProgram(t *testing.T, config string) *program {
+	t.Helper()
+	p := &program{t: t, dir: t.TempDir(), address: freeAddress(t), log: newOutput()}
+	config = fmt.Sprintf("listen: %s\nadmin: 127.0.0.1:0\nlog: { level: debug }\n%s", p.address, config)
+	if err := os.WriteFile(p.file(), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stop(syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("the log of Junction ends with:\n%s", p.log.tail(6000))
+		}
+	})
+	return p
+}
+
+func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
+
+// url returns the URL of the merged endpoint.
+func (p *program) url() string { return "http://" + p.address + "/mcp" }
+
+// start starts the process and waits until it serves. Its upstreams may not be ready.
+func (p *program) start() {
+	p.t.Helper()
+	before := len(p.log.String())
+	cmd := exec.Command(junctionBinary(p.t), "--config", p.file())
+	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+p.dir)
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cmd.Wait() // the log says why it ended
+	}()
+	p.cmd, p.done = cmd, done
+	p.admin = p.log.mustMatch(p.t, before, serves, done)[2]
+}
+
+// serves is the line of the log that has the addresses.
+var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+) admin=(\S+)$`)
+
+// stop sends a signal and waits for the end of the process. It does nothing without a process.
+func (p *program) stop(signal syscall.Signal) {
+	p.t.Helper()
+	if p.cmd == nil {
+		return
+	}
+	p.cmd.Process.Signal(signal) // an ended process needs none
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Errorf("Junction does not end within %v of %v", patience, signal)
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+	}
+	p.cmd = nil
+}
+
+// mustBeReady waits until /readyz reports that all upstreams are ready.
+func (p *program) mustBeReady() {
+	p.t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	enough := time.After(patience)
+	for {
+		states, err := p.states()
+		if err == nil && !slices.ContainsFunc(states, func(s string) bool { return s != "ready" }) {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-enough:
+			p.t.Fatalf("the upstreams are not ready within %v: %q, %v", patience, states, err)
+		}
+	}
+}
+
+// states returns the states of the upstreams.
+func (p *program) states() ([]string, error) {
+	resp, err := http.Get(p.admin + "/readyz")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var r struct{ Upstreams []struct{ State string } }
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, u := range r.Upstreams {
+		all = append(all, u.State)
+	}
+	return all, nil
+}
+
+// freeAddress returns a free address below the ports that systems give to connections.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.N(20000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu      sync.Mutex
+	text    []byte
+	changed chan struct{} // closed and replaced whenever text grows
+}
+
+func newOutput() *output { return &output{changed: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, b...)
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return len(b), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+// tail returns at most the last n bytes.
+func (o *output) tail(n int) string {
+	s := o.String()
+	return s[max(0, len(s)-n):]
+}
+
+// mustMatch waits until the text from an offset on matches, and returns the groups of the match.
+func (o *output) mustMatch(t *testing.T, from int, r *regexp.Regexp, ended <-chan struct{}) []string {
+	t.Helper()
+	enough := time.After(patience)
+	for over := false; ; {
+		o.mu.Lock()
+		found, changed := r.FindStringSubmatch(string(o.text[from:])), o.changed
+		o.mu.Unlock()
+		if found != nil {
+			return found
+		}
+		if over {
+			t.Fatalf("the process has ended, and nothing matches %s in:\n%s", r, o.tail(4000))
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			over = true // the rest of the output is complete now
+		case <-enough:
+			t.Fatalf("nothing matches %s within %v in:\n%s", r, patience, o.tail(4000))
+		}
+	}
+}
