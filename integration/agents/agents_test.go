@@ -21,6 +21,11 @@ type agent struct {
 	// prepare writes the configuration into the home folder, and returns the command and its
 	// further environment.
 	prepare func(m machine) (command, env []string)
+	// ignoresChanges says that the agent reads the list of tools once.
+	ignoresChanges bool
+	// refusal is what its model reads of a call that a person must approve: Codex and Copilot decline
+	// without a terminal, others cannot ask. It is empty for agents that have a way to accept.
+	refusal string
 }
 
 // machine is what an agent needs to know.
@@ -34,14 +39,18 @@ type machine struct {
 
 // agents returns all agents.
 func agents() []agent {
+	const (
+		declined  = "did not approve this call"
+		cannotAsk = "needs the approval of a person"
+	)
 	return []agent{
-		{"claude-code", anthropic(), claudeCode},
-		{"claude-code over mcp-remote", anthropic(), claudeCodeOverMCPRemote},
-		{"codex", responses(), codex},
-		{"codex 2026-07-28", responses(), codexModern},
-		{"gemini-cli", gemini(), geminiCLI},
-		{"copilot", completions(), copilot},
-		{"opencode", completions(), opencode},
+		{name: "claude-code", wire: anthropic(), prepare: claudeCode},
+		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote},
+		{name: "codex", wire: responses(), prepare: codex, ignoresChanges: true, refusal: declined},
+		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, refusal: declined},
+		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk},
+		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined},
+		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk},
 	}
 }
 
@@ -92,8 +101,11 @@ func claudeCodeOverMCPRemote(m machine) (command, env []string) {
 }
 
 func claude(m machine, server object) (command, env []string) {
+	// A hook accepts every elicitation in place of a person.
+	accept := `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`
 	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
-	return []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction"},
+	return []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction",
+			"--settings", m.mustJSON(object{"hooks": object{"Elicitation": []any{object{"hooks": []any{object{"type": "command", "command": accept}}}}}})},
 		[]string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 			"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
 }
@@ -164,8 +176,9 @@ type run struct {
 }
 
 // startAgent starts an agent in a home of its own, or in the home of an earlier run.
-func startAgent(t *testing.T, a agent, home, junction string) *run {
+func startAgent(t *testing.T, a agent, home string, p *program) *run {
 	t.Helper()
+	junction := "http://" + traced(t, p.address) + "/mcp"
 	m := startModel(t, a.wire)
 	command, env := a.prepare(machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: junction})
 	r := &run{t: t, model: m, out: newOutput(), ended: make(chan struct{})}

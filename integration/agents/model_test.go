@@ -123,7 +123,7 @@ func (m *model) serve(ctx context.Context, t *testing.T, w wire, rw http.Respons
 	w.write(rw, a)
 }
 
-// call answers with a call of the upstream's tool, under the name that the agent gave it.
+// call answers with a call of a tool of Junction, under the name that the agent gave it.
 func (tn *turn) call(tool, text string) {
 	tn.t.Helper()
 	name, ok := tn.find(tool)
@@ -141,16 +141,16 @@ func (tn *turn) callNamed(name, text string) {
 // say answers with a text, which ends the run.
 func (tn *turn) say(text string) { tn.answers <- answer{text: text} }
 
-// find returns the agent's name for a tool of the upstream.
+// find returns the agent's name for a tool of Junction.
 func (tn *turn) find(tool string) (string, bool) {
-	i := slices.IndexFunc(tn.tools, func(n string) bool { return strings.HasSuffix(n, "up__"+tool) })
+	i := slices.IndexFunc(tn.tools, func(n string) bool { return strings.HasSuffix(n, tool) })
 	if i < 0 {
 		return "", false
 	}
 	return tn.tools[i], true
 }
 
-// offers reports whether the request has the tool of the upstream.
+// offers reports whether the request has a tool of Junction.
 func (tn *turn) offers(tool string) bool {
 	_, ok := tn.find(tool)
 	return ok

@@ -47,9 +47,6 @@ func newProgram(t *testing.T, config string) *program {
 
 func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
 
-// url returns the URL of the merged endpoint.
-func (p *program) url() string { return "http://" + p.address + "/mcp" }
-
 // start starts the process and waits until it serves. Its upstreams may not be ready.
 func (p *program) start() {
 	p.t.Helper()
@@ -91,41 +88,57 @@ func (p *program) stop(signal syscall.Signal) {
 	p.cmd = nil
 }
 
+// upstreamState is an upstream in /readyz.
+type upstreamState struct {
+	State string
+	Tools int
+}
+
 // mustBeReady waits until /readyz reports that all upstreams are ready.
 func (p *program) mustBeReady() {
 	p.t.Helper()
+	p.mustReport("all upstreams are ready", func(all []upstreamState) bool {
+		return !slices.ContainsFunc(all, func(u upstreamState) bool { return u.State != "ready" })
+	})
+}
+
+// mustOffer waits until /readyz reports that the only upstream has a number of tools.
+func (p *program) mustOffer(tools int) {
+	p.t.Helper()
+	p.mustReport(fmt.Sprintf("the upstream has %d tools", tools), func(all []upstreamState) bool { return all[0].Tools == tools })
+}
+
+// mustReport waits until /readyz reports what is wanted.
+func (p *program) mustReport(want string, enough func([]upstreamState) bool) {
+	p.t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	enough := time.After(patience)
+	limit := time.After(patience)
 	for {
-		states, err := p.states()
-		if err == nil && !slices.ContainsFunc(states, func(s string) bool { return s != "ready" }) {
+		all, err := p.report()
+		if err == nil && enough(all) {
 			return
 		}
 		select {
 		case <-again.C:
-		case <-enough:
-			p.t.Fatalf("the upstreams are not ready within %v: %q, %v", patience, states, err)
+		case <-limit:
+			p.t.Fatalf("/readyz does not report within %v that %s: %+v, %v", patience, want, all, err)
 		}
 	}
 }
 
-// states returns the states of the upstreams.
-func (p *program) states() ([]string, error) {
+// report returns the upstreams in the order of the configuration.
+func (p *program) report() ([]upstreamState, error) {
 	resp, err := http.Get(p.admin + "/readyz")
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var r struct{ Upstreams []struct{ State string } }
+	var r struct{ Upstreams []upstreamState }
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
 		return nil, err
 	}
-	var all []string
-	for _, u := range r.Upstreams {
-		all = append(all, u.State)
-	}
-	return all, nil
+	return r.Upstreams, nil
 }
 
 // freeAddress returns a free address below the ports that systems give to connections.

@@ -80,24 +80,30 @@ func offer(s *server.MCPServer, have, want []string, called func(tool string)) {
 
 // upstream is the test's side of all server processes that Junction starts.
 type upstream struct {
-	address string
+	name, address string
 
 	mu      sync.Mutex
 	tools   []string
 	delay   time.Duration // between the start of a process and its first list
-	running map[net.Conn]int
+	running map[net.Conn]child
 	calls   map[string]int
 	starts  int
 }
 
+// child is a running server process.
+type child struct {
+	pid   int
+	ended chan struct{} // closed when its connection has ended
+}
+
 // startUpstream listens for server processes until the test ends.
-func startUpstream(t *testing.T, delay time.Duration, tools ...string) *upstream {
+func startUpstream(t *testing.T, name string, delay time.Duration, tools ...string) *upstream {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upstream{address: l.Addr().String(), tools: tools, delay: delay, running: map[net.Conn]int{}, calls: map[string]int{}}
+	u := &upstream{name: name, address: l.Addr().String(), tools: tools, delay: delay, running: map[net.Conn]child{}, calls: map[string]int{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -123,6 +129,8 @@ func startUpstream(t *testing.T, delay time.Duration, tools ...string) *upstream
 // control follows one server process until its connection ends.
 func (u *upstream) control(ctx context.Context, c net.Conn) {
 	defer c.Close()
+	ended := make(chan struct{})
+	defer close(ended)
 	defer func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -147,7 +155,7 @@ func (u *upstream) control(ctx context.Context, c net.Conn) {
 		}
 		u.mu.Lock()
 		if r.PID != 0 {
-			u.running[c] = r.PID
+			u.running[c] = child{r.PID, ended}
 			json.NewEncoder(c).Encode(u.tools) // an error shows as the end of the connection
 		} else {
 			u.calls[r.Called]++
@@ -173,22 +181,27 @@ func (u *upstream) setTools(tools ...string) {
 	}
 }
 
-// mustKill kills every running server process.
+// mustKill kills every running server process, and waits until they have ended.
 func (u *upstream) mustKill(t *testing.T) {
 	t.Helper()
+	var ended []chan struct{}
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.running) == 0 {
-		t.Fatal("no server process is running")
-	}
-	for _, pid := range u.running {
-		p, err := os.FindProcess(pid)
+	for _, process := range u.running {
+		p, err := os.FindProcess(process.pid)
 		if err == nil {
 			err = p.Kill()
 		}
 		if err != nil {
-			t.Fatalf("kill server process %d: %v", pid, err)
+			t.Errorf("kill server process %d: %v", process.pid, err)
 		}
+		ended = append(ended, process.ended)
+	}
+	u.mu.Unlock()
+	if len(ended) == 0 {
+		t.Fatal("no server process is running")
+	}
+	for _, e := range ended {
+		<-e // the system closes this connection after the pipes to Junction
 	}
 }
 
@@ -213,5 +226,5 @@ func (u *upstream) config(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("up: { command: [%q], env: { %s: %q } }", self, upstreamVariable, u.address)
+	return fmt.Sprintf("%s: { command: [%q], env: { %s: %q } }", u.name, self, upstreamVariable, u.address)
 }
