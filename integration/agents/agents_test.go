@@ -23,6 +23,8 @@ type agent struct {
 	prepare func(m machine) (command, env []string)
 	// ignoresChanges says that the agent reads the list of tools once.
 	ignoresChanges bool
+	// keepsRemoved says that removed tools stay in the model requests until the next prompt.
+	keepsRemoved bool
 	// refusal is what its model reads of a call that a person must approve: Codex and Copilot decline
 	// without a terminal, others cannot ask. It is empty for agents that have a way to accept.
 	refusal string
@@ -35,6 +37,7 @@ type machine struct {
 	home     string
 	model    string // URL of the stand-in
 	junction string // URL of the endpoint
+	person   bool   // a person is at a terminal
 }
 
 // agents returns all agents.
@@ -44,10 +47,11 @@ func agents() []agent {
 		cannotAsk = "needs the approval of a person"
 	)
 	return []agent{
-		{name: "claude-code", wire: anthropic(), prepare: claudeCode},
-		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote},
+		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true},
+		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote, keepsRemoved: true},
 		{name: "codex", wire: responses(), prepare: codex, ignoresChanges: true, refusal: declined},
-		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, refusal: declined},
+		{name: "codex tool_list_changed", wire: responses(), prepare: codexListChanged, refusal: declined},
+		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, ignoresChanges: true, refusal: declined},
 		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk},
 		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined},
 		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk},
@@ -66,6 +70,9 @@ func (m machine) write(name, text string) (path string) {
 	}
 	return path
 }
+
+// work is the working directory of an agent.
+func (m machine) work() string { return filepath.Join(m.home, "work") }
 
 // mustJSON returns a value as JSON.
 func (m machine) mustJSON(value any) string {
@@ -101,17 +108,29 @@ func claudeCodeOverMCPRemote(m machine) (command, env []string) {
 }
 
 func claude(m machine, server object) (command, env []string) {
-	// A hook accepts every elicitation in place of a person.
-	accept := `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`
 	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
-	return []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction",
-			"--settings", m.mustJSON(object{"hooks": object{"Elicitation": []any{object{"hooks": []any{object{"type": "command", "command": accept}}}}}})},
-		[]string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-			"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
+	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "--mcp-config", file, "--strict-mcp-config", "--allowedTools=mcp__junction"}
+	if m.person {
+		m.write(".claude.json", m.mustJSON(object{"hasCompletedOnboarding": true, "theme": "dark",
+			"customApiKeyResponses": object{"approved": []string{"none"}},
+			"projects":              object{m.work(): object{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}))
+		command = append(command, prompt)
+	} else { // a hook accepts every elicitation in place of a person
+		accept := `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`
+		command = append(command, "-p", prompt, "--settings",
+			m.mustJSON(object{"hooks": object{"Elicitation": []any{object{"hooks": []any{object{"type": "command", "command": accept}}}}}}))
+	}
+	return command, []string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
 }
 
 func codex(m machine) (command, env []string) { return codexWith(m, "") }
 
+func codexListChanged(m machine) (command, env []string) {
+	return codexWith(m, "[features]\nmcp_tool_list_changed = true\n")
+}
+
+// codexModern speaks 2026-07-28. It opens no subscription, with the flag of codexListChanged either.
 func codexModern(m machine) (command, env []string) {
 	return codexWith(m, "[features]\nmcp_2026_07_28 = true\nmcp_tool_list_changed = true\n")
 }
@@ -129,9 +148,14 @@ wire_api = "responses"
 env_key = "STAND_IN_KEY"
 [mcp_servers.junction]
 url = %q
-%s`, m.model, m.junction, more))
-	return []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt},
-		[]string{"STAND_IN_KEY=none"}
+[projects.%q]
+trust_level = "trusted"
+%s`, m.model, m.junction, m.work(), more))
+	command = []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt}
+	if m.person {
+		command = []string{command[0], "--sandbox", "danger-full-access", prompt}
+	}
+	return command, []string{"STAND_IN_KEY=none"}
 }
 
 func geminiCLI(m machine) (command, env []string) {
@@ -150,8 +174,12 @@ func geminiCLI(m machine) (command, env []string) {
 func copilot(m machine) (command, env []string) {
 	m.write(".copilot/mcp-config.json", m.mustJSON(object{"mcpServers": object{
 		"junction": object{"type": "http", "url": m.junction, "tools": []string{"*"}}}}))
-	return []string{m.binary("@github/copilot-*/copilot"), "-p", prompt, "--allow-all-tools", "--disable-client-telemetry", "--no-auto-update"},
-		[]string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=" + m.model + "/v1", "COPILOT_MODEL=stand-in", "COPILOT_AUTO_UPDATE=false"}
+	how := "-p"
+	if m.person {
+		how = "-i"
+	}
+	return []string{m.binary("@github/copilot-*/copilot"), how, prompt, "--allow-all-tools", "--disable-client-telemetry", "--no-auto-update"},
+		[]string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=" + m.model + "/v1", "COPILOT_MODEL=stand-in", "COPILOT_AUTO_UPDATE=false", "COPILOT_ALLOW_ALL=true"}
 }
 
 func opencode(m machine) (command, env []string) {

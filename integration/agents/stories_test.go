@@ -63,7 +63,7 @@ func TestForeignAgentsCall(t *testing.T) {
 const changeTurns = 3
 
 // TestForeignAgentsToolsChange adds and removes tools between two model turns. The next model
-// requests list the new ones and not the old one.
+// requests list the new ones and not the old one; a call of the old one is answered clearly.
 func TestForeignAgentsToolsChange(t *testing.T) {
 	each(t, func(t *testing.T, a agent) {
 		u, p, r := begin(t, a, "echo", "leaving")
@@ -74,7 +74,7 @@ func TestForeignAgentsToolsChange(t *testing.T) {
 		u.setTools("echo", "arriving", "another")
 		p.mustOffer(3)
 		changed := func() bool {
-			return turn.offers("up__arriving") && turn.offers("up__another") && !turn.offers("up__leaving")
+			return turn.offers("up__arriving") && turn.offers("up__another") && (a.keepsRemoved || !turn.offers("up__leaving"))
 		}
 		n := 0
 		for ; n < changeTurns && !changed(); n++ {
@@ -96,6 +96,15 @@ func TestForeignAgentsToolsChange(t *testing.T) {
 		turn.call("up__arriving", "new")
 		turn = r.next()
 		turn.expect("arriving returns new")
+		if a.keepsRemoved {
+			if !turn.offers("up__leaving") {
+				t.Errorf("%s takes out removed tools now: correct the table of agents", a.name)
+			}
+			turn.call("up__leaving", "gone")
+			turn = r.next()
+			turn.expect("No such tool available")
+			u.ran(t, "leaving", 0)
+		}
 		r.finish(turn)
 		u.ran(t, "arriving", 1)
 	})

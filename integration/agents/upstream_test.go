@@ -1,12 +1,14 @@
 package agents
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -41,21 +43,25 @@ func serveUpstream(address string) error {
 		return err
 	}
 	s := server.NewMCPServer("agents-upstream", "1", server.WithToolCapabilities(true))
+	lists := json.NewDecoder(control)
 	var offered []string
-	lines := bufio.NewScanner(control)
-	for lines.Scan() {
+	next := func() error {
 		var want []string
-		if err := json.Unmarshal(lines.Bytes(), &want); err != nil {
+		if err := lists.Decode(&want); err != nil {
 			return err
 		}
-		first := offered == nil
 		offer(s, offered, want, func(tool string) { out.Encode(report{Called: tool}) })
 		offered = want
-		if first {
-			go server.ServeStdio(s) // main ends with the controlling connection, which the test closes
-		}
+		return nil
 	}
-	return lines.Err()
+	if err := next(); err != nil {
+		return err
+	}
+	go func() {
+		for next() == nil { // the process ends with its standard input
+		}
+	}()
+	return server.ServeStdio(s)
 }
 
 // offer adds and removes tools until the server has the wanted ones.
@@ -184,25 +190,32 @@ func (u *upstream) setTools(tools ...string) {
 // mustKill kills every running server process, and waits until they have ended.
 func (u *upstream) mustKill(t *testing.T) {
 	t.Helper()
-	var ended []chan struct{}
 	u.mu.Lock()
-	for _, process := range u.running {
-		p, err := os.FindProcess(process.pid)
+	killed := slices.Collect(maps.Values(u.running))
+	u.mu.Unlock()
+	if len(killed) == 0 {
+		t.Fatal("no server process is running")
+	}
+	for _, c := range killed {
+		p, err := os.FindProcess(c.pid)
 		if err == nil {
 			err = p.Kill()
 		}
 		if err != nil {
-			t.Errorf("kill server process %d: %v", process.pid, err)
+			t.Errorf("kill server process %d: %v", c.pid, err)
 		}
-		ended = append(ended, process.ended)
+		<-c.ended
+		for alive(c.pid) { // for the moment in which the system closes its pipes
+			runtime.Gosched()
+		}
 	}
-	u.mu.Unlock()
-	if len(ended) == 0 {
-		t.Fatal("no server process is running")
-	}
-	for _, e := range ended {
-		<-e // the system closes this connection after the pipes to Junction
-	}
+}
+
+// alive reports whether a process has not ended. A zombie has ended, and has no open files.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	end := bytes.LastIndexByte(stat, ')')
+	return err == nil && end >= 0 && end+2 < len(stat) && stat[end+2] != 'Z' && stat[end+2] != 'X'
 }
 
 // called returns how often a tool was executed, over all processes.

@@ -1,0 +1,70 @@
+package agents
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// terminal is a tmux server with one window, in which an agent talks to a person.
+type terminal struct {
+	t      *testing.T
+	socket string
+}
+
+// startTerminal runs a command in a terminal until the test ends.
+func startTerminal(t *testing.T, dir string, command, env []string) *terminal {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("tmux is not installed, so there is no terminal for a person")
+	}
+	short, err := os.MkdirTemp("", "agents") // the path of a socket has at most 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, socket: filepath.Join(short, "tmux")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s", term.screen())
+		}
+		term.tmux("kill-server")
+		os.RemoveAll(short)
+	})
+	args := append([]string{"new-session", "-d", "-x", "150", "-y", "50", "-c", dir, "env", "-i"}, env...)
+	term.tmux(append(append(args, "TERM=tmux-256color"), command...)...)
+	return term
+}
+
+// tmux runs a command of tmux.
+func (term *terminal) tmux(args ...string) string {
+	cmd := exec.Command("tmux", append([]string{"-S", term.socket, "-f", "/dev/null"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && args[0] != "kill-server" && args[0] != "capture-pane" {
+		term.t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// screen returns the text on the screen.
+func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
+
+// press sends keys, by the names that tmux has for them.
+func (term *terminal) press(keys ...string) { term.tmux(append([]string{"send-keys"}, keys...)...) }
+
+// mustShow waits until the screen has a text.
+func (term *terminal) mustShow(text string) {
+	term.t.Helper()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	limit := time.After(patience)
+	for !strings.Contains(term.screen(), text) {
+		select {
+		case <-again.C:
+		case <-limit:
+			term.t.Fatalf("the screen does not show %q within %v", text, patience)
+		}
+	}
+}
