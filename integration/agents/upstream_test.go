@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,15 +91,9 @@ type upstream struct {
 	mu      sync.Mutex
 	tools   []string
 	delay   time.Duration // between the start of a process and its first list
-	running map[net.Conn]child
+	running map[net.Conn]int
 	calls   map[string]int
 	starts  int
-}
-
-// child is a running server process.
-type child struct {
-	pid   int
-	ended chan struct{} // closed when its connection has ended
 }
 
 // startUpstream listens for server processes until the test ends.
@@ -109,7 +103,7 @@ func startUpstream(t *testing.T, name string, delay time.Duration, tools ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upstream{name: name, address: l.Addr().String(), tools: tools, delay: delay, running: map[net.Conn]child{}, calls: map[string]int{}}
+	u := &upstream{name: name, address: l.Addr().String(), tools: tools, delay: delay, running: map[net.Conn]int{}, calls: map[string]int{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -135,8 +129,6 @@ func startUpstream(t *testing.T, name string, delay time.Duration, tools ...stri
 // control follows one server process until its connection ends.
 func (u *upstream) control(ctx context.Context, c net.Conn) {
 	defer c.Close()
-	ended := make(chan struct{})
-	defer close(ended)
 	defer func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -161,7 +153,7 @@ func (u *upstream) control(ctx context.Context, c net.Conn) {
 		}
 		u.mu.Lock()
 		if r.PID != 0 {
-			u.running[c] = child{r.PID, ended}
+			u.running[c] = r.PID
 			json.NewEncoder(c).Encode(u.tools) // an error shows as the end of the connection
 		} else {
 			u.calls[r.Called]++
@@ -196,26 +188,18 @@ func (u *upstream) mustKill(t *testing.T) {
 	if len(killed) == 0 {
 		t.Fatal("no server process is running")
 	}
-	for _, c := range killed {
-		p, err := os.FindProcess(c.pid)
+	for _, pid := range killed {
+		p, err := os.FindProcess(pid)
 		if err == nil {
 			err = p.Kill()
 		}
 		if err != nil {
-			t.Errorf("kill server process %d: %v", c.pid, err)
+			t.Errorf("kill server process %d: %v", pid, err)
 		}
-		<-c.ended
-		for alive(c.pid) { // for the moment in which the system closes its pipes
+		for p.Signal(syscall.Signal(0)) == nil { // until Junction has reaped it, and its pipes are closed for certain
 			runtime.Gosched()
 		}
 	}
-}
-
-// alive reports whether a process has not ended. A zombie has ended, and has no open files.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(stat, ')')
-	return err == nil && end >= 0 && end+2 < len(stat) && stat[end+2] != 'Z' && stat[end+2] != 'X'
 }
 
 // called returns how often a tool was executed, over all processes.
