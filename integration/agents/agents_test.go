@@ -28,6 +28,9 @@ type agent struct {
 	// refusal is what its model reads of a call that a person must approve: Codex and Copilot decline
 	// without a terminal, others cannot ask. It is empty for agents that have a way to accept.
 	refusal string
+	// questions are texts on the screen of a terminal to which a person presses Enter, in order to
+	// approve a call. It is nil for agents that cannot ask, or that refusal's test covers.
+	questions []string
 }
 
 // machine is what an agent needs to know.
@@ -37,7 +40,7 @@ type machine struct {
 	home     string
 	model    string // URL of the stand-in
 	junction string // URL of the endpoint
-	person   bool   // a person is at a terminal
+	person   bool   // a person is at a terminal; startTerminal sets it
 }
 
 // agents returns all agents.
@@ -46,14 +49,16 @@ func agents() []agent {
 		declined  = "did not approve this call"
 		cannotAsk = "needs the approval of a person"
 	)
+	ours := "This call needs your approval." // Junction's question
+	own := "Allow the junction MCP server"   // Codex has its own question first
 	return []agent{
 		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true},
 		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote, keepsRemoved: true},
-		{name: "codex", wire: responses(), prepare: codex, ignoresChanges: true, refusal: declined},
+		{name: "codex", wire: responses(), prepare: codex, ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
 		{name: "codex tool_list_changed", wire: responses(), prepare: codexListChanged, refusal: declined},
-		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, ignoresChanges: true, refusal: declined},
+		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
 		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk},
-		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined},
+		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined, questions: []string{ours}},
 		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk},
 	}
 }
@@ -69,6 +74,21 @@ func (m machine) write(name, text string) (path string) {
 		m.t.Fatal(err)
 	}
 	return path
+}
+
+// newMachine returns what an agent needs to know in a home folder.
+func newMachine(t *testing.T, home string, m *model, p *program) machine {
+	t.Helper()
+	where := machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: "http://" + traced(t, p.address) + "/mcp"}
+	if err := os.MkdirAll(where.work(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return where
+}
+
+// environment is the environment of every agent.
+func (m machine) environment() []string {
+	return []string{"HOME=" + m.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "DO_NOT_TRACK=1"}
 }
 
 // work is the working directory of an agent.
@@ -109,17 +129,12 @@ func claudeCodeOverMCPRemote(m machine) (command, env []string) {
 
 func claude(m machine, server object) (command, env []string) {
 	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
-	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "--mcp-config", file, "--strict-mcp-config", "--allowedTools=mcp__junction"}
-	if m.person {
-		m.write(".claude.json", m.mustJSON(object{"hasCompletedOnboarding": true, "theme": "dark",
-			"customApiKeyResponses": object{"approved": []string{"none"}},
-			"projects":              object{m.work(): object{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}))
-		command = append(command, prompt)
-	} else { // a hook accepts every elicitation in place of a person
-		accept := `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`
-		command = append(command, "-p", prompt, "--settings",
-			m.mustJSON(object{"hooks": object{"Elicitation": []any{object{"hooks": []any{object{"type": "command", "command": accept}}}}}}))
-	}
+	// A hook accepts every elicitation in place of a person.
+	accept := object{"type": "command",
+		"command": `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`}
+	settings := object{"hooks": object{"Elicitation": []any{object{"hooks": []any{accept}}}}}
+	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config",
+		"--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}
 	return command, []string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
 }
@@ -206,17 +221,13 @@ type run struct {
 // startAgent starts an agent in a home of its own, or in the home of an earlier run.
 func startAgent(t *testing.T, a agent, home string, p *program) *run {
 	t.Helper()
-	junction := "http://" + traced(t, p.address) + "/mcp"
 	m := startModel(t, a.wire)
-	command, env := a.prepare(machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: junction})
+	where := newMachine(t, home, m, p)
+	command, env := a.prepare(where)
 	r := &run{t: t, model: m, out: newOutput(), ended: make(chan struct{})}
-	work := filepath.Join(home, "work")
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = work
-	cmd.Env = append([]string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1", "DO_NOT_TRACK=1"}, env...)
+	cmd.Dir = where.work()
+	cmd.Env = append(append(where.environment(), "TERM=dumb", "NO_COLOR=1"), env...)
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second

@@ -15,12 +15,14 @@ type terminal struct {
 	socket string
 }
 
-// startTerminal runs a command in a terminal until the test ends.
-func startTerminal(t *testing.T, dir string, command, env []string) *terminal {
+// startTerminal runs an agent in a terminal until the test ends.
+func startTerminal(t *testing.T, a agent, where machine) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("tmux is not installed, so there is no terminal for a person")
 	}
+	where.person = true
+	command, env := a.prepare(where)
 	short, err := os.MkdirTemp("", "agents") // the path of a socket has at most 108 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +35,7 @@ func startTerminal(t *testing.T, dir string, command, env []string) *terminal {
 		term.tmux("kill-server")
 		os.RemoveAll(short)
 	})
-	args := append([]string{"new-session", "-d", "-x", "150", "-y", "50", "-c", dir, "env", "-i"}, env...)
+	args := append([]string{"new-session", "-d", "-x", "150", "-y", "50", "-c", where.work(), "env", "-i"}, append(where.environment(), env...)...)
 	term.tmux(append(append(args, "TERM=tmux-256color"), command...)...)
 	return term
 }
@@ -51,20 +53,41 @@ func (term *terminal) tmux(args ...string) string {
 // screen returns the text on the screen.
 func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
 
-// press sends keys, by the names that tmux has for them.
-func (term *terminal) press(keys ...string) { term.tmux(append([]string{"send-keys"}, keys...)...) }
-
 // mustShow waits until the screen has a text.
 func (term *terminal) mustShow(text string) {
+	term.t.Helper()
+	term.mustWait("the screen does not show "+text, func() bool { return strings.Contains(term.screen(), text) })
+}
+
+// mustAnswer waits for a question and presses Enter until the question is gone. An agent ignores
+// keys in the moment in which its question appears.
+func (term *terminal) mustAnswer(question string) {
+	term.t.Helper()
+	term.mustShow(question)
+	pressed := time.Time{}
+	term.mustWait("Enter does not answer "+question, func() bool {
+		if !strings.Contains(term.screen(), question) {
+			return true
+		}
+		if time.Since(pressed) > time.Second {
+			term.tmux("send-keys", "Enter")
+			pressed = time.Now()
+		}
+		return false
+	})
+}
+
+// mustWait looks at the screen until enough returns true.
+func (term *terminal) mustWait(problem string, enough func() bool) {
 	term.t.Helper()
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	limit := time.After(patience)
-	for !strings.Contains(term.screen(), text) {
+	for !enough() {
 		select {
 		case <-again.C:
 		case <-limit:
-			term.t.Fatalf("the screen does not show %q within %v", text, patience)
+			term.t.Fatalf("%s within %v", problem, patience)
 		}
 	}
 }
