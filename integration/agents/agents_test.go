@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,15 +105,19 @@ func (m machine) mustJSON(value any) string {
 	return string(text)
 }
 
-// binary returns the one program that matches below node_modules, and skips the test without one.
+// binary returns the one program that matches below node_modules. It skips the test where npm has
+// none for this system.
 func (m machine) binary(pattern string) string {
 	m.t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.packages, pattern))
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	if len(found) == 0 && runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
+		m.t.Fatalf("npm ci did not install %s", pattern)
+	}
 	if len(found) == 0 {
-		m.t.Skipf("npm has no %s for this system", pattern)
+		m.t.Skipf("package-lock.json has no %s for this system", pattern)
 	}
 	return found[0]
 }
