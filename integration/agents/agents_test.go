@@ -30,8 +30,9 @@ type agent struct {
 	// without a terminal, others cannot ask. It is empty for agents that have a way to accept.
 	refusal string
 	// questions are texts on the screen of a terminal to which a person presses Enter, in order to
-	// approve a call. It is nil for agents that cannot ask, or that refusal's test covers.
+	// approve a call. Without them, unasked is the reason.
 	questions []string
+	unasked   string
 }
 
 // machine is what an agent needs to know.
@@ -49,18 +50,24 @@ func agents() []agent {
 	const (
 		declined  = "did not approve this call"
 		cannotAsk = "needs the approval of a person"
+		ours      = "This call needs your approval." // Junction's question
+		own       = "Allow the junction MCP server"  // Codex has its own question first
+		mute      = "the agent does not declare elicitation"
+		hook      = "TestForeignAgentsApproval has the hook of Claude Code answer"
 	)
-	ours := "This call needs your approval." // Junction's question
-	own := "Allow the junction MCP server"   // Codex has its own question first
 	return []agent{
-		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true},
-		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote, keepsRemoved: true},
-		{name: "codex", wire: responses(), prepare: codex, ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
-		{name: "codex tool_list_changed", wire: responses(), prepare: codexListChanged, refusal: declined},
-		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern, ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
-		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk},
+		{name: "claude-code", wire: anthropic(), prepare: claudeCode, keepsRemoved: true, unasked: hook},
+		{name: "claude-code over mcp-remote", wire: anthropic(), prepare: claudeCodeOverMCPRemote,
+			keepsRemoved: true, unasked: hook},
+		{name: "codex", wire: responses(), prepare: codex,
+			ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
+		{name: "codex tool_list_changed", wire: responses(), prepare: codexListChanged,
+			refusal: declined, unasked: "the flag changes nothing about questions"},
+		{name: "codex 2026-07-28", wire: responses(), prepare: codexModern,
+			ignoresChanges: true, refusal: declined, questions: []string{own, ours}},
+		{name: "gemini-cli", wire: gemini(), prepare: geminiCLI, refusal: cannotAsk, unasked: mute},
 		{name: "copilot", wire: completions(), prepare: copilot, refusal: declined, questions: []string{ours}},
-		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk},
+		{name: "opencode", wire: completions(), prepare: opencode, refusal: cannotAsk, unasked: mute},
 	}
 }
 
@@ -80,7 +87,8 @@ func (m machine) write(name, text string) (path string) {
 // newMachine returns what an agent needs to know in a home folder.
 func newMachine(t *testing.T, home string, m *model, p *program) machine {
 	t.Helper()
-	where := machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: "http://" + traced(t, p.address) + "/mcp"}
+	junction := "http://" + traced(t, p.address) + "/mcp"
+	where := machine{t: t, packages: mustOptIn(t), home: home, model: m.url, junction: junction}
 	if err := os.MkdirAll(where.work(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -128,19 +136,21 @@ func claudeCode(m machine) (command, env []string) {
 
 func claudeCodeOverMCPRemote(m machine) (command, env []string) {
 	proxy := filepath.Join(m.packages, "mcp-remote", "dist", "proxy.js")
-	return claude(m, object{"type": "stdio", "command": "node", "args": []string{proxy, m.junction, "--allow-http", "--transport", "http-only"},
-		"env": object{"MCP_REMOTE_CONFIG_DIR": m.home}})
+	return claude(m, object{"type": "stdio", "command": "node",
+		"args": []string{proxy, m.junction, "--allow-http", "--transport", "http-only"},
+		"env":  object{"MCP_REMOTE_CONFIG_DIR": m.home}})
 }
 
 func claude(m machine, server object) (command, env []string) {
 	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
 	// A hook accepts every elicitation in place of a person.
-	accept := object{"type": "command",
-		"command": `echo '{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"answer":"yes, once"}}}'`}
+	accept := object{"type": "command", "command": "echo '" + m.mustJSON(object{"hookSpecificOutput": object{
+		"hookEventName": "Elicitation", "action": "accept", "content": object{"answer": "yes, once"}}}) + "'"}
 	settings := object{"hooks": object{"Elicitation": []any{object{"hooks": []any{accept}}}}}
-	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config",
-		"--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}
-	return command, []string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt,
+		"--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}
+	return command, []string{"ANTHROPIC_BASE_URL=" + m.model, "ANTHROPIC_API_KEY=none",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		"ENABLE_TOOL_SEARCH=false", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1"}
 }
 
@@ -171,7 +181,8 @@ url = %q
 [projects.%q]
 trust_level = "trusted"
 %s`, m.model, m.junction, m.work(), more))
-	command = []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt}
+	command = []string{m.binary("@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check",
+		"--dangerously-bypass-approvals-and-sandbox", prompt}
 	if m.person {
 		command = []string{command[0], "--sandbox", "danger-full-access", prompt}
 	}
@@ -198,8 +209,10 @@ func copilot(m machine) (command, env []string) {
 	if m.person {
 		how = "-i"
 	}
-	return []string{m.binary("@github/copilot-*/copilot"), how, prompt, "--allow-all-tools", "--disable-client-telemetry", "--no-auto-update"},
-		[]string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=" + m.model + "/v1", "COPILOT_MODEL=stand-in", "COPILOT_AUTO_UPDATE=false", "COPILOT_ALLOW_ALL=true"}
+	return []string{m.binary("@github/copilot-*/copilot"), how, prompt,
+			"--allow-all-tools", "--disable-client-telemetry", "--no-auto-update"},
+		[]string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=" + m.model + "/v1", "COPILOT_MODEL=stand-in",
+			"COPILOT_AUTO_UPDATE=false", "COPILOT_ALLOW_ALL=true"}
 }
 
 func opencode(m machine) (command, env []string) {

@@ -37,8 +37,8 @@ type answer struct {
 
 // wire is how an agent talks to its model API.
 type wire struct {
-	// paths are the ends of the paths to which model requests go; other requests are not for the model.
-	paths []string
+	// path is the end of the path to which model requests go; other requests are not for the model.
+	path string
 	// read returns the tools and the results of the last calls.
 	read func(body []byte) (tools, results []string, err error)
 	// write streams an answer.
@@ -80,12 +80,13 @@ func startModel(t *testing.T, w wire) *model {
 	return m
 }
 
-func (m *model) serve(ctx context.Context, t *testing.T, w wire, rw http.ResponseWriter, r *http.Request, ids chan string) {
+func (m *model) serve(ctx context.Context, t *testing.T, w wire,
+	rw http.ResponseWriter, r *http.Request, ids chan string) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the agent has gone
 	}
-	if r.Method != http.MethodPost || !slices.ContainsFunc(w.paths, func(p string) bool { return strings.HasSuffix(r.URL.Path, p) }) {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, w.path) {
 		fmt.Fprintf(m.log, "%s %s\n", r.Method, r.URL)
 		w.other(rw, r)
 		return

@@ -105,7 +105,8 @@ func (p *program) mustBeReady() {
 // mustOffer waits until /readyz reports that the only upstream has a number of tools.
 func (p *program) mustOffer(tools int) {
 	p.t.Helper()
-	p.mustReport(fmt.Sprintf("the upstream has %d tools", tools), func(all []upstreamState) bool { return all[0].Tools == tools })
+	want := fmt.Sprintf("the upstream has %d tools", tools)
+	p.mustReport(want, func(all []upstreamState) bool { return all[0].Tools == tools })
 }
 
 // mustReport waits until /readyz reports what is wanted.

@@ -35,7 +35,8 @@ func startTerminal(t *testing.T, a agent, where machine) *terminal {
 		term.tmux("kill-server")
 		os.RemoveAll(short)
 	})
-	args := append([]string{"new-session", "-d", "-x", "150", "-y", "50", "-c", where.work(), "env", "-i"}, append(where.environment(), env...)...)
+	args := []string{"new-session", "-d", "-x", "150", "-y", "50", "-c", where.work(), "env", "-i"}
+	args = append(append(args, where.environment()...), env...)
 	term.tmux(append(append(args, "TERM=tmux-256color"), command...)...)
 	return term
 }

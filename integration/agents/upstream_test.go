@@ -93,7 +93,6 @@ type upstream struct {
 	delay   time.Duration // between the start of a process and its first list
 	running map[net.Conn]int
 	calls   map[string]int
-	starts  int
 }
 
 // startUpstream listens for server processes until the test ends.
@@ -103,7 +102,8 @@ func startUpstream(t *testing.T, name string, delay time.Duration, tools ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upstream{name: name, address: l.Addr().String(), tools: tools, delay: delay, running: map[net.Conn]int{}, calls: map[string]int{}}
+	u := &upstream{name: name, address: l.Addr().String(), tools: tools, delay: delay,
+		running: map[net.Conn]int{}, calls: map[string]int{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -143,7 +143,6 @@ func (u *upstream) control(ctx context.Context, c net.Conn) {
 		if r.PID != 0 {
 			u.mu.Lock()
 			delay := u.delay
-			u.starts++
 			u.mu.Unlock()
 			select {
 			case <-time.After(delay):
@@ -207,13 +206,6 @@ func (u *upstream) called(tool string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.calls[tool]
-}
-
-// started returns how many server processes were started so far.
-func (u *upstream) started() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.starts
 }
 
 // config returns the upstream's entry in the configuration, in YAML's flow style.

@@ -22,13 +22,14 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 
 // anthropic is the Messages API.
 func anthropic() wire {
-	return wire{paths: []string{"/v1/messages"}, read: readAnthropic, write: writeAnthropic, other: func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/count_tokens") {
-			answerJSON(w, http.StatusOK, object{"input_tokens": 100})
-			return
-		}
-		notFound(w, r)
-	}}
+	return wire{path: "/v1/messages", read: readAnthropic, write: writeAnthropic,
+		other: func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/count_tokens") {
+				answerJSON(w, http.StatusOK, object{"input_tokens": 100})
+				return
+			}
+			notFound(w, r)
+		}}
 }
 
 func readAnthropic(body []byte) (tools, results []string, err error) {
@@ -73,7 +74,8 @@ func writeAnthropic(w io.Writer, a answer) {
 	}
 	usage := object{"input_tokens": 10, "output_tokens": 10}
 	event(w, "message_start", object{"type": "message_start", "message": object{
-		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": "stand-in", "content": []any{}, "stop_reason": nil, "usage": usage}})
+		"id": "msg_" + a.id, "type": "message", "role": "assistant", "model": "stand-in",
+		"content": []any{}, "stop_reason": nil, "usage": usage}})
 	event(w, "content_block_start", object{"type": "content_block_start", "index": 0, "content_block": block})
 	event(w, "content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
 	event(w, "content_block_stop", object{"type": "content_block_stop", "index": 0})
@@ -83,7 +85,7 @@ func writeAnthropic(w io.Writer, a answer) {
 
 // responses is the Responses API of OpenAI.
 func responses() wire {
-	return wire{paths: []string{"/v1/responses"}, read: readResponses, write: writeResponses, other: notFound}
+	return wire{path: "/v1/responses", read: readResponses, write: writeResponses, other: notFound}
 }
 
 func readResponses(body []byte) (tools, results []string, err error) {
@@ -124,7 +126,8 @@ func writeResponses(w io.Writer, a answer) {
 	item := object{"type": "message", "id": "msg_" + a.id, "role": "assistant", "status": "completed",
 		"content": []any{object{"type": "output_text", "text": a.text, "annotations": []any{}}}}
 	if a.tool != "" {
-		item = object{"type": "function_call", "id": "fc_" + a.id, "call_id": a.id, "name": a.tool, "arguments": a.arguments, "status": "completed"}
+		item = object{"type": "function_call", "id": "fc_" + a.id, "call_id": a.id, "name": a.tool,
+			"arguments": a.arguments, "status": "completed"}
 		if namespace, name, ok := strings.Cut(a.tool, "/"); ok {
 			item["namespace"], item["name"] = namespace, name
 		}
@@ -141,13 +144,14 @@ func writeResponses(w io.Writer, a answer) {
 
 // completions is the Chat Completions API, which many providers have.
 func completions() wire {
-	return wire{paths: []string{"/chat/completions"}, read: readCompletions, write: writeCompletions, other: func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/models") {
-			answerJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": "stand-in", "object": "model"}}})
-			return
-		}
-		notFound(w, r)
-	}}
+	return wire{path: "/chat/completions", read: readCompletions, write: writeCompletions,
+		other: func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/models") {
+				answerJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": "stand-in", "object": "model"}}})
+				return
+			}
+			notFound(w, r)
+		}}
 }
 
 func readCompletions(body []byte) (tools, results []string, err error) {
@@ -191,23 +195,25 @@ func writeCompletions(w io.Writer, a answer) {
 		chunk(object{"role": "assistant", "content": a.text}, nil)
 	}
 	chunk(object{}, reason)
-	event(w, "", object{"id": "chat_" + a.id, "object": "chat.completion.chunk", "created": 1, "model": "stand-in", "choices": []any{},
-		"usage": object{"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}})
+	event(w, "", object{"id": "chat_" + a.id, "object": "chat.completion.chunk", "created": 1, "model": "stand-in",
+		"choices": []any{},
+		"usage":   object{"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}})
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
 // gemini is the Gemini API.
 func gemini() wire {
-	return wire{paths: []string{":streamGenerateContent"}, read: readGemini, write: writeGemini, other: func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasSuffix(r.URL.Path, ":countTokens"):
-			answerJSON(w, http.StatusOK, object{"totalTokens": 100})
-		case strings.HasSuffix(r.URL.Path, ":generateContent"):
-			answerJSON(w, http.StatusOK, geminiAnswer(object{"text": "{}"}))
-		default:
-			notFound(w, r)
-		}
-	}}
+	return wire{path: ":streamGenerateContent", read: readGemini, write: writeGemini,
+		other: func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, ":countTokens"):
+				answerJSON(w, http.StatusOK, object{"totalTokens": 100})
+			case strings.HasSuffix(r.URL.Path, ":generateContent"):
+				answerJSON(w, http.StatusOK, geminiAnswer(object{"text": "{}"}))
+			default:
+				notFound(w, r)
+			}
+		}}
 }
 
 func readGemini(body []byte) (tools, results []string, err error) {
@@ -253,7 +259,8 @@ func writeGemini(w io.Writer, a answer) {
 
 func geminiAnswer(part object) object {
 	return object{
-		"candidates":    []any{object{"index": 0, "finishReason": "STOP", "content": object{"role": "model", "parts": []any{part}}}},
+		"candidates": []any{object{"index": 0, "finishReason": "STOP",
+			"content": object{"role": "model", "parts": []any{part}}}},
 		"usageMetadata": object{"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20},
 	}
 }
