@@ -1,3 +1,5 @@
+//go:build linux
+
 package agents
 
 import (
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 func mustOptIn(t *testing.T) (packages string) {
 	t.Helper()
 	if os.Getenv("JUNCTION_AGENTS") != "1" {
-		t.Skip("the agent command lines need 1.6 GB from npm: set JUNCTION_AGENTS=1 to install and run them")
+		t.Skip("the agent command lines need 1.4 GB from npm: set JUNCTION_AGENTS=1 to install and run them")
 	}
 	dir, err := installed()
 	if err != nil {

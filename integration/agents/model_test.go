@@ -1,3 +1,5 @@
+//go:build linux
+
 package agents
 
 import (
@@ -131,13 +133,11 @@ func (tn *turn) call(tool, text string) {
 	if !ok {
 		tn.t.Fatalf("the agent does not offer %s to its model: %q", tool, tn.tools)
 	}
-	tn.callNamed(name, text)
-}
-
-// callNamed answers with a call of a tool that the agent may not have offered.
-func (tn *turn) callNamed(name, text string) {
 	tn.answers <- answer{tool: name, arguments: fmt.Sprintf(`{"text":%q}`, text)}
 }
+
+// pass answers with a call that the agent rejects, so that another model request follows.
+func (tn *turn) pass() { tn.answers <- answer{tool: "no_such_tool", arguments: "{}"} }
 
 // say answers with a text, which ends the run.
 func (tn *turn) say(text string) { tn.answers <- answer{text: text} }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package agents
 
 import (
@@ -185,8 +187,8 @@ func slowStart(t *testing.T, a agent, stored bool) {
 	p.start()
 	r := startAgent(t, a, home, p)
 	turn := r.next()
-	t.Logf("the first model request comes %.1f s after the start of Junction; it offers the slow server's tool: %t",
-		time.Since(begun).Seconds(), turn.offers("up__echo"))
+	t.Logf("the first model request comes %.1f s after the start of Junction; it offers the slow server's tool: %t; "+
+		"the tool of a quick server: %t", time.Since(begun).Seconds(), turn.offers("up__echo"), turn.offers("quick__echo"))
 	if stored && !turn.offers("up__echo") {
 		t.Errorf("Junction has a stored catalog, and the first model request offers %q", turn.tools)
 	}
@@ -195,10 +197,11 @@ func slowStart(t *testing.T, a agent, stored bool) {
 	}
 	n := 0
 	for ; n < changeTurns && !turn.offers("up__echo"); n++ {
-		turn.call("quick__echo", "waiting")
+		turn.pass()
 		turn = r.next()
-		turn.expect("echo returns waiting")
 	}
+	t.Logf("model request %d after the server has listed offers its tool: %t; the tool of a quick server: %t",
+		n, turn.offers("up__echo"), turn.offers("quick__echo"))
 	if !turn.offers("up__echo") {
 		if a.ignoresChanges && !stored {
 			r.finish(turn)
