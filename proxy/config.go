@@ -61,7 +61,7 @@ type Sessions struct {
 type CatalogConfig struct {
 	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier catalog is stored. Default 2s.
+	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier catalog is stored. Default 1s: Codex goes on without any tool if its list takes longer.
 	FirstWait time.Duration `yaml:"first_wait"`
 	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`

@@ -40,7 +40,7 @@ type WorldConfig struct {
 	Policy         *policy.Policy // nil allows nothing
 	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
 	People         People         // nil: nobody has upstreams for themselves
-	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 2s
+	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
 	AllowedOrigins []string       // beyond the loopback ones
 	AllowedHosts   []string       // beyond the loopback ones
 }
@@ -162,7 +162,7 @@ func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
 }
 
 func (s *Server) apply(c WorldConfig, backends []backend) {
-	c.Names, c.FirstWait = c.Names.withDefaults(), cmp.Or(c.FirstWait, 2*time.Second)
+	c.Names, c.FirstWait = c.Names.withDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.swap(s.newWorld(c, backends, s.world.Load()))
