@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -39,7 +40,7 @@ func TestKinds(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			configs[name], journals[name] = m.start(t, kinds(name))
 		}
-		e := mustProxy(t, configs)
+		e := mustProxy(t, configs, func(_ *proxy.Options, w *proxy.WorldConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
 		c := mustClient(t, e, m.client)
 		// want expects the answer to begin with the result, and returns it.
 		want := func(method, params, result string) {

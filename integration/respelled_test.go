@@ -106,7 +106,7 @@ const odd = `{"text":"a\"é","list":[1,{"z":2,"a":3}],"flag":true,"none":null}`
 func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
-		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+		j := start(t, p, world{upstreams: map[string]upstream.Config{"up": exact(s.config)}, policy: mustPolicy(t, approving)})
 		j.offers(t, "up")
 		c := respelling{j.talk(t), t, nil}
 		if m, asked := c.converse(called("up__echo", odd), approval("yes, once")); m.Error != nil || len(asked) != 1 || member(m.Result, "isError") == "true" {
@@ -142,7 +142,7 @@ func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
 			s := p.serve(t, upstreamtest.Script{})
-			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, policy: mustPolicy(t, approving)})
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": exact(s.config)}, policy: mustPolicy(t, approving)})
 			j.offers(t, "up")
 			for name, change := range changes {
 				for _, q := range []query{called("up__echo", `{"n":1,"big":9007199254740993}`), called("up__ask", `{"n":1,"big":9007199254740993,"questions":[`+askForm+`]}`)} {

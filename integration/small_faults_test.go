@@ -43,7 +43,7 @@ func TestForeignNullParamsOfClients(t *testing.T) {
 func TestForeignNullParamsOfServers(t *testing.T) {
 	for _, client := range eras {
 		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
-			s, j := over(t, p, upstreamtest.Script{}, nil)
+			s, j := over(t, p, upstreamtest.Script{}, exactly)
 			s.listened(t, p)
 			if m := s.ask(t, "ping", "null"); m.Error != nil || string(m.Result) != "{}" {
 				t.Errorf("ping of the server is answered %s", m.Append(nil))

@@ -193,7 +193,7 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 					}
 					w.Write(jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, m.ID), `{"content":[]}`...), '}')))
 				}))
-				u := startOver(rt, Config{URL: "http://server/mcp"}, Options{Version: "0"})
+				u := startOver(rt, Config{URL: "http://server/mcp"}, Options{Version: "0", Log: authtest.Log(t)})
 				t.Cleanup(u.Close)
 				settle(time.Second)
 				a := <-begun(u, quietCall("echo", `{}`))

@@ -145,6 +145,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 				l.fail(cn, err)
 			}
 			l.release()
+			if ctx.Err() != nil { // whatever else has happened: the connection may have ended with the call
+				err = context.Cause(ctx)
+			}
 			return Result{}, &Error{u.name, kindOf(err), err}
 		}
 	}

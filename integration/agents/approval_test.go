@@ -10,7 +10,7 @@ func guarded(t *testing.T) (*upstream, *program) {
 	u := startUpstream(t, "up", 0, "echo", "guarded")
 	p := newProgram(t, configOf(t, u)+
 		"policies: [{ name: people, rules: [{ ask: { tools: up__guarded } }, { allow: { upstreams: [up] } }] }]\n")
-	p.start()
+	p.mustServe()
 	p.mustBeReady()
 	return u, p
 }

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // program is a real Junction process with a configuration file.
@@ -43,14 +45,15 @@ func newProgram(t *testing.T, config string) *program {
 		if t.Failed() {
 			t.Logf("the log of Junction ends with:\n%s", p.log.tail(6000))
 		}
+		authtest.MustTellNothing(t, "what the program writes", p.log.String())
 	})
 	return p
 }
 
 func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
 
-// start starts the process and waits until it serves. Its upstreams may not be ready.
-func (p *program) start() {
+// mustServe starts the process and waits until it serves. Its upstreams may not be ready.
+func (p *program) mustServe() {
 	p.t.Helper()
 	before := len(p.log.String())
 	cmd := exec.Command(junctionBinary(p.t), "--config", p.file())

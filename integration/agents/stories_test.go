@@ -34,7 +34,7 @@ func begin(t *testing.T, a agent, tools ...string) (*upstream, *program, *run) {
 	t.Helper()
 	u := startUpstream(t, "up", 0, tools...)
 	p := newProgram(t, configOf(t, u))
-	p.start()
+	p.mustServe()
 	p.mustBeReady()
 	return u, p, startAgent(t, a, t.TempDir(), p)
 }
@@ -133,7 +133,7 @@ func restart(t *testing.T, a agent, signal syscall.Signal, delay time.Duration) 
 	turn.expect("echo returns before")
 	u.setDelay(delay)
 	p.stop(signal)
-	p.start()
+	p.mustServe()
 	if delay == 0 {
 		p.mustBeReady()
 	}
@@ -178,13 +178,13 @@ func slowStart(t *testing.T, a agent, stored bool) {
 	p := newProgram(t, configOf(t, up, quick))
 	home := t.TempDir()
 	if stored {
-		p.start()
+		p.mustServe()
 		p.mustBeReady()
 		p.stop(syscall.SIGTERM)
 	}
 	up.setDelay(slow)
 	begun := time.Now()
-	p.start()
+	p.mustServe()
 	r := startAgent(t, a, home, p)
 	turn := r.next()
 	t.Logf("the first model request comes %.1f s after the start of Junction; it offers the slow server's tool: %t; "+

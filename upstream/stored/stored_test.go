@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/auth/seal"
 )
 
@@ -23,7 +23,7 @@ func mustKey(t *testing.T) *seal.Key {
 
 func mustOpen(t *testing.T, path string, key *seal.Key) *Dir {
 	t.Helper()
-	d, err := Open(path, key, slog.New(slog.DiscardHandler))
+	d, err := Open(path, key, authtest.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
