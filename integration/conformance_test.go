@@ -259,7 +259,7 @@ func TestConformance(t *testing.T) {
   dual-http: {url: %q}
   dual-stdio: {command: [%q], questions: exact} # a process for each era: the reference asks in two ways
   legacy-http: {url: %q, era: legacy}
-  legacy-stdio: {command: [%q], era: legacy}
+  legacy-stdio: {command: [%q], era: legacy, questions: exact}
   modern-http: {url: %q, era: modern}
   modern-stdio: {command: [%q], era: modern}
 `, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference, mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
