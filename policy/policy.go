@@ -3,7 +3,7 @@
 // config.go has the file's section and is its manual. Compile makes a Policy of it. For takes the policies that match a subject, once per principal: its
 // Rights. Bind takes the rules of these that can apply to one item, once per principal and world: a Ruling (ruling.go), which says whether the item exists for the
 // subject at all and decides each call. So a call only costs what its arguments cost (pattern.go), and nothing where no rule reads them.
-// What the URI of a resource may mean is in uri.go, and what can be said before there is an item in reach.go.
+// What the URI of a resource may mean is in uri.go, and what can be said before there is an item in reach.go, or of a URI that is not known to its end in beginning.go.
 //
 // Policies stand in three layers: the caller's own, those of the surface, and the global ones. The first layer in which some rule applies decides: with the
 // first deny, if there is any, otherwise with the first rule that applies of each policy, and of these the strictest. Where no rule applies the verdict is deny.

@@ -209,6 +209,26 @@ func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	return d, err
 }
 
+// Unconditional returns the decision on every call of the item, and false if the decision depends on the arguments.
+func (g *Ruling) Unconditional() (Decision, bool) {
+	if g.fixed {
+		return g.decision, true
+	}
+	for from, to := 0, 0; from < len(g.rules); from = to {
+		to = endOfLayer(g.rules, from)
+		in := g.rules[from:to]
+		denies := func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 }
+		if slices.ContainsFunc(in, func(b bound) bool { return len(b.where) > 0 }) && !slices.ContainsFunc(in, denies) {
+			return Decision{}, false
+		}
+		if b, _ := decideLayer(in, &reading{}); b != nil {
+			d, err := g.decide(raw.Object{})
+			return d, err == nil
+		}
+	}
+	return Decision{}, true
+}
+
 func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	a := reading{arguments: arguments}
 	for from, to := 0, 0; from < len(g.rules); from = to {

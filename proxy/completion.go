@@ -10,7 +10,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// complete has the argument of a prompt or of a resource template completed by its upstream. An upstream that completes nothing has nothing to say, which is an
+// complete has the argument of a prompt or of a resource template completed by its upstream, as far as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is an
 // empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.share.view.offers.completions {
@@ -24,14 +24,21 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	if err := x.scoped(t); err != nil {
 		return result{}, err
 	}
-	if !completes(t.backend.Catalog()) {
+	f, err := x.completionFilter(t, info)
+	if err != nil {
+		return result{}, err
+	}
+	if f.denied || !completes(t.backend.Catalog()) {
 		return s.own(x, `"completion":{"values":[]}`), nil
 	}
 	r, err := s.call(ctx, x, t, nil)
 	if peer, ok := err.(*jsonrpc.Error); ok && peer.Code == mcp.METHOD_NOT_FOUND {
 		return s.own(x, `"completion":{"values":[]}`), nil
 	}
-	return r, err
+	if err != nil || f.template == nil {
+		return r, err
+	}
+	return f.filter(s, r)
 }
 
 // reference returns what the request's ref stands for.

@@ -15,6 +15,7 @@
 //	list.go       the lists are answered from the view, page by page
 //	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
 //	await.go      a list or a call waits for an upstream that is starting
+//	completing.go what policy allows of a completion, by the URIs that its values make of a template (expand.go)
 //	validate.go   arguments that do not fit the tool's schema do not reach it, where policy wants that
 //	bridge.go     one call of an upstream, whichever eras meet; a modern client's result gets what its era wants
 //	approve.go    before it, the person is asked, where policy says so

@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// Verdicts is a set of verdicts.
+type Verdicts uint8
+
+// undecided stands in a set for "no rule applies".
+const undecided = Allow + 1
+
+func (s Verdicts) with(v Verdict) Verdicts { return s | 1<<v }
+
+// Has reports whether the set contains v.
+func (s Verdicts) Has(v Verdict) bool { return s&(1<<v) != 0 }
+
+// Only reports whether the set contains v and no other verdict.
+func (s Verdicts) Only(v Verdict) bool { return s == Verdicts(0).with(v) }
+
+// Beginning returns the verdicts that reading some resource of the item's upstream may get if its URI begins with one of the item's names.
+// It is for URIs of which the rest is unknown, such as the expansion of a URI template without all of its variables.
+//
+// The set may contain a verdict that no such URI gets, and never lacks one that does.
+// An exception is a URI whose unknown part leads elsewhere by dot segments: reading that URI gets a decision of its own.
+func (r *Rights) Beginning(it Item) Verdicts {
+	var possible Verdicts
+	if slices.ContainsFunc(it.Requires, func(c string) bool { return !r.held[c] }) {
+		return possible.with(Deny)
+	}
+	b := newBeginning(it)
+	for from, to := 0, 0; from < len(r.entries); from = to {
+		for to = from; to < len(r.entries) && r.entries[to].layer == r.entries[from].layer; to++ {
+		}
+		in, decided := b.layer(r.entries[from:to])
+		if possible |= in; decided {
+			return possible
+		}
+	}
+	return possible.with(Deny)
+}
+
+// beginning is the item of Beginning, and every other way to read its names.
+type beginning struct {
+	named
+	open []string // texts that a continuation of a name may begin with for some reader
+}
+
+func newBeginning(it Item) beginning {
+	it.Kind = Resource
+	b := beginning{named: newNamed(&it)}
+	if b.long {
+		return b
+	}
+	for _, uri := range it.Names {
+		b.forms = append(b.forms, forms(uri)...)
+		b.open = append(b.open, uri)
+		scheme, rest, found := strings.Cut(uri, ":")
+		if rest, slashes := strings.CutPrefix(rest, "//"); found && (!slashes || !strings.Contains(rest, "/")) {
+			b.open = append(b.open, strings.ToLower(scheme)+":") // the rest of the host is unknown
+		}
+	}
+	b.made, b.open = true, append(b.open, b.forms...)
+	return b
+}
+
+// layer returns the verdicts that one layer may give, and whether it gives one in any case.
+func (b *beginning) layer(entries []*entry) (all Verdicts, decided bool) {
+	outcomes := Verdicts(0).with(undecided)
+	for _, e := range entries {
+		var its Verdicts
+		surely := false
+		for i := range e.rules {
+			verdict, may, must := b.selects(&e.rules[i])
+			switch {
+			case must && verdict == Deny:
+				return Verdicts(0).with(Deny), true
+			case may && verdict == Deny:
+				all = all.with(Deny)
+			case may && !surely:
+				its, surely = its.with(verdict), must
+			}
+		}
+		if !surely {
+			its = its.with(undecided)
+		}
+		outcomes = strictestOf(outcomes, its)
+	}
+	decided = !outcomes.Has(undecided)
+	return all | outcomes&^(1<<undecided), decided
+}
+
+// strictestOf returns the stricter of each pair of a verdict of a and one of b.
+func strictestOf(a, b Verdicts) Verdicts {
+	var all Verdicts
+	for v := Deny; v <= undecided; v++ {
+		for w := Deny; w <= undecided; w++ {
+			if a.Has(v) && b.Has(w) {
+				all = all.with(min(v, w))
+			}
+		}
+	}
+	return all
+}
+
+// selects reports whether the rule may, or must, be for a URI that begins so, and its verdict.
+func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
+	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(b.Upstream) }) {
+		return r.verdict, false, false
+	}
+	switch {
+	case len(r.where) > 0:
+		return r.verdict, false, false
+	case r.every:
+		return r.verdict, true, true
+	}
+	for i := range r.resources {
+		mayThis, mustThis := b.within(&r.resources[i], r.verdict)
+		may, must = may || mayThis, must || mustThis
+	}
+	switch {
+	case r.verdict == Ask && may && b.odd:
+		return Deny, may, must // as in selectsPlace
+	case r.verdict == Allow && b.odd && !must:
+		may = false
+	}
+	return r.verdict, may, must
+}
+
+// within reports whether a URI that begins so may, or must, be in the place.
+func (b *beginning) within(p *place, v Verdict) (may, must bool) {
+	switch {
+	case p.plain.everything():
+		return true, true
+	case b.long:
+		return v != Allow, v != Allow
+	case v == Allow:
+		may = slices.ContainsFunc(b.Names, p.plain.mayBegin)
+		return may, !b.odd && slices.ContainsFunc(b.Names, p.plain.goesOn)
+	}
+	may = slices.ContainsFunc(b.open, func(s string) bool { return p.plain.mayBegin(s) || p.decoded.mayBegin(s) })
+	must = slices.ContainsFunc([][]string{b.Names, b.forms}, func(texts []string) bool {
+		return slices.ContainsFunc(texts, func(s string) bool { return p.plain.goesOn(s) || p.decoded.goesOn(s) })
+	})
+	return may || must, must
+}
+
+// goesOn reports whether the glob matches the text with anything behind it.
+func (g glob) goesOn(s string) bool {
+	last := g.segments[len(g.segments)-1]
+	return len(g.segments) > 1 && len(last) == 1 && last[0] == "" && g.match(s)
+}
