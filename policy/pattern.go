@@ -282,7 +282,7 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 		}
 		return c.below(a, value, path[1:], v)
 	case '[':
-		elements, err := raw.Elements(value)
+		elements, err := raw.ElementsWithin(value, raw.MaxMembers)
 		if err != nil {
 			return false, err
 		}

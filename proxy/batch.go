@@ -24,8 +24,8 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		f.refuse(all, malformed(err))
 		return
 	}
-	items, _ := raw.Elements(body)
-	if len(items) == 0 || len(items) > maxBatch {
+	items, err := raw.ElementsWithin(body, maxBatch) // the index of all items can be many times as large as the body
+	if err != nil || len(items) == 0 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
 		return
 	}

@@ -29,6 +29,7 @@ type Endpoint struct {
 // Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.
 type Limits struct {
 	Body     upstream.Size `yaml:"body"`     // one request's body. Default 16MiB.
+	Bodies   upstream.Size `yaml:"bodies"`   // of all requests in progress; one principal has at most half of what the others leave. Default 256MiB, at least twice body.
 	Header   upstream.Size `yaml:"header"`   // one request's header. Default 64KiB.
 	Nesting  int           `yaml:"nesting"`  // of arrays and objects in one message, of clients and upstreams. Default 256.
 	Message  upstream.Size `yaml:"message"`  // one message from an upstream. Default 64MiB.

@@ -124,7 +124,7 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 			return peer, http.StatusOK
 		}
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message), http.StatusOK
-	case errors.Is(err, raw.ErrAmbiguous):
+	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
 	case errors.Is(err, cutOff{}):

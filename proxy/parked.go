@@ -71,9 +71,11 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
+		defer x.bytes.release() // the params are in use until here
 		p.finish(x.fit(x.target.backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
+		x.bytes.release()
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)

@@ -62,6 +62,7 @@ type Server struct {
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests
+	budget    budget         // of the bytes in them
 	results   buffers        // of upstreams' answers
 	requests  atomic.Int64   // in progress
 	replays   atomic.Int64   // streams that were taken up again
@@ -82,6 +83,7 @@ type Server struct {
 // New returns a Server that offers nothing until Apply.
 func New(o Options) (*Server, error) {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, log: o.Log}
+	s.budget.total = int64(s.limits.Bodies)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -265,6 +267,7 @@ func (s *Server) Kill() {
 // WithDefaults fills in what the section leaves out.
 func (l Limits) WithDefaults() Limits {
 	l.Body = cmp.Or(l.Body, 16<<20)
+	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must be enough for one body
 	l.Header = cmp.Or(l.Header, 64<<10)
 	l.Nesting = cmp.Or(l.Nesting, 256)
 	l.Message = cmp.Or(l.Message, 64<<20)

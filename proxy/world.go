@@ -264,8 +264,10 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json"))
 		return
 	}
-	body, err := s.readBody(rw, r)
+	bytes := grant{budget: &s.budget, principal: c.principal.ID}
+	body, err := s.readBody(rw, r, &bytes)
 	if err != nil {
+		bytes.release()
 		fail(rw, r, s, err)
 		return
 	}
@@ -273,6 +275,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	defer func() {
 		if x == nil || !x.outlived {
 			s.bodies.put(body)
+			bytes.release()
 		}
 	}()
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
@@ -287,7 +290,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request = &x.own, len(*body), r
+	x.reply, x.size, x.request, x.bytes = &x.own, len(*body), r, bytes
 	if err != nil {
 		problem, status := answer(err, "")
 		x.reply.fail(m.ID, problem, status)
@@ -322,30 +325,38 @@ func isArray(body []byte) bool {
 	return false
 }
 
-// readBody reads the body, of at most limits.body. The http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to
+// readBody reads the body, of at most limits.body, and takes its bytes from the budget before it has memory for them. The http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to
 // s.bodies when the request is answered.
-func (s *Server) readBody(rw http.ResponseWriter, r *http.Request) (*[]byte, error) {
+func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, bytes *grant) (*[]byte, error) {
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)
 	}
+	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to see the end of the body without growing
+	if !bytes.take(int64(room)) {
+		return nil, tooMuch(rw)
+	}
 	body := s.bodies.take()
 	b := (*body)[:0]
-	if n := int(min(max(r.ContentLength, 511), 1<<20)) + 1; cap(b) < n { // one more, to see the end of the body without growing
-		b = make([]byte, 0, n)
+	if cap(b) < room {
+		b = make([]byte, 0, room)
 	}
 	for {
 		if int64(len(b)) > limit {
 			return nil, tooLarge(rw, limit)
 		}
-		if len(b) == cap(b) {
-			more := len(b)
+		if len(b) == room {
+			more := min(len(b), int(limit)+1-len(b))
 			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) { // a quarter of it has come, so that the rest is believed
 				more = rest
 			}
+			if !bytes.take(int64(more)) {
+				return nil, tooMuch(rw)
+			}
+			room += more
 			b = slices.Grow(b, more)
 		}
-		n, err := r.Body.Read(b[len(b):cap(b)])
+		n, err := r.Body.Read(b[len(b):room])
 		b = b[:len(b)+n]
 		if err == io.EOF {
 			*body = b
@@ -371,6 +382,13 @@ func clearReadDeadline(rw http.ResponseWriter) {
 func tooLarge(rw http.ResponseWriter, limit int64) error {
 	rw.Header().Set("Connection", "close")
 	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
+}
+
+// tooMuch is the refusal of a body for which the budget has no bytes. The rest of it is not read.
+func tooMuch(rw http.ResponseWriter) error {
+	rw.Header().Set("Connection", "close")
+	rw.Header().Set("Retry-After", "1")
+	return refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many bytes of request bodies are in progress (limits.bodies)")
 }
 
 func bytesText(n int64) string {

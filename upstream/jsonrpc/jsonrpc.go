@@ -86,7 +86,7 @@ var ErrInvalid = errors.New("not a JSON-RPC message")
 
 // Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, for Body, too, and m aliases it.
 //
-// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
+// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrMany for an envelope, params or a result of too many members, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
 // a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id and method,
 // as far as they could be read.
 func Parse(text []byte, depth int) (m Message, err error) {
@@ -160,9 +160,12 @@ func parse(text []byte, depth int) (m Message, err error) {
 	}
 	switch {
 	case m.Result != nil:
-		m.Body, _ = o.Object("result") // of another type, then; it is JSON
+		m.Body, err = o.Object("result")
 	case m.Params != nil:
-		m.Body, _ = o.Object("params")
+		m.Body, err = o.Object("params")
+	}
+	if err == raw.ErrMany {
+		return m, err
 	}
 	return m, nil
 }

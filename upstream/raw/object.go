@@ -38,7 +38,7 @@ type Member struct {
 func (m Member) Name() (string, error) { return String(m.Key) }
 
 // Parse returns the members of the object in text. The error is ErrAbsent when text is another kind of value, a *SyntaxError when it is not JSON,
-// ErrDepth when it is nested deeper than DefaultDepth, and ErrSize.
+// ErrDepth when it is nested deeper than DefaultDepth, ErrMany when it has more than MaxMembers members, and ErrSize.
 func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) }
 
 // ParseDepth is Parse with another limit, for a text that nobody scanned before. The members of objects, and the elements of arrays, that are called as keep says, in
@@ -61,7 +61,7 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	if uint64(len(text)) > math.MaxInt32 {
 		return Object{}, ErrSize
 	}
-	in := inside{keep: keep, asked: true}
+	in := inside{keep: keep, most: MaxMembers}
 	end, err := skipObject(text, start, depth, &in)
 	if err != nil {
 		return Object{}, err

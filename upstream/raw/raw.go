@@ -15,6 +15,7 @@ package raw
 
 import (
 	"bytes"
+	"math"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -57,7 +58,10 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 }
 
 // Elements returns the elements of a JSON array, aliasing it. The error is ErrAbsent when arr is another kind of value, a *SyntaxError when it is not JSON.
-func Elements(arr []byte) ([][]byte, error) {
+func Elements(arr []byte) ([][]byte, error) { return ElementsWithin(arr, math.MaxInt) }
+
+// ElementsWithin is Elements for an array that may have at most so many elements. The error is ErrMany when it has more; what follows is not read then.
+func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 	start := space(arr, 0)
 	if start >= len(arr) || arr[start] != '[' {
 		if _, err := Scan(arr, DefaultDepth); err != nil {
@@ -65,7 +69,7 @@ func Elements(arr []byte) ([][]byte, error) {
 		}
 		return nil, ErrAbsent
 	}
-	in := inside{asked: true}
+	in := inside{most: most}
 	end, err := skipArray(arr, start, DefaultDepth, &in)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ var (
 	ErrDepth = errors.New("nested too deeply")
 	// ErrSize means that a text has 2 GiB or more.
 	ErrSize = errors.New("larger than 2 GiB")
+	// ErrMany means that an object has more than MaxMembers members, or that an array has more elements than the caller allows.
+	ErrMany = errors.New("too many members in one object or array")
 	// ErrAbsent means that an object has no member of that name, or that a value is of another type than the one asked for.
 	ErrAbsent = errors.New("absent")
 	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or in another spelling that some of them take for it, or a
@@ -133,7 +135,9 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 			return 0, err
 		}
 		if in != nil {
-			in.element(b[i:end:end])
+			if err := in.element(b[i:end:end]); err != nil {
+				return 0, err
+			}
 		}
 		if i = space(b, end); i >= len(b) {
 			return 0, &SyntaxError{i}
@@ -154,10 +158,14 @@ type inside struct {
 	members  []member
 	elements [][]byte
 	keep     []string  // the names of members of which the inside is kept, too
-	asked    bool      // it is what the caller asked for: there is no limit
+	most     int       // members or elements of what the caller asked for: more are ErrMany. 0 for what is kept unasked
 	over     bool      // there were more than mostInside members or elements, and nothing is kept
 	first    [4]member // the memory of members: most objects have no more
 }
+
+// MaxMembers is how many members an object may have that Parse or ParseDepth takes apart. The index of the members can be many times as large as the text, and no
+// honest message has as many. Objects that are only carried, such as arguments and structured content, are not taken apart and have no limit.
+const MaxMembers = 10000
 
 // mostInside bounds what is kept unasked, because a list can be many times as large as its text. No message that makes sense has as many.
 const mostInside = 1000
@@ -178,7 +186,10 @@ func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err 
 		return 0, err
 	}
 	m.end = uint32(end)
-	if !in.asked && len(in.members) == mostInside {
+	switch {
+	case in.most > 0 && len(in.members) == in.most:
+		return 0, ErrMany
+	case in.most == 0 && len(in.members) == mostInside:
 		in.members, in.over = nil, true
 	}
 	switch {
@@ -230,13 +241,17 @@ func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	return end, err
 }
 
-func (in *inside) element(e []byte) {
-	if !in.asked && len(in.elements) == mostInside {
+func (in *inside) element(e []byte) error {
+	switch {
+	case in.most > 0 && len(in.elements) == in.most:
+		return ErrMany
+	case in.most == 0 && len(in.elements) == mostInside:
 		in.elements, in.over = nil, true
 	}
 	if !in.over {
 		in.elements = append(in.elements, e)
 	}
+	return nil
 }
 
 func skipNumber(b []byte, i int) (int, error) {
