@@ -50,18 +50,17 @@ type beginning struct {
 func newBeginning(it Item) beginning {
 	it.Kind = Resource
 	b := beginning{named: newNamed(&it)}
-	if b.long {
+	if b.make(); b.long {
 		return b
 	}
 	for _, uri := range it.Names {
-		b.forms = append(b.forms, forms(uri)...)
 		b.open = append(b.open, uri)
 		scheme, rest, found := strings.Cut(uri, ":")
 		if rest, slashes := strings.CutPrefix(rest, "//"); found && (!slashes || !strings.Contains(rest, "/")) {
 			b.open = append(b.open, strings.ToLower(scheme)+":") // the rest of the host is unknown
 		}
 	}
-	b.made, b.open = true, append(b.open, b.forms...)
+	b.open = append(b.open, b.forms...)
 	return b
 }
 
@@ -134,15 +133,14 @@ func (b *beginning) within(p *place, v Verdict) (may, must bool) {
 	case p.plain.everything():
 		return true, true
 	case b.long:
-		return v != Allow, v != Allow
+		may = v != Allow && slices.ContainsFunc(b.Names, func(uri string) bool { return p.mayMean(beginningOf(uri)) })
+		return may, may
 	case v == Allow:
 		may = slices.ContainsFunc(b.Names, p.plain.mayBegin)
 		return may, !b.odd && slices.ContainsFunc(b.Names, p.plain.goesOn)
 	}
 	may = slices.ContainsFunc(b.open, func(s string) bool { return p.plain.mayBegin(s) || p.decoded.mayBegin(s) })
-	must = slices.ContainsFunc([][]string{b.Names, b.forms}, func(texts []string) bool {
-		return slices.ContainsFunc(texts, func(s string) bool { return p.plain.goesOn(s) || p.decoded.goesOn(s) })
-	})
+	must = slices.ContainsFunc(b.forms, func(s string) bool { return p.plain.goesOn(s) || p.decoded.goesOn(s) })
 	return may || must, must
 }
 

@@ -77,8 +77,8 @@ type Selector struct {
 	// resource its URI there and at its upstream, or the template. Without any of the three, all kinds are meant; with some, only those given.
 	//
 	// A URI with . or .. segments, backslashes, or any of these percent-encoded may mean another place than it says: only resources: "*" and rules without
-	// resources allow it, an ask that matches it denies it, and a deny is compared with what it comes to, too. One of more than 8 KiB is denied by every ask and
-	// deny of resources.
+	// resources allow it, an ask that matches it denies it, and a deny is compared with what it comes to, too. One of more than 2 KiB, or
+	// one that can be read in very many ways, is denied by every ask and deny of resources that its scheme does not rule out.
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`

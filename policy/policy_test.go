@@ -348,7 +348,7 @@ func TestURIsTakeNoTime(t *testing.T) {
 	r := mustCompile(t, `
 - name: all
   rules:
-    - deny: { resources: "mcp://up/file:///root/*" }
+    - deny: { resources: ["mcp://up/file:///root/*", "mcp://other/file:///root/*"] }
     - allow: { resources: "mcp://up/b:*" }
     - allow: { upstreams: other }
 `).For(policy.Subject{})
@@ -356,7 +356,7 @@ func TestURIsTakeNoTime(t *testing.T) {
 	for _, piece := range []string{"a://b/", "%2525252525", "../", "a/", "//", ";x/..", "\\", "https://x:443/", "file://a/"} {
 		for _, n := range []int{100, 7900, 1 << 20} {
 			it := policy.Item{Kind: policy.Resource, Upstream: "other", Names: []string{"mcp://other/" + strings.Repeat(piece, n/len(piece)) + ":"}}
-			if got, want := r.Bind(it).Visible(), n < 8000; got != want {
+			if got, want := r.Bind(it).Visible(), n < 1000; got != want {
 				t.Errorf("%d bytes of %s are visible: %v, want %v", n, piece, got, want)
 			}
 		}

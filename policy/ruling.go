@@ -85,7 +85,7 @@ type named struct {
 	*Item
 	odd   bool     // a URI of it may mean another place
 	long  bool     // a URI of it is too long to be compared
-	forms []string // of the URIs, when they are needed
+	forms []string // the URIs and all that they may mean, when they are needed
 	made  bool
 }
 
@@ -96,6 +96,15 @@ func newNamed(it *Item) named {
 		n.odd = n.long || slices.ContainsFunc(it.Names, odd)
 	}
 	return n
+}
+
+// make finds the forms of the URIs, unless they are too long for that.
+func (n *named) make() {
+	if n.made || n.long {
+		return
+	}
+	all, ok := forms(n.Names)
+	n.forms, n.made, n.long = all, true, !ok
 }
 
 // selects reports whether the rule is for the item, and what it says of it.
@@ -136,17 +145,13 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	case r.verdict == Allow:
 		return Allow, !n.odd && slices.ContainsFunc(r.resources, func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
 	}
-	if n.long {
-		return Deny, true
-	}
-	if !n.made {
-		for _, uri := range n.Names {
-			n.forms = append(n.forms, forms(uri)...)
-		}
-		n.made = true
-	}
+	n.make()
 	for i := range r.resources {
-		if slices.ContainsFunc(n.Names, func(uri string) bool { return r.resources[i].means(uri, n.forms) }) {
+		p := &r.resources[i]
+		if n.long && slices.ContainsFunc(n.Names, func(uri string) bool { return p.mayMean(beginningOf(uri)) }) {
+			return Deny, true
+		}
+		if p.means(n.forms) {
 			if n.odd {
 				return Deny, true // nobody can be asked about a place that is not sure
 			}

@@ -36,19 +36,57 @@ func odd(uri string) bool {
 }
 
 // forms returns what a URI comes to for readers who decode it, remove dot segments and double slashes, take a backslash for a slash, or leave out the query, the
-// fragment or a slash at the end; and for those who know that a port, a user or the lack of slashes makes no other place of it (see samePlace).
-func forms(uri string) []string { return formsWithin(uri, maxNesting) }
+// fragment or a slash at the end; and for those who know that a port, a user or the lack of slashes makes no other place of it (see samePlace). The URIs themselves
+// are among the forms. forms returns false for URIs of more forms, or longer ones, than one item may cost.
+func forms(uris []string) ([]string, bool) {
+	var f former
+	var all []string
+	for i, uri := range uris {
+		if i > 0 && uri == f.known {
+			continue
+		}
+		its := f.within(uri, maxNesting)
+		f.known, f.knownForms = uri, its
+		all = append(append(all, uri), its...)
+	}
+	return all, f.work <= maxWork
+}
 
-// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a bound a URI of some kilobytes takes minutes.
-const maxNesting = 3
+const (
+	// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a bound a URI of some kilobytes takes minutes.
+	maxNesting = 3
+	// maxURI is up to which length a URI is compared with what a rule says of places, other than of all. A longer one may mean any place.
+	maxURI = 2 << 10
+	// maxWork bounds the bytes that are read to find the forms of one item. An item of more may mean any place.
+	maxWork = 40 << 10
+	// formCost and segmentCost are what a form, and each of its segments, cost beside their bytes.
+	formCost, segmentCost = 32, 8
+)
 
-// maxURI is up to which length a URI is compared with what a rule says of places, other than of all. A longer one may mean any place.
-const maxURI = 8 << 10
+// former finds the forms of one item.
+type former struct {
+	work       int
+	known      string // the URI before, which stands in the next one as a rule
+	knownForms []string
+}
 
-func formsWithin(uri string, nesting int) []string {
+// spend reports whether there is still work to spend on a text with so many segments, and spends it.
+func (f *former) spend(text string, segments int) bool {
+	f.work += len(text) + formCost + segmentCost*segments
+	return f.work <= maxWork
+}
+
+func (f *former) inner(uri string, nesting int) []string {
+	if uri == f.known {
+		return f.knownForms
+	}
+	return f.within(uri, nesting)
+}
+
+func (f *former) within(uri string, nesting int) []string {
 	var all []string
 	add := func(s string) {
-		if s != uri && !slices.Contains(all, s) {
+		if s != uri && !slices.Contains(all, s) && f.spend(s, 0) {
 			all = append(all, s)
 		}
 	}
@@ -57,28 +95,36 @@ func formsWithin(uri string, nesting int) []string {
 		path, _, _ := strings.Cut(s, "\x00") // where in C it ends
 		path, _, _ = strings.Cut(path, "#")
 		bare, _, _ := strings.Cut(path, "?")
-		for _, t := range []string{s, path, bare} {
-			for _, single := range []bool{false, true} {
+		for i, t := range [...]string{s, path, bare} {
+			if i > 0 && len(t) == len(s) || i == 2 && len(t) == len(path) {
+				continue // it is the one before
+			}
+			for _, single := range [...]bool{false, true} {
+				if single && !strings.ContainsAny(t, "/\\") || !f.spend(t, strings.Count(t, "/")+strings.Count(t, `\`)) {
+					continue
+				}
 				t := resolve(t, single)
 				add(t)
 				add(strings.TrimRight(t, "/"))
 			}
 		}
 		decoded := percentDecode(s)
-		if decoded == s {
+		if decoded == s || f.work > maxWork {
 			break
 		}
 		s = decoded
 	}
-	add(samePlace(uri))
-	for _, f := range all {
-		add(samePlace(f))
+	for _, one := range append([]string{uri}, all...) {
+		if !f.spend(one, 0) {
+			return nil
+		}
+		add(samePlace(one))
 	}
 	// A URI of an upstream's may stand in another, behind whose it is: mcp://files/file:///a.
 	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
 		if host, inner, ok := strings.Cut(rest, "/"); ok && nesting > 0 && strings.Contains(inner, ":") {
-			for _, f := range formsWithin(inner, nesting-1) {
-				add(scheme + "://" + host + "/" + f)
+			for _, form := range f.inner(inner, nesting-1) {
+				add(scheme + "://" + host + "/" + form)
 			}
 		}
 	}
@@ -87,15 +133,18 @@ func formsWithin(uri string, nesting int) []string {
 
 // resolve removes dot segments and, with single, empty ones; scheme and host become lower case, and a file has no host.
 func resolve(uri string, single bool) string {
-	uri = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\\':
-			return '/'
-		case r < ' ' || r == 0x7f:
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(uri))
+	uri = strings.TrimSpace(uri)
+	if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
+		uri = strings.Map(func(r rune) rune {
+			switch {
+			case r == '\\':
+				return '/'
+			case r < ' ' || r == 0x7f:
+				return -1
+			}
+			return r
+		}, uri)
+	}
 	begin, rest := "", uri
 	if scheme, after, ok := strings.Cut(uri, ":"); ok && !strings.Contains(scheme, "/") {
 		begin, rest = strings.ToLower(scheme)+":", after
@@ -191,6 +240,7 @@ func unhex(c byte) int {
 type place struct {
 	plain   glob
 	decoded glob // the same as forms writes URIs
+	same    bool // the two are one
 }
 
 func compilePlace(s string) place {
@@ -215,11 +265,40 @@ func compilePlace(s string) place {
 			d = samePlace(d)
 		}
 	}
-	return place{compileGlob(s), compileGlob(d)}
+	return place{compileGlob(s), compileGlob(d), s == d}
 }
 
-// means reports whether the place is what the URI says or one of its forms.
-func (p *place) means(uri string, forms []string) bool {
-	return p.plain.match(uri) || p.decoded.match(uri) ||
-		slices.ContainsFunc(forms, func(s string) bool { return p.plain.match(s) || p.decoded.match(s) })
+// means reports whether the place is what one of the texts says.
+func (p *place) means(texts []string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return p.plain.match(s) || !p.same && p.decoded.match(s) })
+}
+
+// mayMean reports whether the place may be what a URI means of which only what every reader finds at its beginning is known; "" stands for nothing.
+func (p *place) mayMean(begin string) bool {
+	return p.plain.mayBegin(begin) || p.decoded.mayBegin(begin)
+}
+
+// beginningOf returns what a URI begins with for every reader: its scheme, and the host too if the scheme is mcp; "" if that is not sure.
+func beginningOf(uri string) string {
+	scheme, rest, ok := strings.Cut(uri[:min(len(uri), maxBeginning)], ":")
+	if !ok || !isWord(scheme) {
+		return ""
+	}
+	begin := scheme + ":"
+	if rest, ok = strings.CutPrefix(rest, "//"); ok && begin == "mcp:" {
+		if host, _, ok := strings.Cut(rest, "/"); ok && isWord(host) {
+			return begin + "//" + host
+		}
+	}
+	return begin
+}
+
+// maxBeginning is where a scheme and a host that are known end.
+const maxBeginning = 256
+
+// isWord reports whether a text has only characters that all readers leave as they are: no letters in upper case, either.
+func isWord(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r) && r != '-' && r != '+' && r != '_'
+	})
 }

@@ -147,7 +147,8 @@ func literals(text string) []string {
 }
 
 // matches reports whether the URI can be an expansion of the template, where an expression may stand for anything: rather one owner too many than a wrong one.
-func (t *template) matches(uri string) bool {
+// It adds to steps how many bytes it has searched.
+func (t *template) matches(uri string, steps *int) bool {
 	last := len(t.literals) - 1
 	if last == 0 {
 		return uri == t.literals[0]
@@ -155,6 +156,7 @@ func (t *template) matches(uri string) bool {
 	rest, ok := strings.CutPrefix(uri, t.literals[0])
 	for _, l := range t.literals[1:last] {
 		if ok {
+			*steps += len(rest)
 			_, rest, ok = strings.Cut(rest, l)
 		}
 	}
@@ -168,13 +170,21 @@ func (t *table) owners(uri string) []backend {
 	if len(uri) > maxLookedUp {
 		return owners
 	}
+	steps := 0
 	for i := range t.templates {
-		if b := t.templates[i].backend; !slices.Contains(owners, b) && t.templates[i].matches(uri) {
-			owners = append(owners, b)
+		one := &t.templates[i]
+		if !strings.HasPrefix(uri, one.literals[0]) || slices.Contains(owners, one.backend) {
+			continue
+		}
+		if steps > maxSearched || one.matches(uri, &steps) {
+			owners = append(owners, one.backend)
 		}
 	}
 	return owners
 }
+
+// maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that has a template of the same beginning may be an owner then.
+const maxSearched = 256 << 10
 
 // maxLookedUp bounds the URIs that are compared with templates.
 const maxLookedUp = 8 << 10

@@ -60,7 +60,7 @@ func TestTemplateMatches(t *testing.T) {
 		{"open{x", "open", false},
 	} {
 		tt := template{literals: literals(row.template)}
-		if got := tt.matches(row.uri); got != row.want {
+		if got := tt.matches(row.uri, new(int)); got != row.want {
 			t.Errorf("%q matches %q = %t, want %t", row.template, row.uri, got, row.want)
 		}
 	}
@@ -226,4 +226,20 @@ func FuzzURIs(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has cost enough, every template of the same beginning counts as an owner.
+func TestSafety11OwnersTakeFewSteps(t *testing.T) {
+	var all table
+	for i := range 1000 {
+		all.templates = append(all.templates, template{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i)), &canned{name: fmt.Sprint(i)}})
+	}
+	all.templates = append(all.templates, template{literals("y://{a}"), &canned{name: "other"}})
+	uri := "x://" + strings.Repeat("a", maxLookedUp-4)
+	if got, searched := len(all.owners(uri)), maxSearched/len(uri)+2; got < 1000-searched || got >= 1000 {
+		t.Errorf("%d upstreams may own a URI of %d bytes, want all but the %d that were searched", got, len(uri), searched)
+	}
+	if got := all.owners(uri[:60]); len(got) != 0 {
+		t.Errorf("%d upstreams may own a short URI that no template matches, want none", len(got))
+	}
 }
