@@ -252,10 +252,12 @@ func (c *conn) answer(h *head) (more bool) {
 	c.server.HTTP.Handler.ServeHTTP(&x.reply, r)
 	x.body.closed = true
 	c.unwatch()
-	if !x.reply.finish() || c.lost {
+	if !x.reply.finish() {
 		c.linger(&x.body)
 		return false
 	}
+	// A client that sends nothing more may still read, and other requests of it may be in the buffer. They are answered as net/http does, with the context that has
+	// ended. After the last of them, or where the client is gone, the next read or write fails.
 	return x.body.discard()
 }
 
