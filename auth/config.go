@@ -28,6 +28,10 @@ type Config struct {
 	ScopeCapabilities map[string][]string `yaml:"scope_capabilities"`
 	// TrustedProxies are the networks of the proxies in front of us: a request from there comes from the last address in its X-Forwarded-For that is in none of them.
 	TrustedProxies []CIDR `yaml:"trusted_proxies"`
+	// None true states that every request is let in on purpose, also one that came through a proxy:
+	// the proxy authenticates. Without it, a file without authentication cannot have an https
+	// public_url, and requests with headers of a proxy are refused.
+	None bool `yaml:"none"`
 }
 
 // Key is what the file holds of one API key. Two entries of one name are one principal: that is how a key is replaced without a moment in which none is good.

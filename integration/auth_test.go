@@ -236,7 +236,11 @@ func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
 					}
 				}
 				wantUncalled(t, journal, "tools/call")
-				for _, ch := range []change{without("Origin"), with("Origin", "http://localhost:3000"), with("Origin", "http://127.0.0.1"), with("Origin", "https://[::1]:1")} {
+				loopback := []change{without("Origin")}
+				if name == "key" { // a page does not have the key; TestSafety4 has the origins without one
+					loopback = append(loopback, with("Origin", "http://localhost:3000"), with("Origin", "http://127.0.0.1"), with("Origin", "https://[::1]:1"))
+				}
+				for _, ch := range loopback {
 					if a := c.call(t, "tools/list", "", ch); a.status != 200 {
 						t.Errorf("a loopback Origin, or none: %s, want 200", a)
 					}

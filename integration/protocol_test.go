@@ -496,7 +496,8 @@ func TestProtocolT20ArgumentsAreTheServersOwn(t *testing.T) {
 }
 
 func TestProtocolT21Origin(t *testing.T) {
-	e := mustProxy(t, nil)
+	allowed := []string{"http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"}
+	e := mustProxy(t, nil, allowing(allowed))
 	runClients(t, func(t *testing.T, era upstream.Era) {
 		c := mustClient(t, e, era)
 		body, own := c.request("1", "tools/list", "")
@@ -532,7 +533,7 @@ func TestProtocolT21Origin(t *testing.T) {
 				})
 			}
 		}
-		for _, origin := range []string{"", "http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"} {
+		for _, origin := range append([]string{""}, allowed...) {
 			var changes []change
 			if origin != "" {
 				changes = append(changes, with("Origin", origin))

@@ -4,6 +4,7 @@
 //
 //	server.go     Server takes the request and loads the world, once
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit (budget.go)
+//	direct.go     without authentication: no request through a proxy, no page of another port
 //	share.go      what the caller may use of the endpoint: a view without what policy denies, and the decision about each call
 //	person.go     what the caller signs in to themselves, merged in; and the offer to connect it
 //	fitted.go     the endpoint as a client sees it that has connections of its own to some upstreams

@@ -41,8 +41,9 @@ type WorldConfig struct {
 	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
 	People         People         // nil: nobody has upstreams for themselves
 	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
-	AllowedOrigins []string       // beyond the loopback ones
+	AllowedOrigins []string       // beyond the loopback ones, which are allowed where the Guard has a Verifier
 	AllowedHosts   []string       // beyond the loopback ones
+	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 
 // Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it. The http.Server that it is in should have limits.read_timeout as

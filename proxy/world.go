@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +34,7 @@ type world struct {
 	shares    shares
 	persons   persons
 	fittings  fittings
+	direct    bool                   // no authentication, so that requests through a proxy are refused
 	host      atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
@@ -49,6 +49,7 @@ type endpoint struct {
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
 func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
 	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
+	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view {
 		if old != nil && old.endpoints[name] != nil {
 			return old.endpoints[name].view
@@ -177,7 +178,13 @@ func (w *world) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if origin := r.Header["Origin"]; len(origin) > 0 {
 			if len(origin) > 1 || !w.originAllowed(origin[0]) {
-				http.Error(rw, "This origin may not use the endpoint (allowed_origins).", http.StatusForbidden)
+				http.Error(rw, originText(origin), http.StatusForbidden)
+				return
+			}
+		}
+		if w.direct {
+			if name := forwarded(r.Header); name != "" {
+				http.Error(rw, forwardedText(name), http.StatusForbidden)
 				return
 			}
 		}
@@ -190,14 +197,6 @@ func (w *world) checkOrigin(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(rw, r)
 	})
-}
-
-func (w *world) originAllowed(origin string) bool {
-	if slices.Contains(w.config.AllowedOrigins, origin) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Hostname())
 }
 
 func (w *world) hostAllowed(host string) bool {

@@ -59,8 +59,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
 		}
 	}
-	if strings.HasPrefix(c.PublicURL, "https://") && !c.Auth.Needed() {
-		warn("public_url", "is for others than this machine, and nobody needs to say who they are: whoever gets through what stands in front of us may use what local may; add auth")
+	if len(c.Auth.TrustedProxies) > 0 && !c.Auth.Needed() && !c.Auth.None {
+		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+
+			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
 	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {

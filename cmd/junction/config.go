@@ -30,7 +30,8 @@ type Config struct {
 	PublicURL string `yaml:"public_url"`
 	// Admin is where /healthz and /readyz are served, and what junction doctor and junction why ask, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
-	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. In lower case after Load, as browsers send them.
+	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. With authentication every origin on loopback is accepted.
+	// In lower case after Load, as browsers send them.
 	AllowedOrigins []string `yaml:"allowed_origins"`
 	// AllowedHosts are further Host values accepted, with or without a port. In lower case after Load.
 	AllowedHosts []string `yaml:"allowed_hosts"`

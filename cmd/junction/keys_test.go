@@ -116,17 +116,42 @@ upstreams: { a: { command: [junction, demo] } }
 	}
 }
 
-// TestPublicURLWithoutKeys: behind a gateway we listen on loopback, and what comes from there is no sign of this machine.
-func TestPublicURLWithoutKeys(t *testing.T) {
+// TestSafety4PublicURLNeedsAuthentication has junction check and the start refuse a public server
+// that authenticates nobody, unless the file states it.
+func TestSafety4PublicURLNeedsAuthentication(t *testing.T) {
 	const entry = "auth: { api_keys: [{ name: ci, hash: 'sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a' }] }\n"
-	for text, want := range map[string]bool{
-		"public_url: https://mcp.example.com\n": true, "public_url: https://mcp.example.com\n" + entry: false, "public_url: http://localhost:8420\n": false, "": false,
+	const public, none = "public_url: https://mcp.example.com\n", "auth: { none: true }\n"
+	for text, want := range map[string]string{
+		public:                             ":1: public_url: needs authentication: everybody who reaches the URL could use every tool; add auth.api_keys or auth.oauth, or auth: { none: true } if",
+		public + "auth: { none: false }\n": ":1: public_url: needs authentication",
+		public + "auth: { nine: true }\n":  ":2: auth.nine: unknown key",
+		public + none:                      "",
+		public + entry:                     "",
+		"public_url: http://localhost:1\n": "",
+		"":                                 "",
+		none:                               "",
+		strings.Replace(entry, "}] }", "}], none: true }", 1):   ":1: auth.none: contradicts the rest of auth",
+		"auth: { trusted_proxies: [10.0.0.0/8] }\n":             "warning: FILE:1: auth.trusted_proxies: has no effect: without authentication, requests through a proxy are refused",
+		"auth: { trusted_proxies: [10.0.0.0/8], none: true }\n": "",
 	} {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		mustWrite(t, file, text+"upstreams: { a: { command: [junction, demo] } }\n")
-		got := runProgram(t, "", "check", "--config", file)
-		if got.code != 0 || strings.Contains(got.stdout, "warning: "+file+":1: public_url: is for others than this machine") != want {
-			t.Errorf("check of %s gave %+v, want a warning: %v", text, got, want)
+		mistake := strings.HasPrefix(want, ":")
+		if mistake {
+			want = file + want
+		}
+		if want == "" {
+			want = "ok: 1 upstream\n"
+		}
+		want = strings.Replace(want, "FILE", file, 1)
+		if got := runProgram(t, "", "check", "--config", file); (got.code != 0) != mistake || !strings.HasPrefix(got.stdout, want) {
+			t.Errorf("check of %s gave %+v, want a mistake: %v, and %s", text, got, mistake, want)
+		}
+		if !mistake {
+			continue
+		}
+		if got := runProgram(t, "", "--config", file); got.code == 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("the start with %s gave %+v, want the mistake", text, got)
 		}
 	}
 }

@@ -169,9 +169,10 @@ func (p *program) apply(c *Config) {
 	guard.Log, guard.Refused = p.log, p.turnedAway
 	p.guard.Store(guard)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
-		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, AllowedOrigins: c.AllowedOrigins, AllowedHosts: c.AllowedHosts}
+		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
+		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
-		world.AllowedOrigins = append(slices.Clip(world.AllowedOrigins), c.PublicURL)
+		world.AllowedOrigins = append(world.AllowedOrigins, c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
 	}
 	var credentials upstream.Credentials
@@ -195,6 +196,23 @@ func (p *program) apply(c *Config) {
 	p.keys.Store(&c.Auth.APIKeys)
 	p.reach.Store(&reach{world.Policy, c.Endpoints, c.Upstreams, c.Names})
 	p.config = c
+}
+
+// ownOrigins returns the origins of pages that the listener itself could serve, as browsers write
+// them: with each name of this machine, and without the default port.
+func ownOrigins(listener net.Addr) []string {
+	host, port, err := net.SplitHostPort(listener.String())
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
+		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
+		if !slices.Contains(list, origin) && loopbackHost(name) {
+			list = append(list, origin)
+		}
+	}
+	return list
 }
 
 // policy is what the file says about who may do what. Only a file that says nothing at all lets everybody use everything.

@@ -19,6 +19,7 @@ import (
 func (c *Config) validate(d *decoder) {
 	d.check("public_url", c.publicURLProblem())
 	c.validateAddresses(d)
+	c.validateOpen(d)
 	for _, p := range c.Auth.Validate() {
 		if path := "auth." + p.Path; !d.wrong[above(path)] {
 			d.check(path, p.Text)
@@ -93,6 +94,23 @@ func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string 
 	}
 	return fmt.Sprintf("listening elsewhere than on loopback needs %s; add what is missing, or use 127.0.0.1:%d behind your own gateway or an ssh tunnel",
 		strings.Join(missing, " and "), port)
+}
+
+// validateOpen finds a public server without authentication, which the file must state. A mistake
+// in the same keys, and that of listenProblem, is reported alone.
+func (c *Config) validateOpen(d *decoder) {
+	broken := d.wrong["auth"] || c.Auth.APIKeys != nil && len(c.Auth.APIKeys) == 0 || c.publicURLProblem() != ""
+	for _, key := range []string{"api_keys", "jwt", "introspection", "oauth", "none"} {
+		broken = broken || d.broken("auth."+key)
+	}
+	switch host, _, problem := splitAddress(c.Listen, "127.0.0.1:8420"); {
+	case broken || problem == "" && !host.IsLoopback():
+	case c.Auth.None && c.Auth.Needed():
+		d.invalid("auth.none", "contradicts the rest of auth, which authenticates requests; remove none")
+	case strings.HasPrefix(c.PublicURL, "https://") && !c.Auth.None && !c.Auth.Needed():
+		d.invalid("public_url", "needs authentication: everybody who reaches the URL could use every tool; "+
+			"add auth.api_keys or auth.oauth, or auth: { none: true } if the proxy in front authenticates every request")
+	}
 }
 
 // splitAddress takes an address apart and says what is wrong with it as one to listen on, if anything is. Without a host it is that of all addresses.
