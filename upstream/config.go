@@ -20,8 +20,15 @@ type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and output: the program, then its arguments.
 	// No shell is involved. A program that does not exist is no error of the file: the upstream shows as waiting, with that reason.
 	Command []string `yaml:"command"`
-	// Env is added to the environment of the child process; it otherwise sees ours.
+	// Env is added to the environment of the child process. Of ours it gets places and settings only:
+	// HOME, PATH, the language, proxies, certificates, caches (see environment.go).
 	Env map[string]string `yaml:"env"`
+	// InheritEnv names further variables of our environment that the child process gets: names, globs such as
+	// AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere, as ${NAME}, must be
+	// named exactly.
+	InheritEnv Inherit `yaml:"inherit_env"`
+	// Reserved are the variables that the file uses elsewhere. Who has read the file fills them in.
+	Reserved []string `yaml:"-"`
 	// Dir is the working directory of the child process; empty means ours.
 	Dir string `yaml:"dir"`
 
@@ -330,6 +337,7 @@ func (c *Config) Validate(name string) []Problem {
 	if c.Concurrency < 0 {
 		bad("concurrency", "is negative")
 	}
+	c.InheritEnv.validate(bad)
 	validateCapabilities("capabilities", c.Capabilities, bad)
 	c.Tools.validate(bad)
 	return ps
@@ -374,6 +382,9 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	if len(c.Env) > 0 {
 		bad("env", "is only for a command")
+	}
+	if len(c.InheritEnv) > 0 {
+		bad("inherit_env", "is only for a command")
 	}
 	if c.Dir != "" {
 		bad("dir", "is only for a command")

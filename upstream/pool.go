@@ -57,6 +57,9 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	p.catalog.Store(p.recall(before))
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
+	if names := hard.Withheld(); len(names) > 0 {
+		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env", "variables", names)
+	}
 	if hard.URL != "" {
 		p.dialer.transport = transportFor(hard.URL)
 	}

@@ -254,7 +254,7 @@ func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) 
 func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, error) {
 	if d.config.URL == "" {
 		return openStdio(stdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Dir: d.config.Dir,
+			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Entry: &d.config, Dir: d.config.Dir,
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Keeper: d.options.keeper, Log: d.log,
 		}, in)
 	}

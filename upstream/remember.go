@@ -33,7 +33,8 @@ func (c Config) Entry(name string) string {
 		Transport Transport
 		Era       Era
 		Questions Questions
-	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions}) // strings only: this cannot fail
+		Inherit   Inherit `json:",omitempty"`
+	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions, c.InheritEnv}) // strings only: this cannot fail
 	return string(text)
 }
 

@@ -18,7 +18,8 @@ import (
 // stdioOptions say which program to start and how patient to be with it. Only Command must be set.
 type stdioOptions struct {
 	Command []string          // the program and its arguments; no shell is involved
-	Env     map[string]string // added to our own environment; a PATH in it is also where the program is looked for
+	Env     map[string]string // added to what is inherited; a PATH in it is also where the program is looked for
+	Entry   *Config           // says what is inherited; nil inherits the default variables
 	Dir     string            // the working directory; empty means ours
 
 	MessageLimit int           // bytes of one line from the server. Default 16 MiB
@@ -28,6 +29,15 @@ type stdioOptions struct {
 	WriteStall   time.Duration // how long the server may leave a full input pipe alone before it counts as hung. Default 30s
 	Keeper       *keeper       // has one more group to keep; nil is one of its own
 	Log          *slog.Logger  // carries the upstream's name already; nil discards
+}
+
+// entry returns the part of the configuration that the environment is made from.
+func (o stdioOptions) entry() *Config {
+	c := Config{Env: o.Env}
+	if o.Entry != nil {
+		c.InheritEnv, c.Reserved = o.Entry.InheritEnv, o.Entry.Reserved
+	}
+	return &c
 }
 
 func (o stdioOptions) withDefaults() stdioOptions {

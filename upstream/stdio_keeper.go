@@ -101,6 +101,7 @@ func (k *keeper) start() error {
 	for p := range k.groups {
 		cmd.Args = append(cmd.Args, strconv.Itoa(p.cmd.Process.Pid))
 	}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // other processes of the user can read its environment
 	cmd.Dir, cmd.Stdin, cmd.SysProcAttr = "/", theirs, &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		ours.Close()

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -300,10 +298,7 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 		return nil, cmd.Err
 	}
 	cmd.Dir = o.Dir
-	cmd.Env = cmd.Environ()
-	for _, k := range slices.Sorted(maps.Keys(o.Env)) {
-		cmd.Env = append(cmd.Env, k+"="+o.Env[k])
-	}
+	cmd.Env = o.entry().environment(cmd.Environ()) // which has the PWD of Dir
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

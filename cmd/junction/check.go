@@ -27,6 +27,12 @@ func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	if isProblems {
 		return fmt.Errorf("%s has %s", file, count(len(problems), "mistake"))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if names := u.Withheld(); len(names) > 0 && !u.Off() {
+			fmt.Fprintf(w, "note: upstreams.%s: does not get %s; name those it needs in env or inherit_env\n", name, strings.Join(names, ", "))
+		}
+	}
 	fmt.Fprintf(w, "ok: %s\n", count(len(c.Upstreams), "upstream"))
 	return nil
 }

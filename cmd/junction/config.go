@@ -174,6 +174,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	d := newDecoder(file, getenv)
 	if d.decode(text, c) {
 		c.lower()
+		d.reserve(c)
 		c.validate(d)
 	}
 	d.problems.sort()

@@ -146,8 +146,7 @@ func TestSafety4PublicURLNeedsAuthentication(t *testing.T) {
 		want = strings.Replace(want, "FILE", file, 1)
 		if got := runProgram(t, "", "check", "--config", file); (got.code != 0) != mistake || !strings.HasPrefix(got.stdout, want) {
 			t.Errorf("check of %s gave %+v, want a mistake: %v, and %s", text, got, mistake, want)
-		}
-		if !mistake {
+		} else if !mistake || got.code == 0 { // what starts does not end
 			continue
 		}
 		if got := runProgram(t, "", "--config", file); got.code == 0 || !strings.Contains(got.stderr, want) {

@@ -64,6 +64,7 @@ type program struct {
 
 // serve runs a proxy until ctx ends, or until it cannot go on.
 func serve(ctx context.Context, o options) error {
+	hideEnvironment()
 	p, err := open(o)
 	if err != nil {
 		return err

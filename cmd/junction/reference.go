@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +25,34 @@ type expander struct {
 
 // A reference is one place where a value was replaced.
 type reference struct{ text, value string }
+
+// variable returns the name of the environment variable that the reference is to; "" if it is to a file.
+func (r reference) variable() string {
+	body, whole := strings.CutPrefix(r.text, "env:")
+	if !whole {
+		body = strings.TrimSuffix(strings.TrimPrefix(r.text, "${"), "}")
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
+	if !variable(name) {
+		return ""
+	}
+	return name
+}
+
+// reserve tells the entry of each command which variables the file uses elsewhere than in the env of
+// that entry. Only those are kept that inherit_env would pass on, so that the others restart nothing.
+func (d *decoder) reserve(c *Config) {
+	for name, u := range c.Upstreams {
+		u.Reserved = nil
+		for _, v := range slices.Sorted(maps.Keys(d.variables)) {
+			elsewhere := func(path string) bool { return !strings.HasPrefix(path, "upstreams."+name+".env.") }
+			if u.InheritEnv.Matches(v) && slices.ContainsFunc(d.variables[v], elsewhere) {
+				u.Reserved = append(u.Reserved, v)
+			}
+		}
+		c.Upstreams[name] = u
+	}
+}
 
 const (
 	maxReferencedFile = 64 << 10

@@ -36,6 +36,9 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	}
 	text, refs, wrong := d.refs.expand(n.Value)
 	for _, r := range refs {
+		if name := r.variable(); name != "" {
+			d.variables[name] = append(d.variables[name], path)
+		}
 		if !strings.Contains(r.text, r.value) { // a default is in the file for all to see
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}

@@ -30,6 +30,8 @@ type decoder struct {
 	secrets map[string][]reference // what references of the file stand for, by entry
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
 	values  int                    // nodes visited so far
+
+	variables map[string][]string // the paths that refer to each variable of the environment
 }
 
 // maxValues bounds the visits of nodes: aliases make a small file mean a large one.
@@ -43,6 +45,8 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 		wrong:   map[string]bool{},
 		secrets: map[string][]reference{},
 		merging: map[*yaml.Node]bool{},
+
+		variables: map[string][]string{},
 	}
 }
 
