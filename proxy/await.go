@@ -32,7 +32,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	}
 }
 
-// lookAgain moves the request into the world as it is now. Where the caller has lost its rights meanwhile, the request stays in its own.
+// lookAgain moves the request into the world as it is now. If the caller has lost its rights meanwhile, the request keeps the old world.
 func (s *Server) lookAgain(x *exchange) {
 	s.Settle()
 	if now := s.world.Load().adopt(x.caller); now.share != nil {
@@ -50,8 +50,9 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 	info.Upstream = b.Name()
 	x.reply.begin()
 	err := b.Ready(ctx)
-	if s.lookAgain(x); err == nil || !b.Catalog().Listed.IsZero() {
-		return x.named(p, name, info), nil
+	s.lookAgain(x)
+	if t := x.named(p, name, info); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
+		return t, nil
 	}
 	return nil, err
 }

@@ -29,8 +29,20 @@ type fitting struct {
 	made *endpoint
 }
 
+// find returns what was made of an endpoint and these catalogs; nil if nothing was.
+func (f *fittings) find(e *endpoint, own []*upstream.Catalog) *endpoint {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, known := range f.list {
+		if known.of == e && slices.Equal(known.own, own) {
+			return known.made
+		}
+	}
+	return nil
+}
+
 // maxFittings bounds those that are remembered. With more they are made again.
-const maxFittings = 256
+const maxFittings = 64
 
 // fit returns the caller with its endpoint as its client sees it: c.who is set, and c.endpoint is the one that all clients of the principal share.
 func (w *world) fit(c caller) caller {
@@ -54,17 +66,15 @@ func (w *world) fit(c caller) caller {
 // fitted returns the endpoint e with other catalogs.
 func (w *world) fitted(e *endpoint, own []*upstream.Catalog) *endpoint {
 	f := &w.fittings
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, known := range f.list {
-		if known.of == e && slices.Equal(known.own, own) {
-			return known.made
-		}
+	if known := f.find(e, own); known != nil {
+		return known
 	}
 	made := &endpoint{name: e.name, surface: e.surface, view: e.view.withCatalogs(e.name, own, w.config.Names), shares: new(shares)}
 	if w.policy.Pins() {
 		made.view.hold(w.config.Pins)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if len(f.list) >= maxFittings {
 		f.list = slices.Delete(f.list, 0, maxFittings/2)
 	}

@@ -190,13 +190,25 @@ func (s *Server) Recheck() {
 
 // Settle takes over changed catalogs, as Refresh does, if there are any.
 func (s *Server) Settle() {
-	v := s.world.Load().endpoints[""].view
+	if s.world.Load().settled() {
+		return
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if old := s.world.Load(); !old.settled() { // many requests may wait for one server
+		s.swap(s.newWorld(old.config, old.backends, old))
+	}
+}
+
+// settled reports whether the world has the catalogs as they are now.
+func (w *world) settled() bool {
+	v := w.endpoints[""].view
 	for i, b := range v.backends {
 		if b.Catalog() != v.sources[i] {
-			s.Refresh()
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // swap stores the world and tells of the difference; s.changing is held.

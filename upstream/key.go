@@ -12,8 +12,8 @@ import (
 // linkKey says which calls share a link.
 type linkKey struct {
 	profile Profile
-	owner   string // the session or principal whose own link it is; "" is everybody's
-	aside   bool   // it speaks the legacy era to a server that speaks both, for clients of that era
+	owner   string // the session or principal that owns the link; "" if all callers share it
+	aside   bool   // a legacy connection to a server of both eras, for legacy clients
 	lane    int    // of several links of the same kind: see turn.go
 }
 
@@ -51,7 +51,7 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	case p.hard.Isolation == IsolationSession && session != "":
 		key.owner = "session " + session
 		if p.hard.Questions != QuestionsOff && legacy {
-			key.profile = own.forLegacy() // of the only client
+			key.profile = own.forLegacy() // the session has one client
 		}
 	case p.hard.Isolation == IsolationSession, p.hard.Isolation == IsolationPrincipal:
 		key.owner = "principal " + principal

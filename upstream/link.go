@@ -62,6 +62,9 @@ func startLink(u *pool, key linkKey, reads bool) *link {
 // run is the only goroutine of a link, but for the one in connectAndServe that waits for the conn.
 func (l *link) run(ctx context.Context) {
 	defer close(l.done)
+	if l.reads && l.u.person != "" {
+		l.u.recallLater()
+	}
 	var pause backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state = StateConnecting; return true })

@@ -57,11 +57,18 @@ func (s *Set) Renew(person, name string) {
 	p := &s.people
 	p.mu.Lock()
 	its := p.of[person]
-	if its == nil || its.running[name] == nil {
+	var old *Upstream
+	if its != nil && its.running[name] != nil {
+		old = its.running[name]
+		old.replaced()
+	}
+	if c, known := p.configs[name]; known && p.options.Store != nil { // it may be of another account
+		p.options.Store.Delete(c.Entry(name), person)
+	}
+	if old == nil {
 		p.mu.Unlock()
 		return
 	}
-	old := its.running[name]
 	its.running[name] = startFor(person, name, p.configs[name], p.options, &Catalog{})
 	s.retiring.Go(func() { s.retire(old) })
 	changed := p.options.Hooks.OwnChanged

@@ -31,7 +31,8 @@ type pool struct {
 	freed   chan struct{} // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
 	closed  bool
 	alone   bool        // the server speaks both eras, and the legacy one to no purpose
-	single  conn        // the first connection, beside which no second one could be started; nil while none has failed
+	single  lone        // the first connection, if no second one could be opened beside it
+	ended   bool        // another pool is in its place: what it lists is not stored any more
 	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
 	tried   bool        // met is closed
 	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
@@ -54,7 +55,10 @@ func (p *pool) serves(c Config, o Options) bool {
 func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
 	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions(),
 		started: time.Now(), met: make(chan struct{})}
-	p.catalog.Store(p.recall(before))
+	if person == "" {
+		before = p.recall(before)
+	}
+	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
 	if names := hard.Withheld(); len(names) > 0 {
@@ -307,6 +311,9 @@ func (p *pool) publish(cat *Catalog) {
 		p.remember(cat)
 	}
 	if same {
+		if old.Stored { // its names are settled now
+			p.tellCatalog()
+		}
 		return
 	}
 	for _, left := range cat.Left {

@@ -155,10 +155,10 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: its call is over")
 		return
 	}
-	if len(b.asked) >= maxQuestions {
+	if _, open := b.asked[m.ID]; open || len(b.asked) >= maxQuestions {
 		b.mu.Unlock()
 		cancel()
-		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many questions are open on this connection")
+		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
 		return
 	}
 	a := &asked{f, cancel, make(chan struct{})}

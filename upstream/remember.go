@@ -38,7 +38,7 @@ func (c Config) Entry(name string) string {
 	return string(text)
 }
 
-// recall returns the stored catalog, or before where that is a better one or there is none.
+// recall returns the stored catalog. It returns before if before was listed or nothing is stored.
 func (p *pool) recall(before *Catalog) *Catalog {
 	if p.options.Store == nil || !before.Listed.IsZero() {
 		return before
@@ -55,10 +55,27 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	return c
 }
 
+// recallLater publishes the stored catalog of a person. It is read on the goroutine of their link, since it may be large.
+func (p *pool) recallLater() {
+	c := p.recall(p.Catalog())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.Stored && p.Catalog().Listed.IsZero() && !p.Catalog().SignIn && !p.closed {
+		p.publish(c)
+	}
+}
+
+// replaced has the pool store nothing any more: another one is in its place.
+func (p *pool) replaced() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+}
+
 // remember stores a catalog that the server has listed, and forgets that of a person who has signed out. p.mu is held.
 func (p *pool) remember(c *Catalog) {
 	switch {
-	case p.options.Store == nil || p.closed:
+	case p.options.Store == nil || p.closed || p.ended:
 	case c.SignIn:
 		p.options.Store.Delete(p.hard.Entry(p.name), p.person)
 	case !c.Listed.IsZero() && !c.Stored:

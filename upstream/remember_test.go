@@ -82,8 +82,12 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	signedOut := &nobodySignedIn{}
 	var s Set
 	defer s.Close()
-	s.Apply(map[string]Config{"linear": config}, Options{Credentials: waitingCredentials{}, Store: store, Log: authtest.Log(t)}, nil)
-	if u := s.Of("ann")[0]; u.Catalog().Tool("hers") == nil {
+	changed := make(chan string, 10)
+	s.Apply(map[string]Config{"linear": config}, Options{Credentials: waitingCredentials{}, Store: store, Log: authtest.Log(t),
+		Hooks: Hooks{OwnChanged: func(name string) { changed <- name }}}, nil)
+	u := s.Of("ann")[0]
+	<-changed
+	if u.Catalog().Tool("hers") == nil {
 		t.Errorf("she has %+v, want what was stored for her", u.Catalog())
 	}
 	if u := s.Of("bob")[0]; len(u.Catalog().Tools) > 0 {
@@ -92,9 +96,15 @@ func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	var out Set
 	defer out.Close()
 	out.Apply(map[string]Config{"linear": config}, Options{Credentials: signedOut, Store: store, Log: authtest.Log(t)}, nil)
-	u := out.Of("ann")[0]
+	u = out.Of("ann")[0]
 	<-u.Met()
 	if !u.Catalog().SignIn || store.Load(config.Entry("linear"), "ann") != nil {
 		t.Errorf("signed out, she has %+v, and what was stored is still there", u.Catalog())
+	}
+	// What she has connected anew may be another account.
+	store.Save(config.Entry("linear"), "ann", hers.text)
+	s.Renew("ann", "linear")
+	if store.Load(config.Entry("linear"), "ann") != nil {
+		t.Error("the catalog of the account before is still stored")
 	}
 }

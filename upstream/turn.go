@@ -15,35 +15,33 @@ const turnPatience = 20 * time.Second
 
 // takeTurn returns a ready conn for a call of that key: of the first link, or of another one while the first is asking. The link must be released.
 func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
-	var patience <-chan time.Time
-	for {
-		first, asking := p.asking(key)
-		if asking == nil {
-			return p.take(ctx, key)
-		}
+	first, asking := p.asking(key)
+	if asking == nil { // as it nearly always is
+		return p.take(ctx, key)
+	}
+	late, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	for ; asking != nil; first, asking = p.asking(key) {
 		if other, ok := p.lane(key, first); ok {
-			l, c, err := p.takeUntil(ctx, other, asking)
+			l, c, err := p.takeUntil(late, other, asking)
 			switch {
 			case err == nil, ctx.Err() != nil:
 				return l, c, err
-			case err != errFreed:
+			case late.Err() == nil && err != errFreed:
 				p.stayOne(first, err)
 			}
-			continue
-		}
-		if patience == nil {
-			late := time.NewTimer(turnPatience)
-			defer late.Stop()
-			patience = late.C
 		}
 		select {
 		case <-asking:
-		case <-patience:
-			return p.take(ctx, key)
-		case <-ctx.Done():
-			return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and the server runs only once")}
+			continue
+		case <-late.Done():
 		}
+		if ctx.Err() == nil {
+			break
+		}
+		return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and the server runs only once")}
 	}
+	return p.take(ctx, key)
 }
 
 // errFreed means that a call no longer waits for another connection, since the first one is free again.
@@ -91,7 +89,7 @@ func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.single == first {
+	if p.single.first == first && time.Since(p.single.at) < stayOneFor {
 		return key, false
 	}
 	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
@@ -105,11 +103,20 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 
 // stayOne notes that no second connection can be made beside first.
 func (p *pool) stayOne(first conn, err error) {
-	p.log.Warn("the server does not start a second time; calls take turns while a person is asked", "error", err)
+	p.log.Warn("cannot open a second connection; calls wait for each other while a person is asked", "error", err)
 	p.mu.Lock()
-	p.single = first
+	p.single = lone{first, time.Now()}
 	p.mu.Unlock()
 }
+
+// lone is a connection beside which no second one could be opened, and when that was tried.
+type lone struct {
+	first conn
+	at    time.Time
+}
+
+// stayOneFor is how long no second connection is tried after one has failed.
+const stayOneFor = time.Minute
 
 // take returns a ready conn of the link of that key, which must be released.
 func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {

@@ -39,7 +39,7 @@ type Hooks struct {
 	// ResourceUpdated is called when a resource that somebody has subscribed to has changed, or a part of it, or may have while we could not hear of it. The URI
 	// is the upstream's own. person is whose upstream it is, and the only one who may hear of it; "" is everybody's.
 	ResourceUpdated func(name, person, uri string)
-	// OwnChanged is called instead of CatalogChanged when the upstream is one that a person signs in to themselves.
+	// OwnChanged is called when the catalog of some callers has changed: that of a person's own upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
 }
 

@@ -124,7 +124,8 @@ func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if _, err = f.WriteString(endedText(known)); errors.Join(err, f.Close()) != nil {
+	_, err = f.WriteString(endedText(known))
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	e.lines = len(known)

@@ -33,6 +33,9 @@ const (
 	suffix   = ".sealed"
 )
 
+// everyone ends the names of files that are no person's.
+var everyone = "-" + digest("") + suffix
+
 // Dir is a folder of sealed texts. Its methods may be called by several goroutines at once.
 type Dir struct {
 	path string
@@ -144,7 +147,7 @@ func (d *Dir) Keep(entries []string) {
 			}
 		case !ok || !keep[entry]:
 			d.remove(f.Name())
-		case err == nil:
+		case err == nil && !strings.HasSuffix(f.Name(), everyone): // those of people may be made again
 			files = append(files, file{f.Name(), info.ModTime()})
 		}
 	}
@@ -207,9 +210,19 @@ func (d *Dir) write(all bool) time.Duration {
 	for k, text := range due {
 		if err := d.put(k, text); err != nil {
 			d.log.Warn("a catalog cannot be stored", "file", d.file(k), "error", err)
+			d.again(k, text)
 		}
 	}
 	return next
+}
+
+// again has a text that could not be written wait for its next turn, unless there is a newer one.
+func (d *Dir) again(k key, text func() []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, newer := d.pending[k]; !newer {
+		d.pending[k] = text
+	}
 }
 
 const temporary = ".new-"
