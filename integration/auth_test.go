@@ -193,7 +193,7 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 			t.Errorf("with another Host: %s, want 403", a)
 		}
 		// A reload cannot take away what makes the address safe.
-		p.mustConfigure(t, https+"upstreams: { demo: { command: [junction, demo] } }\n")
+		p.mustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 		p.Stderr.mustMatch(t, regexp.MustCompile(`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys or`), patience, p.done)
 		c.key = ""
 		wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, noToken)
