@@ -168,6 +168,9 @@ var forbidden = regexp.MustCompile(`^\.(in|out)putSchema\.(\$schema [^"]|(type|p
 // definition behind Junction. Clients that others wrote accept the list. Each good definition is in
 // it, and each mutation that all clients of an era accept is in it unchanged.
 func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three clients parse thousands of definitions: CI runs this test without -short")
+	}
 	defer computes(t)()
 	mustNPM(t)
 	var mutations [upstream.Parts][]mutation
