@@ -51,11 +51,14 @@ func (l *legacyConn) ping() {
 		}
 	})
 	l.pings.mu.Unlock()
+	// The ping stays open until the clocks were touched: one that rings in between must not ask again.
+	defer func() {
+		l.pings.mu.Lock()
+		l.pings.until = time.Time{}
+		l.pings.mu.Unlock()
+	}()
 	_, err := l.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: string(mcp.MethodPing)}}, nil)
 	late.Stop()
-	l.pings.mu.Lock()
-	l.pings.until = time.Time{}
-	l.pings.mu.Unlock()
 	if _, said := errors.AsType[*jsonrpc.Error](asPeerError(err)); err != nil && !said {
 		l.log.Debug("the upstream does not answer a ping", "error", err)
 		return
