@@ -19,12 +19,20 @@ import (
 type pings struct {
 	mu    sync.Mutex
 	until time.Time // when the open ping is given up; zero while no ping is open
+	ended time.Time // when the last ping was answered or refused
 }
+
+// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together.
+const pingPause = time.Second
 
 // probe implements prober. The timer of a call's clock calls it.
 func (l *legacyConn) probe(until time.Time) {
 	l.pings.mu.Lock()
 	open := !l.pings.until.IsZero()
+	if !open && !l.pings.ended.IsZero() && time.Since(l.pings.ended) < pingPause {
+		l.pings.mu.Unlock()
+		return
+	}
 	if until.After(l.pings.until) {
 		l.pings.until = until
 	}
@@ -54,7 +62,7 @@ func (l *legacyConn) ping() {
 	// The ping stays open until the clocks were touched: one that rings in between must not ask again.
 	defer func() {
 		l.pings.mu.Lock()
-		l.pings.until = time.Time{}
+		l.pings.until, l.pings.ended = time.Time{}, time.Now()
 		l.pings.mu.Unlock()
 	}()
 	_, err := l.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: string(mcp.MethodPing)}}, nil)
