@@ -140,7 +140,7 @@ func start(t *testing.T, p pair, w world) *junction {
 	}
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(string, upstream.State, error) { j.changed() },
-		ResourceUpdated: func(name, person, uri string) { j.server.Updated(name, person, uri) },
+		ResourceUpdated: func(u upstream.Update) { j.server.Updated(u) },
 		CatalogChanged: func(string) {
 			select {
 			case j.refresh <- struct{}{}:

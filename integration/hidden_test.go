@@ -147,10 +147,10 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		c := j.talk(t)
 		for _, uri := range []string{"file:///a", "file:///b"} {
 			c.must(t, "resources/subscribe", `"uri":"mcp://up/`+uri+`"`)
-			j.server.Updated("up", "", uri)
+			j.server.Updated(upstream.Update{Upstream: "up", URI: uri})
 		}
 		c.must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
-		j.server.Updated("up", "user:somebody else", "file:///sub/c") // of an upstream that is theirs alone
+		j.server.Updated(upstream.Update{Upstream: "up", Person: "user:somebody else", URI: "file:///sub/c"}) // of an upstream that is theirs alone
 		w.policy = mustPolicy(t, "- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.apply(w)
 		stream := c.get(t)

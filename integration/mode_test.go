@@ -121,7 +121,7 @@ func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...opti
 		default:
 		}
 	}
-	up.Hooks.ResourceUpdated = func(name, person, uri string) { e.Server.Updated(name, person, uri) }
+	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
 	up.Hooks.CatalogChanged = func(string) {
 		select {
 		case refresh <- struct{}{}:

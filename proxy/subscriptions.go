@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -35,7 +36,8 @@ type subscription struct {
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
 // subscribed to something of the upstream's.
-func (ls *listeners) updated(name, person, uri string) {
+func (ls *listeners) updated(u upstream.Update) {
+	name, uri := u.Upstream, u.URI
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type found struct {
@@ -44,7 +46,7 @@ func (ls *listeners) updated(name, person, uri string) {
 	}
 	var certain, others []found
 	for h := range ls.hearers {
-		if person != "" && person != h.principal.ID {
+		if u.Person != "" && u.Person != h.principal.ID {
 			continue
 		}
 		any, sure, exposed := false, false, exposeURI(name, uri)
@@ -53,7 +55,7 @@ func (ls *listeners) updated(name, person, uri string) {
 		}
 		var b backend
 		for key, sub := range h.subs {
-			if key.upstream != name {
+			if key.upstream != name || !u.Of(key.uri) {
 				continue
 			}
 			any, b = true, sub.backend
@@ -214,10 +216,8 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 	return accepted, failed
 }
 
-// Updated says that a resource of an upstream's has changed, by its own URI; person is whose upstream it is, "" for everybody's. It does not block.
-func (s *Server) Updated(name, person, uri string) {
-	s.listeners.updated(name, person, uri)
-}
+// Updated tells those who have subscribed that a resource may have changed. It does not block.
+func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
 
 // follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them. The hearers have been renewed.
 func (s *Server) follow() {

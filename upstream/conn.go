@@ -66,9 +66,9 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 
 // hooks is what a conn reports to the link that opened it. Both are called on the wire's reading goroutine and must not block.
 type hooks struct {
-	changed func()           // the server's lists have changed, or may have while we could not listen
-	updated func(uri string) // a resource has changed; nil where nobody wants to know
-	missed  func([]string)   // these resources may have changed while we could not listen; nil stands for all, and a nil hook is not called
+	changed func()                                 // the server's lists have changed, or may have while we could not listen
+	updated func(uri string, of func(string) bool) // see Update; nil where no client wants to know
+	missed  func([]string)                         // these resources may have changed while we could not listen; nil stands for all, and a nil hook is not called
 }
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.
@@ -83,9 +83,9 @@ type base struct {
 	declared Profile
 
 	ids    atomic.Uint64
-	acked  func(*jsonrpc.Message)              // takes the acknowledgement of a subscription; nil in the legacy era
-	idle   func(*jsonrpc.Message, string) bool // whether an update concerns nobody; nil in the legacy era
-	listed atomic.Bool                         // a list was asked for
+	acked  func(*jsonrpc.Message)                                             // takes the acknowledgement of a subscription; nil in the legacy era
+	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool) // of an update of a resource, see Update; nil in the legacy era
+	listed atomic.Bool                                                        // a list was asked for
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
@@ -194,9 +194,17 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		b.takeBack(m)
 	case m.Method == mcp.MethodNotificationResourceUpdated:
 		uri, err := m.Body.String("uri")
-		if err == nil && b.hooks.updated != nil && (b.idle == nil || !b.idle(m, uri)) {
-			b.hooks.updated(uri)
+		if err != nil || b.hooks.updated == nil {
+			return
 		}
+		var of func(string) bool
+		if b.aim != nil {
+			var wanted bool
+			if of, wanted = b.aim(m, uri); !wanted {
+				return
+			}
+		}
+		b.hooks.updated(uri, of)
 	case m.Method == notificationAcknowledged && b.acked != nil:
 		b.acked(m)
 	default:

@@ -56,7 +56,7 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
 	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
-	m.acked, m.idle = m.acknowledged, m.concernsNobody
+	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
 // watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all, or as soon as somebody wants to hear of a resource.
@@ -276,25 +276,39 @@ func (m *modernConn) unsettled() (found *listen) {
 	return found
 }
 
-// concernsNobody reports whether an update is about a resource that the server still follows and
-// nobody wants any more.
-func (m *modernConn) concernsNobody(msg *jsonrpc.Message, uri string) bool {
+// aimed returns for which subscriptions an update was sent, and whether a client still wants any of
+// them.
+func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bool, wanted bool) {
 	meta, _ := msg.Body.Object("_meta")
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
 	m.lmu.Lock()
 	defer m.lmu.Unlock()
-	if l := m.listens[jsonrpc.ID(id)]; err == nil && l != nil && l.over {
+	l := m.listens[jsonrpc.ID(id)]
+	if err != nil || l == nil {
+		return nil, m.concerns(uri)
+	}
+	if l.over || !m.concerns(uri) {
+		return nil, false
+	}
+	return func(uri string) bool {
+		m.lmu.Lock()
+		defer m.lmu.Unlock()
+		now := m.of[uri]
+		return now == nil || now == l // nil: over HTTP, and while one subscription takes the place of others
+	}, true
+}
+
+// concerns reports whether a client wants a resource, or what it is a part of; lmu is held.
+func (m *modernConn) concerns(uri string) bool {
+	if !m.unwanted[uri] {
 		return true
 	}
-	if !m.unwanted[uri] {
-		return false
-	}
-	for i := range len(uri) { // it may be a part of one that is wanted
+	for i := range len(uri) {
 		if c := uri[i]; (c == '/' || c == '?' || c == '#') && (m.wants(uri[:i]) || m.wants(uri[:i+1])) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // wants reports whether a resource is followed on stdio, and wanted; lmu is held.

@@ -176,10 +176,10 @@ func subscribers(t *testing.T, s *teller) *told {
 	s.lists, s.uris, s.open = map[jsonrpc.ID]bool{}, map[string]map[jsonrpc.ID]bool{}, map[jsonrpc.ID]chan struct{}{}
 	d := &told{teller: s, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
 	d.pool = &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: newSubscriptions()}
-	d.options.Hooks.ResourceUpdated = func(_, _, uri string) {
+	d.options.Hooks.ResourceUpdated = func(u Update) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.updates = append(d.updates, uri)
+		d.updates = append(d.updates, u.URI)
 	}
 	d.conn.init(authtest.Log(t), hooks{missed: d.missed, updated: d.pool.updated, changed: func() {
 		d.mu.Lock()

@@ -206,7 +206,7 @@ func (p *pool) missed(uris []string) {
 		_, wanted := p.subs.wanted[uri]
 		p.subs.mu.Unlock()
 		if wanted {
-			p.updated(uri)
+			p.updated(uri, nil)
 		}
 	}
 }
@@ -219,9 +219,9 @@ func (p *pool) followed() []string {
 }
 
 // updated passes the server's word on.
-func (p *pool) updated(uri string) {
+func (p *pool) updated(uri string, of func(string) bool) {
 	if p.options.Hooks.ResourceUpdated != nil {
-		p.options.Hooks.ResourceUpdated(p.name, p.person, uri)
+		p.options.Hooks.ResourceUpdated(Update{Upstream: p.name, Person: p.person, URI: uri, of: of})
 	}
 }
 

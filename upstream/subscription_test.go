@@ -23,7 +23,7 @@ func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
 		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: newSubscriptions()}
-		p.options.Hooks.ResourceUpdated = func(_, _, uri string) { told = append(told, uri) }
+		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
 		subscribe := func(c conn, uri string) {
 			if err := p.subs.sync(t.Context(), c, []string{uri}); err != nil || !p.subs.followed[uri] {
 				t.Fatalf("%s is not followed: %v", uri, err)

@@ -36,12 +36,24 @@ type Hooks struct {
 	StateChanged func(name string, s State, err error)
 	// CatalogChanged is called when Catalog returns something else than before.
 	CatalogChanged func(name string)
-	// ResourceUpdated is called when a resource that somebody has subscribed to has changed, or a part of it, or may have while we could not hear of it. The URI
-	// is the upstream's own. person is whose upstream it is, and the only one who may hear of it; "" is everybody's.
-	ResourceUpdated func(name, person, uri string)
+	// ResourceUpdated is called when a resource that a client has subscribed to has changed, or a part of it, or may have while the upstream could not say so.
+	ResourceUpdated func(Update)
 	// OwnChanged is called when the catalog of some callers has changed: that of a person's own upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
 }
+
+// Update says that a resource may have changed.
+type Update struct {
+	Upstream string
+	Person   string // whose upstream it is, and the only one who may hear of it; "" is everybody's
+	URI      string // the upstream's own
+
+	of func(uri string) bool
+}
+
+// Of reports whether the update was sent for a subscription to this resource. A server that holds several subscriptions sends an update for each one that it fits; a
+// subscriber hears of it once, by its own. It is true for all where the server does not say for which it was sent.
+func (u Update) Of(uri string) bool { return u.of == nil || u.of(uri) }
 
 func (o Options) withDefaults() Options {
 	o.MessageLimit = firstPositive(o.MessageLimit, 64<<20)

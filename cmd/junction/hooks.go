@@ -75,7 +75,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { nudge(p.recheck) },
-		ResourceUpdated: func(name, person, uri string) { p.server.Updated(name, person, uri) },
+		ResourceUpdated: func(u upstream.Update) { p.server.Updated(u) },
 	}
 }
 
