@@ -36,8 +36,10 @@ func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 	o, err := raw.Parse(c.answer)
 	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
 }
-func (c *canned) Subscribe(context.Context, []string) ([]string, error)          { return nil, nil }
-func (c *canned) Unsubscribe([]string)                                           {}
+func (c *canned) Subscribe(context.Context, upstream.Profile, string, string, []string) (upstream.Source, []string, error) {
+	return upstream.Source{}, nil, nil
+}
+func (c *canned) Unsubscribe(upstream.Source, []string)                          {}
 func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
 func (c *canned) SignedIn(context.Context) error                                 { return nil }
 func (c *canned) Met() <-chan struct{}                                           { return nil }

@@ -32,6 +32,7 @@ type resourceKey struct{ upstream, uri string } // the upstream's own
 type subscription struct {
 	exposed string // as the client has subscribed to it
 	backend backend
+	from    upstream.Source
 }
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
@@ -55,7 +56,7 @@ func (ls *listeners) updated(u upstream.Update) {
 		}
 		var b backend
 		for key, sub := range h.subs {
-			if key.upstream != name || !u.Of(key.uri) {
+			if key.upstream != name || !u.Of(sub.from, key.uri) {
 				continue
 			}
 			any, b = true, sub.backend
@@ -104,11 +105,16 @@ func (ls *listeners) hear(c caller, stream *listener, session *session) *hearer 
 
 // release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is left.
 func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
-	gone := map[backend][]string{}
+	type source struct {
+		backend backend
+		from    upstream.Source
+	}
+	gone := map[source][]string{}
 	ls.mu.Lock()
 	for key, sub := range h.subs {
 		if !keep(key) {
-			gone[sub.backend] = append(gone[sub.backend], key.uri)
+			of := source{sub.backend, sub.from}
+			gone[of] = append(gone[of], key.uri)
 			delete(h.subs, key)
 		}
 	}
@@ -116,8 +122,8 @@ func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
 		delete(ls.hearers, h)
 	}
 	ls.mu.Unlock()
-	for b, uris := range gone {
-		b.Unsubscribe(uris)
+	for s, uris := range gone {
+		s.backend.Unsubscribe(s.from, uris)
 	}
 }
 
@@ -156,7 +162,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 	var failed error
 	ls := &s.listeners
 	ls.mu.Lock()
-	began := h.world
+	c, began := h.caller, h.world
 	accepted := map[*target]bool{}
 	for _, t := range targets {
 		key := resourceKey{t.backend.Name(), t.name}
@@ -182,7 +188,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 	var all sync.WaitGroup
 	for b, g := range groups {
 		all.Go(func() {
-			got, err := b.Subscribe(ctx, g.uris)
+			from, got, err := b.Subscribe(ctx, c.who.profile, c.who.session, c.user(), g.uris)
 			ls.mu.Lock()
 			if err != nil {
 				failed = err
@@ -197,7 +203,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 				}
 				for _, t := range g.targets {
 					if t.name == uri {
-						h.subs[key] = subscription{t.exposed, b}
+						h.subs[key] = subscription{t.exposed, b, from}
 						break
 					}
 				}
@@ -208,7 +214,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 				}
 			}
 			ls.mu.Unlock()
-			b.Unsubscribe(twice)
+			b.Unsubscribe(from, twice)
 		})
 	}
 	all.Wait()
@@ -224,6 +230,7 @@ func (s *Server) follow() {
 	type moved struct {
 		h        *hearer
 		key      resourceKey
+		caller   caller
 		old, now backend
 	}
 	var list []moved
@@ -233,7 +240,7 @@ func (s *Server) follow() {
 		for key, sub := range h.subs {
 			for _, b := range h.endpoint.view.backends {
 				if b.Name() == key.upstream && b != sub.backend {
-					list = append(list, moved{h, key, sub.backend, b})
+					list = append(list, moved{h, key, h.caller, sub.backend, b})
 				}
 			}
 		}
@@ -245,7 +252,7 @@ func (s *Server) follow() {
 	s.moving.Go(func() {
 		for _, m := range list {
 			ctx, cancel := context.WithTimeout(s.ending, asking)
-			got, err := m.now.Subscribe(ctx, []string{m.key.uri})
+			from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(), []string{m.key.uri})
 			cancel()
 			if err != nil {
 				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream", m.key.upstream, "error", err)
@@ -255,16 +262,16 @@ func (s *Server) follow() {
 			switch {
 			case !there || sub.backend != m.old: // it was taken back meanwhile
 				ls.mu.Unlock()
-				m.now.Unsubscribe(got)
+				m.now.Unsubscribe(from, got)
 				continue
 			case len(got) > 0:
-				m.h.subs[m.key] = subscription{sub.exposed, m.now}
+				m.h.subs[m.key] = subscription{sub.exposed, m.now, from}
 				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed}) // something may have been missed
 			default:
 				delete(m.h.subs, m.key)
 			}
 			ls.mu.Unlock()
-			m.old.Unsubscribe([]string{m.key.uri})
+			m.old.Unsubscribe(sub.from, []string{m.key.uri})
 		}
 	})
 }

@@ -22,8 +22,8 @@ type backend interface {
 	Tried() bool
 	Met() <-chan struct{}
 	Ready(context.Context) error
-	Subscribe(context.Context, []string) ([]string, error)
-	Unsubscribe([]string)
+	Subscribe(ctx context.Context, p upstream.Profile, session, principal string, uris []string) (upstream.Source, []string, error)
+	Unsubscribe(upstream.Source, []string)
 	Call(context.Context, *upstream.Call) (upstream.Result, error)
 	SignedIn(context.Context) error
 	RootsChanged(p upstream.Profile, session, principal string)

@@ -107,6 +107,9 @@ func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstrea
 
 // Public is Error for the client: without what a child process wrote to stderr before it ended, which is for the log and the table of upstreams.
 func (e *Error) Public() string {
+	if own, ok := errors.AsType[*ownError](e.Err); ok {
+		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
+	}
 	if exit, ok := errors.AsType[*exitError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.how)
 	}
@@ -114,6 +117,17 @@ func (e *Error) Public() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// ownError is why one principal or session could not get a process of its own, while the server's first process runs.
+type ownError struct{ err error }
+
+func (e *ownError) hint() string {
+	return "this was a second process of the server, for this user alone; a server that can run only once needs isolation: shared"
+}
+
+func (e *ownError) Error() string { return e.err.Error() + "; " + e.hint() }
+
+func (e *ownError) Unwrap() error { return e.err }
 
 // kindOf says which kind of failure err is for a call that got as far as a connection.
 func kindOf(err error) Kind {

@@ -48,17 +48,23 @@ type Config struct {
 	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the upstream's name. "" exposes bare names.
 	Prefix *string `yaml:"prefix"`
 
-	// Isolation says which callers may share one connection (for a command: one process): shared (the default), session or principal.
+	// Isolation says which callers share one connection (for a command: one process): shared, session or
+	// principal. Default: shared if there is one principal. If Separate is set, each principal has a
+	// process of a command, and a session of a legacy remote server, of its own, because such a server
+	// may show the state of one user to another.
 	Isolation Isolation `yaml:"isolation"`
+	// Separate states that there may be several principals. The reader of the file sets it.
+	Separate bool `yaml:"-"`
 	// Questions says which server requests (elicitation, sampling, roots) reach the client of a call. A legacy server learns the capabilities of its client only
 	// when it is connected. true, the default: one connection for all clients declares elicitation and sampling; if the client of a call cannot answer, the server
 	// gets an error. false: the connection declares neither. exact: one connection (process) for each set of client capabilities, with a catalog of its own, for
 	// servers that offer different tools to different clients.
 	Questions Questions `yaml:"questions"`
 	// IdleStop closes the connection (stops the process) after this long without a call; the catalog stays served and the next call starts it again.
-	// 0, the default, never does.
+	// Default: 15m for a connection of one principal or session, never for the one that reads the catalog.
 	IdleStop time.Duration `yaml:"idle_stop"`
-	// MaxLinks bounds the connections (processes) of this upstream. Default 8.
+	// MaxLinks bounds the connections (processes) of this upstream. One principal has at most half of
+	// them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`
 	// Concurrency bounds the calls in flight; others wait. Default: defaults.concurrency.
 	Concurrency int `yaml:"concurrency"`
@@ -210,7 +216,8 @@ const (
 	EraLegacy Era = "legacy"
 	EraModern Era = "modern"
 
-	IsolationShared    Isolation = ""
+	IsolationUnset     Isolation = "" // see Config.Isolation
+	IsolationShared    Isolation = "shared"
 	IsolationSession   Isolation = "session"
 	IsolationPrincipal Isolation = "principal"
 
@@ -225,15 +232,16 @@ const (
 func (t *Transport) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, t, "auto", "http", "sse") }
 func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto", "legacy", "modern") }
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
-	return oneOf(n, i, "shared", "session", "principal")
+	return oneOf(n, i, "", "shared", "session", "principal")
 }
 func (q *Questions) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, q, "true", "false", "exact") }
 func (e *Expose) UnmarshalYAML(n *yaml.Node) error    { return oneOf(n, e, "all", "listed") }
 
-// oneOf reads a word of the file; the first of words is the default and becomes the zero value.
+// oneOf reads a word of the file. The first of words is the default and becomes the zero value; it is
+// "" where no word is the default.
 func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
-	if !slices.Contains(words, n.Value) || n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value, strings.Join(words, ", "))
+	if !slices.Contains(words, n.Value) || n.Value == "" || n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value, strings.TrimPrefix(strings.Join(words, ", "), ", "))
 	}
 	*dst = T(n.Value)
 	if n.Value == words[0] {
@@ -469,7 +477,11 @@ func (c Config) withDefaults(d Defaults) Config {
 	}
 	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, connect)
 	c.Concurrency = firstPositive(c.Concurrency, d.Concurrency, 32)
-	c.MaxLinks = firstPositive(c.MaxLinks, 8)
+	links := 8
+	if c.URL != "" {
+		links = 256 // a session of a remote server costs less than a process
+	}
+	c.MaxLinks = firstPositive(c.MaxLinks, links)
 	return c
 }
 

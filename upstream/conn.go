@@ -93,6 +93,7 @@ type base struct {
 	alone   int                    // calls in progress that have asked, and must stay the only ones for that
 	shared  chan struct{}          // closed when alone is 0 again; nil while it is 0
 	haunted time.Time              // until then an abandoned call may still ask
+	recent  [2]landing             // the last two principals whose calls have ended, the later one first
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
@@ -280,7 +281,7 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	}
 	var f *flight
 	if c.Peer != nil {
-		f = &flight{id: id, peer: c.Peer, clock: clock}
+		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock}
 	}
 	meta, err := c.Params.Object("_meta")
 	switch {

@@ -13,6 +13,7 @@ import (
 type linkKey struct {
 	profile Profile
 	owner   string // the session or principal that owns the link; "" if all callers share it
+	user    string // the principal that owns the link, also if one session of its does
 	aside   bool   // a legacy connection to a server of both eras, for legacy clients
 	lane    int    // of several links of the same kind: see turn.go
 }
@@ -33,7 +34,18 @@ func (p *pool) reading() linkKey {
 
 // separates reports whether callers may have connections of their own.
 func (p *pool) separates() bool {
-	return p.hard.Isolation != IsolationShared || p.hard.Questions == QuestionsExact
+	return p.hard.Questions == QuestionsExact || p.isolation(true) != IsolationShared
+}
+
+// isolation is Config.Isolation or its default. legacy says that the connection is one of the legacy era: over HTTP, a modern one keeps nothing of its callers.
+func (p *pool) isolation(legacy bool) Isolation {
+	switch {
+	case p.hard.Isolation != IsolationUnset:
+		return p.hard.Isolation
+	case p.separate.Load() && p.person == "" && (legacy || p.hard.URL == ""):
+		return IsolationPrincipal
+	}
+	return IsolationShared
 }
 
 // key says which link the calls of a client use. aside is the legacy side of a server that speaks both eras.
@@ -44,17 +56,17 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	if p.hard.Questions == QuestionsExact && legacy {
 		key.profile = own.forLegacy()
 		if own.Roots && principal != "" { // a server asks for them once, so that users must not share them
-			key.owner = "principal " + principal
+			key.owner, key.user = "principal "+principal, principal
 		}
 	}
-	switch {
-	case p.hard.Isolation == IsolationSession && session != "":
-		key.owner = "session " + session
+	switch isolation := p.isolation(legacy); {
+	case isolation == IsolationSession && session != "":
+		key.owner, key.user = "session "+session, principal
 		if p.hard.Questions != QuestionsOff && legacy {
 			key.profile = own.forLegacy() // the session has one client
 		}
-	case p.hard.Isolation == IsolationSession, p.hard.Isolation == IsolationPrincipal:
-		key.owner = "principal " + principal
+	case isolation != IsolationShared:
+		key.owner, key.user = "principal "+principal, principal
 	}
 	return key
 }

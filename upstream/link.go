@@ -43,6 +43,7 @@ type linkState struct {
 	broken   chan error // 1-buffered, of conn: a call found it broken
 	attempts int        // to connect that have failed
 	calls    int        // that hold the link: in flight, or waiting for a conn
+	kept     bool       // there are subscriptions over it, which count as a call
 	used     time.Time
 	changed  chan struct{} // closed and replaced whenever state changes
 }
@@ -154,7 +155,7 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = context.Cause(opening)
 		}
-		return 0, err
+		return 0, l.explain(err)
 	}
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
@@ -179,28 +180,39 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	}
 	ready, broken := time.Now(), make(chan error, 1)
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
-	if l.reads {
-		waiting.Go(func() { l.u.resubscribe(ctx, c) }) // which the end of c ends
+	if l.lists {
+		waiting.Go(func() { l.u.subscriptions(l.key).resubscribe(ctx, l, c) }) // which the end of c ends
 	}
 	err = l.serve(ctx, c, changed, broken, ended)
 	return max(1, time.Since(ready)), err
 }
 
+// explain adds to an error of a second process that the server may be one that can run only once.
+func (l *link) explain(err error) error {
+	if l.key.owner == "" || l.u.hard.URL != "" || l.u.Status().State != StateReady {
+		return err
+	}
+	l.log.Warn("cannot start a process of the server for one user", "error", err,
+		"advice", "if the server can run only once, and keeps nothing of its users, set isolation: shared")
+	return &ownError{err}
+}
+
 // hooks is what the link wants to hear of its conn.
 func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() { nudge(changed) }}
-	if l.reads {
-		h.updated, h.missed = l.u.updated, l.u.missed
+	if l.lists {
+		s := l.u.subscriptions(l.key)
+		h.updated, h.missed = s.updated, s.missed
 	}
 	return h
 }
 
 // stale is ready when the server follows resources that nobody wants any more; never on a link that does not read the catalog.
 func (l *link) stale() <-chan struct{} {
-	if !l.reads {
+	if !l.lists {
 		return nil
 	}
-	return l.u.subs.stale
+	return l.u.subscriptions(l.key).stale
 }
 
 // serve looks after a conn until it ends, and returns why it did.
@@ -215,6 +227,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	if l.u.person == "" {
 		look.Stop()
 	}
+	stale := l.stale()
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,8 +251,8 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			l.reread(ctx, c)
 			read = time.Now()
 			refresh.Reset(l.refreshIn(c))
-		case <-l.stale():
-			l.u.withdraw(ctx, c)
+		case <-stale:
+			l.u.subscriptions(l.key).withdraw(ctx, c)
 		case <-look.C:
 			if _, err := l.u.token(ctx); signIn(err) {
 				return err
@@ -287,8 +300,11 @@ const calm = 250 * time.Millisecond
 // minRefresh keeps a server with a short TTL from being asked all the time.
 const minRefresh = 10 * time.Second
 
-// spareIdle is how long a link other than the one that reads the catalog may be unused.
-const spareIdle = 5 * time.Minute
+// spareIdle is how long a link other than the one that reads the catalog may be unused. It is ownIdle for the link of one principal or session, which may have state.
+const (
+	spareIdle = 5 * time.Minute
+	ownIdle   = 15 * time.Minute
+)
 
 func (l *link) idleLimit() time.Duration {
 	limit := l.u.hard.IdleStop
@@ -297,6 +313,8 @@ func (l *link) idleLimit() time.Duration {
 		return limit
 	case l.reads:
 		return 365 * 24 * time.Hour
+	case l.key.owner != "" && l.key.lane == 0:
+		return ownIdle
 	}
 	return spareIdle
 }
@@ -383,6 +401,21 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, fmt.Errorf("still connecting: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// keep holds the link for subscriptions, and letGo ends that.
+func (l *link) keep() {
+	l.mu.Lock()
+	l.kept = true
+	l.mu.Unlock()
+	l.hold()
+}
+
+func (l *link) letGo() {
+	l.mu.Lock()
+	l.kept = false
+	l.mu.Unlock()
+	l.release()
 }
 
 func (l *link) release() {

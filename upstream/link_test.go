@@ -255,7 +255,7 @@ func TestIsolation(t *testing.T) {
 				if n := r.Status().Links; n != tt.links {
 					t.Errorf("%d links, want %d", n, tt.links)
 				}
-				settle(10 * time.Minute) // spares are not kept for ever
+				settle(20 * time.Minute) // spares are not kept for ever
 				if n := r.Status().Links; n != 1 {
 					t.Errorf("%d links after a while, want 1", n)
 				}

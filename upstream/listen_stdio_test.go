@@ -163,7 +163,7 @@ func (s *teller) cost() (messages, bytes int) {
 
 // told is subscribers, and what they are told.
 type told struct {
-	*pool
+	*subscriptions
 	*teller
 	conn    *modernConn
 	mu      sync.Mutex
@@ -175,13 +175,14 @@ type told struct {
 func subscribers(t *testing.T, s *teller) *told {
 	s.lists, s.uris, s.open = map[jsonrpc.ID]bool{}, map[string]map[jsonrpc.ID]bool{}, map[jsonrpc.ID]chan struct{}{}
 	d := &told{teller: s, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
-	d.pool = &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: newSubscriptions()}
-	d.options.Hooks.ResourceUpdated = func(u Update) {
+	p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t)}
+	d.subscriptions = p.subscriptions(p.reading())
+	p.options.Hooks.ResourceUpdated = func(u Update) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.updates = append(d.updates, u.URI)
 	}
-	d.conn.init(authtest.Log(t), hooks{missed: d.missed, updated: d.pool.updated, changed: func() {
+	d.conn.init(authtest.Log(t), hooks{missed: d.missed, updated: d.subscriptions.updated, changed: func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.changes++
@@ -204,21 +205,21 @@ func subscribers(t *testing.T, s *teller) *told {
 // subscribe is what Subscribe does, without a link.
 func (d *told) subscribe(t *testing.T, uris ...string) {
 	t.Helper()
-	err := d.subs.sync(t.Context(), d.conn, uris)
+	err := d.subscriptions.sync(t.Context(), d.conn, uris)
 	synctest.Wait()
 	for _, uri := range uris {
-		if !d.subs.followed[uri] {
+		if !d.subscriptions.followed[uri] {
 			t.Fatalf("%s is not followed: %v", uri, err)
 		}
-		d.subs.wanted[uri]++
-		delete(d.subs.idle, uri)
+		d.subscriptions.wanted[uri]++
+		delete(d.subscriptions.idle, uri)
 	}
 }
 
 // leave is what Unsubscribe and the link do.
 func (d *told) leave(t *testing.T, uris ...string) {
 	t.Helper()
-	d.Unsubscribe(uris)
+	d.unsubscribe(uris)
 	d.withdraw(t.Context(), d.conn)
 }
 
@@ -364,11 +365,11 @@ func TestForeignRefusedResource(t *testing.T) {
 			for i := range 20 {
 				uris = append(uris, fmt.Sprintf("file:///%d", i))
 			}
-			if err := d.subs.sync(t.Context(), d.conn, uris); err == nil {
+			if err := d.subscriptions.sync(t.Context(), d.conn, uris); err == nil {
 				t.Error("the server has refused one, and that is not reported")
 			}
 			for _, uri := range uris {
-				if followed := d.subs.followed[uri]; followed != (uri != "file:///bad") {
+				if followed := d.subscriptions.followed[uri]; followed != (uri != "file:///bad") {
 					t.Errorf("%s is followed: %v", uri, followed)
 				}
 			}

@@ -83,7 +83,7 @@ func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 
 // forgetOwn drops the catalog of a link that has ended. Where the catalog depends on nothing but the capabilities of the client, it stays true.
 func (p *pool) forgetOwn(key linkKey) {
-	if p.hard.Questions == QuestionsExact && p.hard.Isolation == IsolationShared {
+	if p.hard.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
 		return
 	}
 	p.mu.Lock()

@@ -13,22 +13,23 @@ import (
 
 // pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives a change of the configuration that is about calls only.
 type pool struct {
-	name    string
-	person  string // whose it is; "" is everybody's
-	hard    Config // the part that a change of means another pool, with defaults
-	options Options
-	log     *slog.Logger
-	dialer  *dialer
-	catalog atomic.Pointer[Catalog]
-	own     ownCatalogs
-	subs    subscriptions
-	started time.Time
-	met     chan struct{} // closed when the first attempt to connect has ended, well or not
+	name     string
+	person   string // whose it is; "" is everybody's
+	hard     Config // the part that a change of means another pool, with defaults
+	options  Options
+	log      *slog.Logger
+	dialer   *dialer
+	catalog  atomic.Pointer[Catalog]
+	own      ownCatalogs
+	separate atomic.Bool // see Config
+	started  time.Time
+	met      chan struct{} // closed when the first attempt to connect has ended, well or not
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
-	flights int           // calls in progress, those included that wait for a link
-	freed   chan struct{} // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
+	subs    map[linkKey]*subscriptions // over links that read a catalog
+	flights int                        // calls in progress, those included that wait for a link
+	freed   chan struct{}              // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
 	closed  bool
 	alone   bool        // the server speaks both eras, and the legacy one to no purpose
 	single  lone        // the first connection, if no second one could be opened beside it
@@ -42,6 +43,7 @@ type pool struct {
 func (c Config) hard() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Capabilities = 0, 0, 0, nil
+	c.Separate = false // a second API key must not restart every server
 	return c
 }
 
@@ -53,7 +55,7 @@ func (p *pool) serves(c Config, o Options) bool {
 }
 
 func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{}, subs: newSubscriptions(),
+	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{},
 		started: time.Now(), met: make(chan struct{})}
 	if person == "" {
 		before = p.recall(before)
@@ -135,14 +137,14 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			l.hold()
 			p.mu.Unlock()
 			return l, nil
-		case len(p.links) < p.hard.MaxLinks || key == p.reading():
+		case len(p.links) < p.hard.MaxLinks && !p.full(key) || key == p.reading():
 			l = startLink(p, key, key == p.reading())
 			l.hold()
 			p.links[key] = l
 			p.mu.Unlock()
 			return l, nil
 		}
-		spare, freed := p.takeIdle(), p.whenFreed()
+		spare, freed := p.takeIdle(key), p.whenFreed()
 		p.mu.Unlock()
 		if spare != nil {
 			spare.stop(errClosed) // frees its place when it has ended
@@ -150,14 +152,45 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, &Error{p.name, KindBusy, fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)}
+			return nil, &Error{p.name, KindBusy, p.noRoom(key)}
 		}
 	}
 }
 
-// hasIdle reports whether a link could make room for another one; p.mu is held.
-func (p *pool) hasIdle() bool {
-	for _, l := range p.links {
+// noRoom says why there is no room for a link of that key.
+func (p *pool) noRoom(key linkKey) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.full(key) {
+		return fmt.Errorf("all %d connections that one user may have (half of max_links) are in use", p.share())
+	}
+	return fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)
+}
+
+// full reports whether the principal of the key has as many links as one principal may have; p.mu is held.
+func (p *pool) full(key linkKey) bool {
+	if key.user == "" {
+		return false
+	}
+	n := 0
+	for other := range p.links {
+		if other.user == key.user {
+			n++
+		}
+	}
+	return n >= p.share()
+}
+
+// share is how many links one principal may have.
+func (p *pool) share() int { return max(1, p.hard.MaxLinks/2) }
+
+// hasIdle reports whether a link could make room for one of that key; p.mu is held.
+func (p *pool) hasIdle(key linkKey) bool {
+	full := p.full(key)
+	for other, l := range p.links {
+		if full && other.user != key.user {
+			continue
+		}
 		l.mu.Lock()
 		idle := !l.reads && l.calls == 0
 		l.mu.Unlock()
@@ -187,11 +220,16 @@ func (p *pool) tell(key linkKey, method string) {
 	}
 }
 
-// takeIdle takes the link that was unused for longest out of use, but not the one that reads the catalog; nil if all are in use. p.mu is held.
-func (p *pool) takeIdle() *link {
+// takeIdle takes the link that was unused for longest out of use, to make room for one of that key, but not the one that reads the catalog; nil if all are in use. A
+// principal that has its share makes room for itself. p.mu is held.
+func (p *pool) takeIdle(key linkKey) *link {
 	var found *link
 	var used time.Time
-	for _, l := range p.links {
+	full := p.full(key)
+	for other, l := range p.links {
+		if full && other.user != key.user {
+			continue
+		}
 		l.mu.Lock()
 		if !l.reads && l.calls == 0 && l.state != StateClosed && (found == nil || l.used.Before(used)) {
 			found, used = l, l.used
@@ -210,6 +248,7 @@ func (p *pool) forget(l *link) {
 	p.mu.Lock()
 	if p.links[l.key] == l {
 		delete(p.links, l.key)
+		p.unlink(l)
 	}
 	p.mu.Unlock()
 	p.linkIdle()

@@ -46,13 +46,20 @@ func IsQuestion(method string) bool {
 
 // flight is a call that a server is working on.
 type flight struct {
-	id    jsonrpc.ID
-	peer  Peer
-	token []byte          // the client's own progress token; nil when it wants no progress
-	clock *clock          // may be nil
-	ctx   context.Context // ends with the call
-	task  string          // of a legacy server that makes the call a task; guarded by base.mu
-	alone bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
+	id        jsonrpc.ID
+	peer      Peer
+	principal string          // see Call
+	token     []byte          // the client's own progress token; nil when it wants no progress
+	clock     *clock          // may be nil
+	ctx       context.Context // ends with the call
+	task      string          // of a legacy server that makes the call a task; guarded by base.mu
+	alone     bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
+}
+
+// landing is the end of the last call of a principal. The zero value is no call.
+type landing struct {
+	principal string
+	at        time.Time
 }
 
 // takeoff registers a call that may hear from the server, and land ends that.
@@ -65,6 +72,10 @@ func (b *base) takeoff(f *flight) {
 func (b *base) land(f *flight) {
 	b.mu.Lock()
 	delete(b.flights, f.id)
+	if b.recent[0].principal != f.principal {
+		b.recent[1] = b.recent[0]
+	}
+	b.recent[0] = landing{f.principal, time.Now()}
 	if f.alone {
 		if b.alone--; b.alone == 0 {
 			close(b.shared)
@@ -86,12 +97,23 @@ func (b *base) haunt() {
 	b.mu.Unlock()
 }
 
-// ghost is how long an abandoned call may still ask something. Its server does not report when it has finished with the call.
+// ghost is how long a call may still log or ask something after it was abandoned, or answered. A server does not report when it has finished with a call.
 const ghost = time.Minute
+
+// crowded reports whether a call of another principal has ended lately; mu is held.
+func (b *base) crowded(principal string) bool {
+	for _, l := range b.recent {
+		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < ghost {
+			return true
+		}
+	}
+	return false
+}
 
 // owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
 // name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know, and a
-// question must be bound to the client and the user who caused it (2025-11-25, client/elicitation). reason says why there is none.
+// question must be bound to the client and the user who caused it (2025-11-25, client/elicitation). A server may also log or ask after it
+// has answered, so that a message is dropped while it could belong to an earlier call of another principal. reason says why there is none.
 func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -120,6 +142,9 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	}
 	for _, only := range b.flights {
 		f = only
+	}
+	if b.crowded(f.principal) {
+		return nil, "it could belong to an earlier call of another user on this connection (isolation: shared)"
 	}
 	return f, ""
 }

@@ -15,11 +15,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds which resources of an upstream somebody wants to hear of. Whoever subscribes is counted: the server is asked when the first one comes, and told when
-// the last one has gone. It is asked over the link that reads the catalog, which stays in use meanwhile, and again whenever that has connected anew.
+// This file holds which resources of an upstream clients have subscribed to. Subscribers are counted: the server is asked for the first one, and told when the last one
+// has gone. It is asked over the connection that their calls use, which stays in use meanwhile, and again whenever that has connected anew.
 
-// subscriptions are those of a pool.
+// Source identifies the connection that follows resources for its callers. The zero value is none.
+type Source struct{ *subscriptions }
+
+// subscriptions are those over one link.
 type subscriptions struct {
+	p     *pool
+	key   linkKey
 	turn  chan struct{} // 1-buffered, full while somebody talks to the server about them
 	stale chan struct{} // 1-buffered: the server follows what nobody wants any more
 
@@ -33,9 +38,40 @@ type subscriptions struct {
 	before   []string        // what was wanted when conn came, and others followed
 }
 
-func newSubscriptions() subscriptions {
-	return subscriptions{turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{},
+func newSubscriptions(p *pool, key linkKey) *subscriptions {
+	return &subscriptions{p: p, key: key, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{},
 		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
+}
+
+// subscriptions returns those over the link of that key.
+func (p *pool) subscriptions(key linkKey) *subscriptions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.subs[key]
+	if s == nil {
+		s = newSubscriptions(p, key)
+		if p.subs == nil {
+			p.subs = map[linkKey]*subscriptions{}
+		}
+		p.subs[key] = s
+	}
+	return s
+}
+
+// unlink notes that the link has ended, and forgets subscriptions without a subscriber; p.mu is held.
+func (p *pool) unlink(l *link) {
+	s := p.subs[l.key]
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == l {
+		s.held = nil
+	}
+	if len(s.wanted) == 0 && l.key != p.reading() {
+		delete(p.subs, l.key)
+	}
 }
 
 // begin has nothing followed yet, on a new conn; mu is held.
@@ -49,28 +85,54 @@ func (s *subscriptions) begin(c conn) {
 // errNoSubscriptions means that a server does not tell of changes to its resources.
 var errNoSubscriptions = errors.New("the server takes no subscriptions to resources")
 
-// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those of them that the server follows; each of these wants one
-// Unsubscribe. The error says why others are not: it is a *jsonrpc.Error if the server said so.
-func (p *pool) Subscribe(ctx context.Context, uris []string) ([]string, error) {
+// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those of them that the server follows; each of these needs one
+// Unsubscribe with the same Source. The error says why others are not: it is a *jsonrpc.Error if the server said so.
+func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal string, uris []string) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
-		return nil, errNoSubscriptions
+		return Source{}, nil, errNoSubscriptions
 	}
-	l, c, err := p.take(ctx, p.reading())
+	key := p.key(own, session, principal, false)
+	l, c, err := p.take(ctx, key)
 	if err != nil {
-		return nil, &Error{p.name, KindUnavailable, err}
+		return Source{}, nil, &Error{p.name, KindUnavailable, err}
 	}
 	defer l.release()
 	if !has(c.about().capabilities, "resources") || !isTrue(c.about().capabilities, "resources", "subscribe") {
-		return nil, errNoSubscriptions
+		return Source{}, nil, errNoSubscriptions
 	}
-	s := &p.subs
+	if p.crowdedBy(l) {
+		return Source{}, nil, &Error{p.name, KindBusy, fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
+	}
+	s := p.subscriptions(key)
+	accepted, err := s.subscribe(ctx, l, c, uris)
+	return Source{s}, accepted, err
+}
+
+// crowdedBy reports whether too many links are kept for subscriptions to keep another one: calls need links too.
+func (p *pool) crowdedBy(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := 0
+	for _, other := range p.links {
+		other.mu.Lock()
+		if other.kept && !other.reads {
+			if kept++; other == l {
+				kept = -len(p.links) // it is kept already
+			}
+		}
+		other.mu.Unlock()
+	}
+	return !l.reads && kept >= p.share()
+}
+
+func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []string) ([]string, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return nil, &Error{p.name, KindTimeout, context.Cause(ctx)}
+		return nil, &Error{s.p.name, KindTimeout, context.Cause(ctx)}
 	}
-	err = s.sync(ctx, c, uris)
+	err := s.sync(ctx, c, uris)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var accepted []string
@@ -81,16 +143,26 @@ func (p *pool) Subscribe(ctx context.Context, uris []string) ([]string, error) {
 			delete(s.idle, uri)
 		}
 	}
-	if len(s.wanted) > 0 && s.held == nil {
-		l.hold()
-		s.held = l
-	}
+	s.keep(l)
 	return accepted, err
 }
 
+// keep has the link stay in use while there are subscribers; mu is held.
+func (s *subscriptions) keep(l *link) {
+	if len(s.wanted) > 0 && s.held == nil {
+		l.keep()
+		s.held = l
+	}
+}
+
 // Unsubscribe takes back what Subscribe has returned. It does not wait for the server.
-func (p *pool) Unsubscribe(uris []string) {
-	s := &p.subs
+func (p *pool) Unsubscribe(from Source, uris []string) {
+	if s := from.subscriptions; s != nil {
+		s.unsubscribe(uris)
+	}
+}
+
+func (s *subscriptions) unsubscribe(uris []string) {
 	s.mu.Lock()
 	for _, uri := range uris {
 		if s.wanted[uri]--; s.wanted[uri] <= 0 {
@@ -106,7 +178,7 @@ func (p *pool) Unsubscribe(uris []string) {
 	}
 	s.mu.Unlock()
 	if held != nil {
-		held.release()
+		held.letGo()
 	}
 	nudge(s.stale)
 }
@@ -158,10 +230,9 @@ func (s *subscriptions) all(more []string) []string {
 }
 
 // resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that all that was wanted then may have changed.
-func (p *pool) resubscribe(ctx context.Context, c conn) {
-	ctx, cancel := context.WithTimeout(ctx, p.hard.ConnectTimeout)
+func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
+	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
-	s := &p.subs
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -171,57 +242,50 @@ func (p *pool) resubscribe(ctx context.Context, c conn) {
 	s.mu.Lock()
 	before := s.before
 	s.before = nil
+	s.keep(l)
 	s.mu.Unlock()
 	<-s.turn
 	if err != nil && ctx.Err() == nil {
-		p.log.Warn("not all resources are followed any more", "error", err)
+		s.p.log.Warn("not all resources are followed any more", "error", err)
 	}
 	if len(before) > 0 {
-		p.missed(before)
+		s.missed(before)
 	}
 }
 
 // withdraw tells the server of what nobody wants any more, unless somebody is talking to it just now, who will see to that.
-func (p *pool) withdraw(ctx context.Context, c conn) {
-	ctx, cancel := context.WithTimeout(ctx, p.hard.ConnectTimeout)
+func (s *subscriptions) withdraw(ctx context.Context, c conn) {
+	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
-	s := &p.subs
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 		if err := s.sync(ctx, c, nil); err != nil {
-			p.log.Debug("the upstream was not told what nobody wants any more", "error", err)
+			s.p.log.Debug("the upstream was not told what nobody wants any more", "error", err)
 		}
 	default:
 	}
 }
 
 // missed says of those of the resources that somebody wants to hear of that they may have changed; nil stands for all.
-func (p *pool) missed(uris []string) {
+func (s *subscriptions) missed(uris []string) {
 	if uris == nil {
-		uris = p.followed()
+		uris = s.all(nil)
 	}
 	for _, uri := range uris {
-		p.subs.mu.Lock()
-		_, wanted := p.subs.wanted[uri]
-		p.subs.mu.Unlock()
+		s.mu.Lock()
+		_, wanted := s.wanted[uri]
+		s.mu.Unlock()
 		if wanted {
-			p.updated(uri, nil)
+			s.updated(uri, nil)
 		}
 	}
 }
 
-// followed are all resources that somebody wants to hear of.
-func (p *pool) followed() []string {
-	p.subs.mu.Lock()
-	defer p.subs.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.subs.wanted))
-}
-
 // updated passes the server's word on.
-func (p *pool) updated(uri string, of func(string) bool) {
-	if p.options.Hooks.ResourceUpdated != nil {
-		p.options.Hooks.ResourceUpdated(Update{Upstream: p.name, Person: p.person, URI: uri, of: of})
+func (s *subscriptions) updated(uri string, of func(string) bool) {
+	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
+		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
 	}
 }
 

@@ -22,26 +22,27 @@ func (follower) follow(_ context.Context, _ func() []string, added, _ []string) 
 func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
-		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: newSubscriptions()}
+		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t)}
+		subs, l := p.subscriptions(p.reading()), &link{u: p}
 		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
 		subscribe := func(c conn, uri string) {
-			if err := p.subs.sync(t.Context(), c, []string{uri}); err != nil || !p.subs.followed[uri] {
+			if err := subs.sync(t.Context(), c, []string{uri}); err != nil || !subs.followed[uri] {
 				t.Fatalf("%s is not followed: %v", uri, err)
 			}
-			p.subs.wanted[uri]++
-			delete(p.subs.idle, uri)
+			subs.wanted[uri]++
+			delete(subs.idle, uri)
 		}
 		first, second := &follower{}, &follower{}
 		subscribe(first, "one")
-		p.resubscribe(t.Context(), first)
+		subs.resubscribe(t.Context(), l, first)
 		if len(told) > 0 {
 			t.Errorf("the first conn has missed %q", told)
 		}
 		if early {
 			subscribe(second, "two")
 		}
-		p.resubscribe(t.Context(), second)
-		if !slices.Equal(told, []string{"one"}) || !p.subs.followed["one"] {
+		subs.resubscribe(t.Context(), l, second)
+		if !slices.Equal(told, []string{"one"}) || !subs.followed["one"] {
 			t.Errorf("the second conn has missed %q, want one", told)
 		}
 	}

@@ -43,7 +43,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 		return Result{}, err
 	}
 	if f == nil {
-		f = &flight{id: id, clock: clock}
+		f = &flight{id: id, principal: c.Principal, clock: clock}
 	}
 	if f.ctx = ctx; clock != nil {
 		clock.probedBy(l)

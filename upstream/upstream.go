@@ -47,13 +47,16 @@ type Update struct {
 	Upstream string
 	Person   string // whose upstream it is, and the only one who may hear of it; "" is everybody's
 	URI      string // the upstream's own
+	Source   Source // the connection that it came over; the zero value is any
 
 	of func(uri string) bool
 }
 
-// Of reports whether the update was sent for a subscription to this resource. A server that holds several subscriptions sends an update for each one that it fits; a
-// subscriber hears of it once, by its own. It is true for all where the server does not say for which it was sent.
-func (u Update) Of(uri string) bool { return u.of == nil || u.of(uri) }
+// Of reports whether the update was sent for a subscription over that connection to this resource. A server that holds several subscriptions sends an update for each
+// one that it fits; a subscriber hears of it once, by its own. Where the server does not name the subscription, the update is for all over the connection.
+func (u Update) Of(from Source, uri string) bool {
+	return (u.Source == Source{} || u.Source == from) && (u.of == nil || u.of(uri))
+}
 
 func (o Options) withDefaults() Options {
 	o.MessageLimit = firstPositive(o.MessageLimit, 64<<20)
@@ -86,6 +89,7 @@ func start(name string, c Config, o Options, before *Catalog) *Upstream {
 
 func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 	config := c.withDefaults(d)
+	p.separate.Store(c.Separate)
 	return &Upstream{pool: p, given: c, config: config, slots: make(chan struct{}, config.Concurrency)}
 }
 

@@ -65,6 +65,24 @@ type AuthConfig struct {
 // SignsIn reports whether people can sign in, here or with somebody else.
 func (c *AuthConfig) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
+// several reports whether there can be more than one principal.
+func (c *AuthConfig) several() bool {
+	for _, k := range c.APIKeys {
+		if k.Name != c.APIKeys[0].Name {
+			return true
+		}
+	}
+	return c.SignsIn()
+}
+
+// separate tells each upstream whether there can be more than one principal.
+func (c *Config) separate() {
+	for name, u := range c.Upstreams {
+		u.Separate = c.Auth.several()
+		c.Upstreams[name] = u
+	}
+}
+
 // Needed reports whether a request must say who it comes from.
 func (c *AuthConfig) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 
@@ -175,6 +193,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	if d.decode(text, c) {
 		c.lower()
 		d.reserve(c)
+		c.separate()
 		c.validate(d)
 	}
 	d.problems.sort()
