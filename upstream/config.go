@@ -123,6 +123,11 @@ func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 // Personal reports whether each person has connections of their own, made with what they themselves were given.
 func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
 
+// SharedByUsers reports whether several principals use one connection because the file says so.
+func (c Config) SharedByUsers() bool {
+	return c.Separate && c.Isolation == IsolationShared && !c.Personal()
+}
+
 // Off reports whether the file keeps the entry and leaves the server out.
 func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
 

@@ -239,6 +239,9 @@ func (p *pool) takeIdle(key linkKey) *link {
 	if found == nil || !found.retire() {
 		return nil
 	}
+	if found.key.owner != "" {
+		p.log.Info("an unused connection of one user ends to make room for another one", "max_links", p.hard.MaxLinks)
+	}
 	return found
 }
 

@@ -32,6 +32,9 @@ func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 		if names := u.Withheld(); len(names) > 0 && !u.Off() {
 			fmt.Fprintf(w, "note: upstreams.%s: does not get %s; name those it needs in env or inherit_env\n", name, strings.Join(names, ", "))
 		}
+		if u.SharedByUsers() && !u.Off() {
+			fmt.Fprintf(w, "note: upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another\n", name)
+		}
 	}
 	fmt.Fprintf(w, "ok: %s\n", count(len(c.Upstreams), "upstream"))
 	return nil

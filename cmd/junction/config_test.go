@@ -585,6 +585,39 @@ func TestPoliciesParse(t *testing.T) {
 	}
 }
 
+// TestSafety1CheckNamesWhatUsersShare: with several principals, check names the upstreams that they share because the file says so.
+func TestSafety1CheckNamesWhatUsersShare(t *testing.T) {
+	key := func(name, digit string) string {
+		return "{ name: " + name + ", hash: \"sha256:" + strings.Repeat(digit, 64) + "\" }"
+	}
+	for _, tt := range []struct {
+		keys string
+		want string
+	}{
+		{"", ""},
+		{key("a", "1"), ""},
+		{key("a", "1") + ", " + key("a", "2"), ""}, // an old and a new key of one principal
+		{key("a", "1") + ", " + key("b", "2"), "note: upstreams.shared: all users share one connection"},
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		text := "upstreams:\n  default: { command: [junction, demo] }\n  own: { command: [junction, demo], isolation: principal }\n" +
+			"  shared: { command: [junction, demo], isolation: shared }\n  off: { command: [junction, demo], isolation: shared, enabled: false }\n"
+		if tt.keys != "" {
+			text += "auth: { api_keys: [ " + tt.keys + " ] }\n"
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := check(&out, file, os.LookupEnv); err != nil {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		if got := strings.Count(out.String(), "note:"); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
+			t.Errorf("check of the keys [%s] prints %s, want %q", tt.keys, &out, tt.want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "junction.yaml")
 	for _, tt := range []struct{ text, out, err string }{

@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/jsonrpc"
+)
+
+func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
+
+// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in progress, unless a call of another principal has ended within the grace.
+func TestSafety1EarlierCallsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &base{flights: map[jsonrpc.ID]*flight{}}
+		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
+		call := func(id jsonrpc.ID, principal string) *flight {
+			f := &flight{id: id, principal: principal}
+			b.takeoff(f)
+			return f
+		}
+		ofTheOnlyCall := func(principal string) bool {
+			f := call("x", principal)
+			got, _ := b.owner(nil, question)
+			delete(b.flights, f.id)
+			return got == f
+		}
+		b.land(call("1", "one"))
+		if !ofTheOnlyCall("one") {
+			t.Error("a question is not passed to the user of the earlier call")
+		}
+		if ofTheOnlyCall("two") {
+			t.Error("a question that the call of one may have caused was passed to two")
+		}
+		b.land(call("2", "two"))
+		b.land(call("3", "two")) // the call of one is still remembered
+		if ofTheOnlyCall("two") || ofTheOnlyCall("one") || ofTheOnlyCall("three") {
+			t.Error("a question was passed to a user although a call of another one has just ended")
+		}
+		time.Sleep(ghost)
+		for _, principal := range []string{"one", "two", "three"} {
+			if !ofTheOnlyCall(principal) {
+				t.Errorf("after the grace a question is not passed to %s", principal)
+			}
+		}
+	})
+}
+
+// TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it has, and makes room for itself. Others keep their connections.
+func TestSafety1OneUserLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 6, Timeout: time.Minute})
+		synctest.Wait()
+		quiet := sessionOf(t, r.Upstream, session("quiet"), user("two"))
+		settle(time.Second)
+		for _, s := range []string{"1", "2", "3", "4", "5"} {
+			sessionOf(t, r.Upstream, session(s), user("one"))
+			settle(time.Second)
+		}
+		if n := r.Status().Links; n != 5 {
+			t.Errorf("%d connections, want 5: that of the catalog, one of two, and 3 of one", n)
+		}
+		if again := sessionOf(t, r.Upstream, session("quiet"), user("two")); again != quiet {
+			t.Error("the connection of two was closed for one more session of one")
+		}
+		var hanging []<-chan result
+		for _, s := range []string{"5", "4", "3"} {
+			hanging = append(hanging, begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, session(s), user("one"))))
+		}
+		settle(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := r.Call(ctx, toolCall("echo", `{}`, session("6"), user("one")))
+		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "one user") {
+			t.Errorf("Call = %q, want the share of one user named", got)
+		}
+		sessionOf(t, r.Upstream, session("new"), user("three"))
+		for _, h := range hanging {
+			r.server.Release("g")
+			<-h
+		}
+	})
+}
+
+// TestSafety1IdleUser: a connection of one principal ends after 15 minutes without a call; the one that lists stays.
+func TestSafety1IdleUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Separate: true})
+		synctest.Wait()
+		mine := sessionOf(t, r.Upstream, user("one"))
+		settle(14 * time.Minute)
+		if again := sessionOf(t, r.Upstream, user("one")); again != mine {
+			t.Error("the connection has ended within 15 minutes")
+		}
+		settle(14 * time.Minute)
+		if n := r.Status().Links; n != 2 {
+			t.Errorf("%d connections after 14 idle minutes, want 2", n)
+		}
+		settle(2 * time.Minute)
+		if n := r.Status().Links; n != 1 {
+			t.Errorf("%d connections after 16 idle minutes, want 1", n)
+		}
+	})
+}
+
+// TestSafety1SecondKey: a second API key restarts no server. From then on each user has connections of their own.
+func TestSafety1SecondKey(t *testing.T) {
+	one := Config{Command: []string{"server"}}
+	two := one
+	two.Separate = true
+	o := Options{}.withDefaults()
+	p := &pool{name: "x", hard: one.withDefaults(o.Defaults).hard(), options: o}
+	p.catalog.Store(&Catalog{})
+	if newUpstream(one, o.Defaults, p); p.key(Profile{}, "", "a", false) != p.reading() {
+		t.Error("the only user does not have the shared connection")
+	}
+	if !p.serves(two, o) {
+		t.Error("a second key restarts the server")
+	}
+	newUpstream(two, o.Defaults, p)
+	if a, b := p.key(Profile{}, "", "a", false), p.key(Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
+		t.Error("users share a connection")
+	}
+}
