@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -111,7 +112,7 @@ func TestSafety1SecondKey(t *testing.T) {
 	one := Config{Command: []string{"server"}}
 	two := one
 	two.Separate = true
-	o := Options{}.withDefaults()
+	o := Options{Log: authtest.Log(t)}.withDefaults()
 	p := &pool{name: "x", hard: one.withDefaults(o.Defaults).hard(), options: o}
 	p.catalog.Store(&Catalog{})
 	if newUpstream(one, o.Defaults, p); p.key(Profile{}, "", "a", false) != p.reading() {
