@@ -22,14 +22,15 @@ type pings struct {
 	ended time.Time // when the last ping was answered or refused
 }
 
-// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together.
+// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together. It is
+// shorter for a call that ends sooner.
 const pingPause = time.Second
 
 // probe implements prober. The timer of a call's clock calls it.
 func (l *legacyConn) probe(until time.Time) {
 	l.pings.mu.Lock()
 	open := !l.pings.until.IsZero()
-	if !open && !l.pings.ended.IsZero() && time.Since(l.pings.ended) < pingPause {
+	if !open && !l.pings.ended.IsZero() && time.Since(l.pings.ended) < min(pingPause, time.Until(until)/2) {
 		l.pings.mu.Unlock()
 		return
 	}
