@@ -90,6 +90,30 @@ func TestForeignTurns(t *testing.T) {
 	}
 }
 
+// TestForeignTurnsOneAttempt: a second connection that has failed is not tried for each call, but again after a minute.
+func TestForeignTurnsOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p, _, call := askingRig(t, Config{})
+		r.server.AddRules(upstreamtest.Rule{Method: "initialize", Error: []byte(`{"code":-32603,"message":"the port is taken"}`)})
+		connecting := func() int { return r.count("initialize") }
+		if res := <-begun(r.Upstream, toolCall("echo", `{}`)); res.err != nil {
+			t.Fatal(res.err)
+		}
+		tried := connecting()
+		<-begun(r.Upstream, toolCall("echo", `{}`))
+		if n := connecting(); n != tried {
+			t.Errorf("the second call tried to connect %d times more", n-tried)
+		}
+		settle(stayOneFor)
+		<-begun(r.Upstream, toolCall("echo", `{}`))
+		if connecting() == tried {
+			t.Error("no connection is tried after a minute, so that a server that can run twice by then is never used")
+		}
+		p.answer <- struct{}{}
+		<-call
+	})
+}
+
 // TestForeignTurnsEnd: nobody waits for ever for a person who does not answer: neither where the server runs once, nor where all connections are in use.
 func TestForeignTurnsEnd(t *testing.T) {
 	for name, c := range map[string]Config{"runs once": {}, "max_links": {MaxLinks: 1}} {

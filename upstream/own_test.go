@@ -1,0 +1,27 @@
+package upstream
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone, and ends with the connection.
+func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal})
+		synctest.Wait()
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
+		own := &Catalog{Era: EraLegacy, Listed: time.Now()}
+		r.mu.Lock()
+		r.publishOwn(r.key(Profile{}, "", "one", false), own)
+		r.mu.Unlock()
+		if r.CatalogFor(Profile{}, "", "one") != own || r.CatalogFor(Profile{}, "", "two") != r.Catalog() {
+			t.Error("the catalog of one user is not theirs alone")
+		}
+		settle(ownIdle + time.Minute)
+		if r.CatalogFor(Profile{}, "", "one") != r.Catalog() {
+			t.Error("the catalog has outlived its connection")
+		}
+	})
+}
