@@ -9,7 +9,7 @@ import (
 // TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone, and ends with the connection.
 func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal})
+		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal}, func(o *Options) { o.Refresh = time.Hour })
 		synctest.Wait()
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
 		own := &Catalog{Era: EraLegacy, Listed: time.Now()}
