@@ -12,6 +12,7 @@ func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal}, func(o *Options) { o.Refresh = time.Hour })
 		synctest.Wait()
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
+		settle(time.Minute) // it has listed once more by then, since it listens
 		own := &Catalog{Era: EraLegacy, Listed: time.Now()}
 		r.mu.Lock()
 		r.publishOwn(r.key(Profile{}, "", "one", false), own)
