@@ -13,6 +13,8 @@ const undecided = Allow + 1
 
 func (s Verdicts) with(v Verdict) Verdicts { return s | 1<<v }
 
+func (s Verdicts) without(v Verdict) Verdicts { return s &^ (1 << v) }
+
 // Has reports whether the set contains v.
 func (s Verdicts) Has(v Verdict) bool { return s&(1<<v) != 0 }
 
@@ -30,15 +32,33 @@ func (r *Rights) Beginning(it Item) Verdicts {
 		return possible.with(Deny)
 	}
 	b := newBeginning(it)
-	for from, to := 0, 0; from < len(r.entries); from = to {
+	possible = possible.with(undecided)
+	for from, to := 0, 0; from < len(r.entries) && possible.Has(undecided); from = to {
 		for to = from; to < len(r.entries) && r.entries[to].layer == r.entries[from].layer; to++ {
 		}
-		in, decided := b.layer(r.entries[from:to])
-		if possible |= in; decided {
-			return possible
+		possible = possible.without(undecided) | b.decides(r.entries[from:to], false)
+	}
+	if enforced := r.enforced(); enforced != nil {
+		held := b.decides(enforced, true)
+		if held.Has(Allow) { // as if no rule applied
+			held = held.without(Allow).with(undecided)
+		}
+		possible = strictestOf(possible, held)
+	}
+	if possible.Has(undecided) {
+		possible = possible.without(undecided).with(Deny)
+	}
+	return possible
+}
+
+// enforced returns the enforced policies.
+func (r *Rights) enforced() (all []*entry) {
+	for _, e := range r.entries {
+		if e.enforced {
+			all = append(all, e)
 		}
 	}
-	return possible.with(Deny)
+	return all
 }
 
 // beginning is the item of Beginning, and every other way to read its names.
@@ -64,21 +84,25 @@ func newBeginning(it Item) beginning {
 	return b
 }
 
-// layer returns the verdicts that one layer may give, and whether it gives one in any case.
-func (b *beginning) layer(entries []*entry) (all Verdicts, decided bool) {
-	outcomes := Verdicts(0).with(undecided)
+// decides returns the verdicts that the policies of a layer may give, or all enforced ones, and undecided
+// if perhaps none of their rules applies. Enforced policies count in a layer as in the function decides.
+func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
+	all, outcomes := Verdicts(0), Verdicts(0).with(undecided)
 	for _, e := range entries {
 		var its Verdicts
-		surely := false
+		surely, quiet := false, e.enforced && !enforcing
 		for i := range e.rules {
 			verdict, may, must := b.selects(&e.rules[i])
 			switch {
 			case must && verdict == Deny:
-				return Verdicts(0).with(Deny), true
+				return Verdicts(0).with(Deny)
 			case may && verdict == Deny:
 				all = all.with(Deny)
 			case may && !surely:
-				its, surely = its.with(verdict), must
+				if surely = must; quiet && verdict == Ask {
+					verdict = undecided
+				}
+				its = its.with(verdict)
 			}
 		}
 		if !surely {
@@ -86,8 +110,7 @@ func (b *beginning) layer(entries []*entry) (all Verdicts, decided bool) {
 		}
 		outcomes = strictestOf(outcomes, its)
 	}
-	decided = !outcomes.Has(undecided)
-	return all | outcomes&^(1<<undecided), decided
+	return all | outcomes
 }
 
 // strictestOf returns the stricter of each pair of a verdict of a and one of b.

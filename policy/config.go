@@ -26,6 +26,10 @@ type Entry struct {
 	Name string `yaml:"name"`
 	// Match says for whom the policy is; every key given must hold. Without it the policy is for everybody.
 	Match *Match `yaml:"match"`
+	// Enforced true makes the policy's denies and asks hold in every layer: no rule of another policy
+	// lifts them, and of several verdicts the strictest counts. Its allows are as those of any policy.
+	// False states that a policy without a match may be overridden, so that Warnings does not report it.
+	Enforced *bool `yaml:"enforced"`
 	// Capabilities are held by whom the policy matches. An item that requires capabilities exists only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`
 	// Rules are asked in their order, and the first that applies counts; but a deny that applies wins wherever it stands.
@@ -267,6 +271,9 @@ func (c Config) Validate() []Problem {
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned && e.Limits == Limits{}
 }
+
+// enforced reports whether the denies and asks of the policy hold in every layer.
+func (e *Entry) enforced() bool { return e.Enforced != nil && *e.Enforced }
 
 // Capabilities returns those that some policy gives, sorted.
 func (c Config) Capabilities() []string {

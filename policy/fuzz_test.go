@@ -320,6 +320,7 @@ func (s *script) policies() policy.Config {
 	for i := range 1 + s.next(4) {
 		e := policy.Entry{Name: fmt.Sprint("p", i), Match: pickOf(s, nil, &policy.Match{Key: policy.List{"k"}}, &policy.Match{Surface: policy.List{"s"}},
 			&policy.Match{Key: policy.List{"k"}, Surface: policy.List{"s"}}, &policy.Match{User: policy.List{"nobody"}}), Capabilities: []string{"c"}}
+		e.Enforced = pickOf(s, nil, new(true), new(false))
 		for range s.next(5) {
 			switch sel := s.selector(); s.next(3) {
 			case 0:
@@ -367,46 +368,59 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 		}
 		return true
 	}
-	for layer := range 3 {
-		deny, ask, allow := false, false, false
-		for _, e := range c {
-			m, at := e.Match, 2
-			if m != nil {
-				if at = 0; m.Key == nil && m.User == nil {
-					at = 1
-				}
-				if !matches(m.Key, s.Key) || !matches(m.Surface, s.Surface) || !matches(m.User, s.User) {
-					continue
-				}
+	// said returns whether a deny of the policy applies, and what its first other rule that applies says.
+	said := func(e *policy.Entry) (deny, ask, allow bool) {
+		for _, r := range e.Rules {
+			switch {
+			case r.Deny != nil:
+				deny = deny || holds(r.Deny, false)
+			case r.Ask != nil && !ask && !allow:
+				ask = holds(r.Ask, false)
+			case r.Allow != nil && !ask && !allow:
+				allow = holds(r.Allow, true)
 			}
-			if at != layer {
+		}
+		return deny, ask, allow
+	}
+	held := policy.Allow             // the strictest of enforced policies
+	var denies, asks, allows [3]bool // by layer
+	for i := range c {
+		e, m, layer := &c[i], c[i].Match, 2
+		if m != nil {
+			if layer = 0; m.Key == nil && m.User == nil {
+				layer = 1
+			}
+			if !matches(m.Key, s.Key) || !matches(m.Surface, s.Surface) || !matches(m.User, s.User) {
 				continue
 			}
-			decided := false
-			for _, r := range e.Rules {
-				switch {
-				case r.Deny != nil:
-					deny = deny || holds(r.Deny, false)
-				case r.Ask != nil && !decided && holds(r.Ask, false):
-					ask, decided = true, true
-				case r.Allow != nil && !decided && holds(r.Allow, true):
-					allow, decided = true, true
-				}
-			}
 		}
+		deny, ask, allow := said(e)
+		switch enforced := e.Enforced != nil && *e.Enforced; {
+		case enforced && deny:
+			held = policy.Deny
+		case enforced && ask:
+			held = min(held, policy.Ask)
+		default:
+			denies[layer], asks[layer], allows[layer] = denies[layer] || deny, asks[layer] || ask, allows[layer] || allow
+		}
+	}
+	for layer := range 3 {
 		switch {
-		case deny:
+		case denies[layer]:
 			return policy.Deny
-		case ask:
-			return policy.Ask
-		case allow:
-			return policy.Allow
+		case asks[layer]:
+			return min(held, policy.Ask)
+		case allows[layer]:
+			return held
 		}
+	}
+	if held == policy.Ask {
+		return policy.Ask
 	}
 	return policy.Deny
 }
 
-// FuzzRules makes policies, holds their decisions against the plain reading of the manual, and adds a deny somewhere, which never loosens.
+// FuzzRules makes policies and holds their decisions against the plain reading of the manual. A deny more never loosens, and neither does a policy more that is enforced.
 func FuzzRules(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -430,13 +444,20 @@ func FuzzRules(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		enforcing := slices.Clone(c)
+		enforcing[s.next(len(c))].Enforced = new(true)
+		q2, err := policy.Compile(enforcing)
+		if err != nil {
+			t.Fatal(err)
+		}
 		subject := policy.Subject{Key: pickOf(&s, "", "k"), Surface: pickOf(&s, "", "s")}
 		it := policy.Item{Upstream: pickOf(&s, "u", "v"), Requires: pickOf(&s, nil, []string{"c"})}
 		it.Names = []string{it.Upstream + "__" + pickOf(&s, "a", "b")}
-		g, h := p.For(subject).Bind(it), q.For(subject).Bind(it)
+		g, h, k := p.For(subject).Bind(it), q.For(subject).Bind(it), q2.For(subject).Bind(it)
 		if h.Visible() && !g.Visible() {
 			t.Errorf("with a deny more %v is visible: %+v", it, stricter)
 		}
+		sure, unconditional := g.Unconditional()
 		reasons := g.Explain()
 		for range 8 {
 			v, arguments := values{}, ""
@@ -468,6 +489,12 @@ func FuzzRules(f *testing.F) {
 			}
 			if d2, err := h.Decide(args); err != nil || d2.Verdict > d.Verdict {
 				t.Fatalf("with a deny more, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments, d2, err, d, stricter)
+			}
+			if d2, err := k.Decide(args); err != nil || d2.Verdict > d.Verdict {
+				t.Fatalf("with a policy more enforced, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments, d2, err, d, enforcing)
+			}
+			if unconditional && sure.Verdict != d.Verdict {
+				t.Fatalf("%+v of %+v is %v in any case, and %v with %s, of\n%+v", it, subject, sure, d, arguments, c)
 			}
 			if d.Rule != "" && !slices.ContainsFunc(reasons, func(r policy.Reason) bool {
 				return r.Policy == d.Policy && r.Rule == d.Rule && r.Verdict == d.Verdict && r.Note == ""

@@ -28,13 +28,21 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
 		return false
 	}
+	of := func(r *rule) bool {
+		return r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(upstream) })
+	}
+	if slices.ContainsFunc(r.entries, func(e *entry) bool {
+		return e.enforced && slices.ContainsFunc(e.rules, func(r rule) bool { return r.verdict == Deny && r.every && len(r.where) == 0 && of(&r) })
+	}) {
+		return false
+	}
 	may := func(globs []glob) bool {
 		return slices.ContainsFunc(globs, func(g glob) bool { return g.mayBegin(begin) })
 	}
 	return slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
 			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource && r.resources != nil
-			return r.verdict != Deny && named && (r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(upstream) }))
+			return r.verdict != Deny && named && of(&r)
 		})
 	})
 }

@@ -16,6 +16,8 @@ type Ruling struct {
 	rules   []bound  // that can apply: by layer, policy and place in it
 	visible bool
 
+	enforced []bound // those of the rules that are of enforced policies
+
 	fixed    bool // no rule reads the arguments: it is always the same decision
 	decision Decision
 }
@@ -44,6 +46,9 @@ func (r *Rights) Bind(it Item) *Ruling {
 			rule := &e.rules[i]
 			if v, ok := rule.selects(&n); ok {
 				g.rules = append(g.rules, bound{rule, e, v})
+				if e.enforced {
+					g.enforced = append(g.enforced, bound{rule, e, v})
+				}
 				g.fixed = g.fixed && len(rule.where) == 0
 			}
 		}
@@ -52,7 +57,7 @@ func (r *Rights) Bind(it Item) *Ruling {
 		g.fixed, g.decision = true, Decision{Missing: g.missing[0]}
 		return g
 	}
-	g.visible = visible(g.rules)
+	g.visible = visible(g.rules, g.enforced)
 	if g.fixed {
 		g.decision, _ = g.decide(raw.Object{})
 	}
@@ -161,21 +166,33 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	return r.verdict, false
 }
 
-// visible reports whether some arguments are not denied.
-func visible(rules []bound) bool {
+// visible reports whether some arguments are not denied. The rules of enforced policies are in both lists.
+func visible(rules, enforced []bound) bool {
+	denied := func(b *bound, denies []bound) bool {
+		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
+	}
+	if slices.ContainsFunc(enforced, bound.deniesAll) {
+		return false
+	}
 	for from, to := 0, 0; from < len(rules); from = to {
 		to = endOfLayer(rules, from)
-		if slices.ContainsFunc(rules[from:to], func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 }) {
+		if slices.ContainsFunc(rules[from:to], bound.deniesAll) {
 			return false
 		}
-		for _, b := range rules[from:to] {
-			if b.verdict != Deny && !slices.ContainsFunc(rules[:to], func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) }) {
+		for i := from; i < to; i++ {
+			if b := &rules[i]; b.verdict != Deny && !b.onlyAsks() && !denied(b, rules[:to]) && !denied(b, enforced) {
 				return true
 			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(enforced, func(b bound) bool { return b.onlyAsks() && !denied(&b, rules) })
 }
+
+// deniesAll reports whether the rule denies every call of the item.
+func (b bound) deniesAll() bool { return b.verdict == Deny && len(b.where) == 0 }
+
+// onlyAsks reports whether the rule is an ask of an enforced policy, which decides for no layer.
+func (b bound) onlyAsks() bool { return b.verdict == Ask && b.entry.enforced }
 
 // covers reports whether r, a deny, applies whenever o does. It knows the plain cases.
 func (r *rule) covers(o *rule) bool {
@@ -219,48 +236,79 @@ func (g *Ruling) Unconditional() (Decision, bool) {
 	if g.fixed {
 		return g.decision, true
 	}
+	conditional := func(b bound) bool { return len(b.where) > 0 }
+	certain := func() (Decision, bool) {
+		d, err := g.decide(raw.Object{})
+		return d, err == nil
+	}
+	if slices.ContainsFunc(g.enforced, bound.deniesAll) {
+		return certain()
+	}
+	if slices.ContainsFunc(g.enforced, conditional) {
+		return Decision{}, false
+	}
 	for from, to := 0, 0; from < len(g.rules); from = to {
 		to = endOfLayer(g.rules, from)
 		in := g.rules[from:to]
-		denies := func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 }
-		if slices.ContainsFunc(in, func(b bound) bool { return len(b.where) > 0 }) && !slices.ContainsFunc(in, denies) {
+		if slices.ContainsFunc(in, conditional) && !slices.ContainsFunc(in, bound.deniesAll) {
 			return Decision{}, false
 		}
-		if b, _ := decideLayer(in, &reading{}); b != nil {
-			d, err := g.decide(raw.Object{})
-			return d, err == nil
+		if b, _ := decides(in, &reading{}, false); b != nil {
+			break
 		}
 	}
-	return Decision{}, true
+	return certain()
 }
 
 func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	a := reading{arguments: arguments}
+	held, err := decides(g.enforced, &a, true)
+	switch {
+	case err != nil:
+		return Decision{}, err
+	case held != nil && held.verdict == Deny:
+		return g.decisionOf(held), nil
+	case held != nil && held.verdict == Allow:
+		held = nil
+	}
 	for from, to := 0, 0; from < len(g.rules); from = to {
 		to = endOfLayer(g.rules, from)
-		b, err := decideLayer(g.rules[from:to], &a)
-		if err != nil {
+		b, err := decides(g.rules[from:to], &a, false)
+		switch {
+		case err != nil:
 			return Decision{}, err
+		case b != nil && b.verdict == Allow && held != nil:
+			return g.decisionOf(held), nil
+		case b != nil:
+			return g.decisionOf(b), nil
 		}
-		if b != nil && b.verdict != Deny && g.scopes != "" {
-			return Decision{Policy: b.entry.name, Rule: b.label, Scopes: g.scopes}, nil
-		}
-		if b != nil {
-			return Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}, nil
-		}
+	}
+	if held != nil {
+		return g.decisionOf(held), nil
 	}
 	return Decision{}, nil
 }
 
-// decideLayer returns the rule that decides, or nil if none of the layer applies.
-func decideLayer(rules []bound, a *reading) (*bound, error) {
+// decisionOf returns the decision that the rule b gives.
+func (g *Ruling) decisionOf(b *bound) Decision {
+	d := Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}
+	if b.verdict != Deny && g.scopes != "" {
+		d.Verdict, d.Scopes = Deny, g.scopes
+	}
+	return d
+}
+
+// decides returns the rule that decides among those of a layer, or of all enforced policies; nil if
+// none applies. In a layer, enforced policies count by their allows alone: their denies were looked
+// at before, and their asks decide nothing, but come before the allows that follow in the policy.
+func decides(rules []bound, a *reading, enforcing bool) (*bound, error) {
 	for i := range rules {
-		if b := &rules[i]; b.verdict == Deny && len(b.where) == 0 {
+		if b := &rules[i]; b.deniesAll() {
 			return b, nil // whatever the others would have to read
 		}
 	}
 	for i := range rules {
-		if b := &rules[i]; b.verdict == Deny {
+		if b := &rules[i]; b.verdict == Deny && (enforcing || !b.entry.enforced) {
 			if ok, err := b.holds(a); ok || err != nil {
 				return b, err
 			}
@@ -281,7 +329,7 @@ func decideLayer(rules []bound, a *reading) (*bound, error) {
 			continue
 		}
 		done = b.entry
-		if best == nil || b.verdict < best.verdict {
+		if (enforcing || !b.onlyAsks()) && (best == nil || b.verdict < best.verdict) {
 			best = b
 		}
 	}
@@ -306,9 +354,11 @@ type Reason struct {
 	Layer   string // own, surface or global
 	Policy  string // empty for a layer without policies that match
 	Rule    string // such as rules[2]
-	Verdict Verdict
-	Where   string // the conditions on the arguments; empty if there are none
-	Note    string // why the rule does not count, or counts otherwise than written
+	// Enforced reports that the policy is enforced: no layer lifts its denies and asks.
+	Enforced bool
+	Verdict  Verdict
+	Where    string // the conditions on the arguments; empty if there are none
+	Note     string // why the rule does not count, or counts otherwise than written
 }
 
 // Explain returns what the decisions come from: the capabilities that are missing, then every layer in the order in which they decide.
@@ -320,6 +370,7 @@ func (g *Ruling) Explain() []Reason {
 	if g.scopes != "" {
 		all = append(all, Reason{Scopes: g.scopes})
 	}
+	x := newExplainer(g.rules)
 	rules, decided := g.rules, false
 	for l := own; l < layers; l++ {
 		n := 0
@@ -328,7 +379,7 @@ func (g *Ruling) Explain() []Reason {
 		}
 		in := rules[:n]
 		rules = rules[n:]
-		denied := slices.IndexFunc(in, func(b bound) bool { return b.verdict == Deny && len(b.where) == 0 })
+		denied := slices.IndexFunc(in, bound.deniesAll)
 		before := len(all)
 		for _, e := range g.rights.entries {
 			if e.layer != l {
@@ -340,16 +391,21 @@ func (g *Ruling) Explain() []Reason {
 				if b.entry != e {
 					continue
 				}
-				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Verdict: b.verdict, Where: b.conditions()}
+				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced, Verdict: b.verdict, Where: b.conditions()}
 				switch {
 				case b.label == "":
 					r.Note = "there are no policies"
-				case decided:
+				case x.denies != nil && x.denies.rule != b.rule:
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, denies in any case", x.denies.label, x.denies.entry.name)
+				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "": // whatever the layers decide
+				case decided && !(e.enforced && b.verdict == Deny):
 					r.Note = "a layer before it decides"
 				case denied >= 0 && i != denied:
 					r.Note = fmt.Sprintf("%s of %s denies in any case", in[denied].label, in[denied].entry.name)
 				case first != "" && b.verdict != Deny:
 					r.Note = first + " comes first"
+				case b.verdict == Allow && x.asks != nil:
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, asks in any case", x.asks.label, x.asks.entry.name)
 				case b.verdict != b.rule.verdict:
 					r.Note = "an ask, but the URI may mean another place"
 				}
@@ -359,15 +415,41 @@ func (g *Ruling) Explain() []Reason {
 				}
 			}
 			if !some {
-				all = append(all, Reason{Layer: l.String(), Policy: e.name, Note: "has no rule for it"})
+				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced, Note: "has no rule for it"})
 			}
 		}
 		if len(all) == before {
 			all = append(all, Reason{Layer: l.String(), Note: "no policy matches"})
 		}
-		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return len(b.where) == 0 })
+		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
 	}
 	return all
+}
+
+// An explainer knows what a ruling says on every call, whatever the arguments are.
+type explainer struct {
+	denies, asks *bound          // the first deny, and the first ask, of an enforced policy that hold on every call
+	decides      map[*entry]bool // policies that decide for their layer on every call
+}
+
+func newExplainer(rules []bound) explainer {
+	x := explainer{decides: map[*entry]bool{}}
+	allowed, asked := map[*entry]bool{}, map[*entry]bool{} // by some rule before, on some calls
+	for i := range rules {
+		b, e := &rules[i], rules[i].entry
+		if len(b.where) == 0 {
+			x.decides[e] = x.decides[e] || b.verdict == Deny || !e.enforced || b.verdict == Allow && !asked[e]
+			switch {
+			case !e.enforced:
+			case b.verdict == Deny && x.denies == nil:
+				x.denies = b
+			case b.verdict == Ask && x.asks == nil && !allowed[e]:
+				x.asks = b
+			}
+		}
+		allowed[e], asked[e] = allowed[e] || b.verdict == Allow, asked[e] || b.verdict == Ask
+	}
+	return x
 }
 
 // conditions returns the where of a rule in one line, in the manner of the file.
