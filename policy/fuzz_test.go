@@ -339,6 +339,16 @@ func (s *script) policies() policy.Config {
 // values are what plainVerdict knows of arguments, as JSON. A list or an object is one that nobody can judge.
 type values map[string][]string
 
+// texts reports whether all values are texts: of others, an ask and a deny may both hold although no text matches both.
+func (v values) texts() bool {
+	for _, list := range v {
+		if slices.ContainsFunc(list, func(s string) bool { return s[0] != '"' }) {
+			return false
+		}
+	}
+	return true
+}
+
 // plainVerdict is the manual in its simplest form, of what the conditions of the script are about: the second opinion.
 func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v values) policy.Verdict {
 	matches := func(l policy.List, value string) bool { return l == nil || value != "" && slices.Contains(l, value) }
@@ -459,6 +469,7 @@ func FuzzRules(f *testing.F) {
 		}
 		sure, unconditional := g.Unconditional()
 		reasons := g.Explain()
+		all := liftables(t, c)
 		for range 8 {
 			v, arguments := values{}, ""
 			for _, name := range []string{"x", "y"} {
@@ -493,6 +504,9 @@ func FuzzRules(f *testing.F) {
 			if d2, err := k.Decide(args); err != nil || d2.Verdict > d.Verdict {
 				t.Fatalf("with a policy more enforced, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments, d2, err, d, enforcing)
 			}
+			if rule := unwarned(all, subject, it, args, d); rule != "" && (d.Verdict == policy.Allow || v.texts()) {
+				t.Fatalf("nothing warns that %s of %+v, %s, is lifted by %v, of\n%+v", it.Names[0], subject, rule, d, c)
+			}
 			if unconditional && sure.Verdict != d.Verdict {
 				t.Fatalf("%+v of %+v is %v in any case, and %v with %s, of\n%+v", it, subject, sure, d, arguments, c)
 			}
@@ -503,6 +517,59 @@ func FuzzRules(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A liftable rule is a deny or an ask of a global policy that is not enforced, and whether a warning names it.
+type liftable struct {
+	path   string
+	warned bool
+	alone  *policy.Policy // without the policy's denies and what follows
+	rule   string         // its name there
+	others []string       // policies of other layers
+}
+
+// liftables returns the liftable rules.
+func liftables(t *testing.T, c policy.Config) (all []liftable) {
+	warnings := c.Warnings([]policy.Known{{Name: "u", Begin: "u__"}, {Name: "v", Begin: "v__"}})
+	var others []string
+	for _, e := range c {
+		if e.Match != nil {
+			others = append(others, e.Name)
+		}
+	}
+	for i, e := range c {
+		if e.Match != nil || e.Enforced != nil {
+			continue
+		}
+		for k, r := range e.Rules {
+			if r.Allow != nil {
+				continue
+			}
+			path, before := fmt.Sprintf("[%d].rules[%d].deny", i, k), []policy.Rule(nil)
+			if r.Ask != nil {
+				path = fmt.Sprintf("[%d].rules[%d].ask", i, k)
+				before = slices.DeleteFunc(slices.Clone(e.Rules[:k]), func(r policy.Rule) bool { return r.Deny != nil })
+			}
+			alone, err := policy.Compile(policy.Config{{Name: "alone", Rules: append(before, r)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, liftable{path, slices.ContainsFunc(warnings, func(p policy.Problem) bool { return p.Path == path }), alone, fmt.Sprintf("rules[%d]", len(before)), others})
+		}
+	}
+	return all
+}
+
+// unwarned returns a rule that applies, and that another layer lifts without a warning; "" if there is none.
+func unwarned(rules []liftable, s policy.Subject, it policy.Item, arguments raw.Object, d policy.Decision) string {
+	for _, r := range rules {
+		alone, err := r.alone.Decide(s, it, arguments)
+		deny := strings.HasSuffix(r.path, "deny")
+		if err == nil && alone.Rule == r.rule && !r.warned && slices.Contains(r.others, d.Policy) && (deny && d.Verdict > policy.Deny || !deny && d.Verdict > policy.Ask) {
+			return r.path
+		}
+	}
+	return ""
 }
 
 // FuzzURI holds decisions on URIs against what net/url and a file system make of them.

@@ -179,8 +179,15 @@ func visible(rules, enforced []bound) bool {
 		if slices.ContainsFunc(rules[from:to], bound.deniesAll) {
 			return false
 		}
+		var asks *entry // an enforced policy whose allows do not count, since it asks about every call
 		for i := from; i < to; i++ {
-			if b := &rules[i]; b.verdict != Deny && !b.onlyAsks() && !denied(b, rules[:to]) && !denied(b, enforced) {
+			switch b := &rules[i]; {
+			case b.verdict == Deny, b.entry == asks:
+			case b.onlyAsks():
+				if len(b.where) == 0 {
+					asks = b.entry
+				}
+			case !denied(b, rules[:to]) && !denied(b, enforced):
 				return true
 			}
 		}

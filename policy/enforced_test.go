@@ -1,0 +1,222 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/policy"
+	"junction/upstream/raw"
+)
+
+// locked are policies of which a global one and one of bob's own are enforced. Each caller with a key has an allow of everything.
+const locked = `
+- name: locked
+  enforced: true
+  rules:
+    - allow: { tools: shell__status }
+    - deny: { tools: "shell__rm*", prompts: shell__wipe, resources: ["file:///etc/*", "*.env"] }
+    - ask: { tools: ["shell__*", ghost__x], prompts: "shell__*", resources: "file:///home/*" }
+    - deny: { tools: files__write, where: { path: "/etc/*" } }
+    - ask: { tools: files__write, where: { path: "/home/*" } }
+- name: everybody
+  rules:
+    - allow: { upstreams: files }
+    - deny: { tools: db__drop }
+- name: web
+  match: { surface: web }
+  rules: [{ deny: { tools: [web__x, db__y] } }, { allow: { tools: shell__rm } }]
+- name: ann
+  match: { key: ann }
+  rules: [{ deny: { tools: shell__no } }, { allow: { upstreams: "*" } }]
+- name: bob
+  match: { key: bob }
+  enforced: true
+  rules: [{ ask: { tools: [web__x, db__drop, db__w] } }, { allow: { tools: [db__y, web__x] } }, { deny: { tools: db__z, where: { x: a } } }]
+- name: staff
+  match: { key: [ann, bob], kind: key }
+  rules: [{ allow: { upstreams: [db, web] } }]
+`
+
+// TestSafety6EnforcedHolds has callers with an allow of their own call what an enforced policy denies or asks about.
+func TestSafety6EnforcedHolds(t *testing.T) {
+	p := mustCompile(t, locked)
+	for _, r := range []struct {
+		who, what, arguments, want string
+		visible                    bool
+	}{
+		// A deny holds in every layer, and the item is hidden.
+		{"key=ann", "tool shell__rm", "", "deny locked rules[1]", false},
+		{"key=ann surface=web", "tool shell__rm", "", "deny locked rules[1]", false},
+		{"surface=web", "tool shell__rm", "", "deny locked rules[1]", false},
+		{"key=ann", "prompt shell__wipe", "", "deny locked rules[1]", false},
+		{"key=ann", "resource file:///etc/passwd @files", "", "deny locked rules[1]", false},
+		{"key=ann", "resource file:///srv/../etc/passwd @files", "", "deny locked rules[1]", false},
+		{"key=ann", "resource file:///etc/{name} @files", "", "deny locked rules[1]", false}, // a template
+		{"key=ann", "resource file:///srv/x @files", "", "allow ann rules[1]", true},
+		// So does an ask, but a deny of another layer is stricter.
+		{"key=ann", "tool shell__ls", "", "ask locked rules[2]", true},
+		{"key=ann", "tool shell__no", "", "deny ann rules[0]", false},
+		{"key=ann", "prompt shell__how", "", "ask locked rules[2]", true},
+		{"key=ann", "resource file:///home/x @files", "", "ask locked rules[2]", true},
+		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false}, // which may mean another place
+		// An allow before the ask is an exception of the policy, and has no other force.
+		{"key=ann", "tool shell__status", "", "allow ann rules[1]", true},
+		{"key=eve", "tool shell__status", "", "allow locked rules[0]", true},
+		// Where no layer has a rule, an ask allows after asking, as any ask does.
+		{"key=eve", "tool ghost__x", "", "ask locked rules[2]", true},
+		{"key=eve", "tool shell__ls", "", "ask locked rules[2]", true},
+		// Conditions read the arguments, whichever layer decides.
+		{"key=ann", "tool files__write", `{"path":"/etc/hosts"}`, "deny locked rules[3]", true},
+		{"key=ann", "tool files__write", `{"path":"/home/a"}`, "ask locked rules[4]", true},
+		{"key=ann", "tool files__write", `{"path":"/srv/a"}`, "allow ann rules[1]", true},
+		{"key=ann", "tool files__write", `{"path":["/srv/a"]}`, "deny locked rules[3]", true},
+		{"key=ann", "tool files__write", `{"path":"/srv/a","path":"/etc/a"}`, "ambiguous", true},
+		{"key=ann", "tool files__read", `{"path":"/srv/a","path":"/etc/a"}`, "allow ann rules[1]", true},
+		// An enforced ask of a caller's own lifts no deny of a later layer; it is not the decision of its layer.
+		{"key=bob surface=web", "tool web__x", "", "deny web rules[0]", false},
+		{"key=bob", "tool db__drop", "", "deny everybody rules[1]", false},
+		{"key=bob kind=key surface=web", "tool web__x", "", "ask bob rules[0]", true}, // staff's allow lifts it
+		{"key=bob", "tool db__w", "", "ask bob rules[0]", true},
+		// An enforced allow decides for its layer as any allow.
+		{"key=bob surface=web", "tool db__y", "", "allow bob rules[1]", true},
+		{"key=bob kind=key", "tool db__z", `{"x":"a"}`, "deny bob rules[2]", true},
+		{"key=bob kind=key", "tool db__z", `{"x":"b"}`, "allow staff rules[0]", true},
+		// It is nobody else's.
+		{"key=ann kind=key", "tool db__z", `{"x":"a"}`, "allow ann rules[1]", true},
+		{"key=ann", "tool db__drop", "", "allow ann rules[1]", true}, // everybody is not enforced
+		{"", "tool other__x", "", "deny", false},
+	} {
+		subject, item := mustSubject(t, r.who), mustItem(t, r.what)
+		g := p.For(subject).Bind(item)
+		d, err := g.Decide(mustParse(t, r.arguments))
+		if got := verdict(d, err); got != r.want || g.Visible() != r.visible {
+			t.Errorf("%s, %s %s: %s, visible %v; want %s, %v", r.who, r.what, r.arguments, got, g.Visible(), r.want, r.visible)
+		}
+	}
+}
+
+// TestSafety6EnforcedIsExplained reads which policy decides, that it is enforced, and which rules count no more because of it.
+func TestSafety6EnforcedIsExplained(t *testing.T) {
+	p := mustCompile(t, locked)
+	for _, test := range []struct {
+		who, what string
+		want      []string
+	}{
+		{"key=ann", "tool shell__rm", []string{
+			"own ann rules[1] allow; rules[1] of locked, which is enforced, denies in any case", "surface; no policy matches",
+			"global locked (enforced) rules[1] deny", "global locked (enforced) rules[2] ask; rules[1] of locked, which is enforced, denies in any case",
+			"global everybody; has no rule for it",
+		}},
+		{"key=ann", "tool shell__ls", []string{
+			"own ann rules[1] allow; rules[2] of locked, which is enforced, asks in any case", "surface; no policy matches",
+			"global locked (enforced) rules[2] ask", "global everybody; has no rule for it",
+		}},
+		{"key=ann", "tool shell__status", []string{
+			"own ann rules[1] allow", "surface; no policy matches", "global locked (enforced) rules[0] allow; a layer before it decides",
+			"global locked (enforced) rules[2] ask; a layer before it decides", "global everybody; has no rule for it",
+		}},
+		{"key=ann", "tool files__write", []string{
+			"own ann rules[1] allow", "surface; no policy matches", "global locked (enforced) rules[3] deny where path: \"/etc/*\"",
+			"global locked (enforced) rules[4] ask where path: \"/home/*\"", "global everybody rules[0] allow; a layer before it decides",
+		}},
+		{"key=bob surface=web", "tool web__x", []string{
+			"own bob (enforced) rules[0] ask", "own bob (enforced) rules[1] allow; rules[0] comes first", "surface web rules[0] deny",
+			"global locked (enforced); has no rule for it", "global everybody; has no rule for it",
+		}},
+		{"key=bob", "tool db__y", []string{
+			"own bob (enforced) rules[1] allow", "surface; no policy matches", "global locked (enforced); has no rule for it", "global everybody; has no rule for it",
+		}},
+	} {
+		var got []string
+		for _, r := range p.For(mustSubject(t, test.who)).Bind(mustItem(t, test.what)).Explain() {
+			line := strings.TrimSpace(r.Layer + " " + r.Policy)
+			if r.Enforced {
+				line += " (enforced)"
+			}
+			if r.Rule != "" {
+				line += " " + r.Rule + " " + r.Verdict.String()
+			}
+			if r.Where != "" {
+				line += " where " + r.Where
+			}
+			if r.Note != "" {
+				line += "; " + r.Note
+			}
+			got = append(got, line)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s for %s:\n\t%s\nwant\n\t%s", test.what, test.who, strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
+		}
+	}
+}
+
+// TestSafety6EnforcedWithoutArguments asks what is known before there are arguments, or items.
+func TestSafety6EnforcedWithoutArguments(t *testing.T) {
+	p := mustCompile(t, locked+`
+- { name: off, enforced: true, rules: [{ deny: { upstreams: gone } }, { deny: { upstreams: half, where: { x: a } } }, { deny: { upstreams: part, tools: "*" } }] }
+`)
+	for what, want := range map[string]string{
+		"tool shell__rm": "deny locked rules[1]", "prompt shell__how": "ask locked rules[2]", "tool shell__status": "allow ann rules[1]", "tool files__write": "depends",
+		"tool files__read": "allow ann rules[1]", "prompt half__x": "depends", "prompt gone__x": "deny off rules[0]",
+	} {
+		got := "depends"
+		if d, ok := p.For(mustSubject(t, "key=ann")).Bind(mustItem(t, what)).Unconditional(); ok {
+			got = verdict(d, nil)
+		}
+		if got != want {
+			t.Errorf("%s without arguments: %s, want %s", what, got, want)
+		}
+	}
+	r := p.For(mustSubject(t, "key=ann"))
+	for upstream, want := range map[string]bool{"gone": false, "half": true, "part": true, "other": true} {
+		if got := r.Reaches(policy.Tool, upstream, nil, upstream+"__"); got != want {
+			t.Errorf("a tool of %s is in reach: %v, want %v", upstream, got, want)
+		}
+	}
+}
+
+// TestSafety6EnforcedReloads: whether a policy is enforced is part of the rights, so that a reload takes effect.
+func TestSafety6EnforcedReloads(t *testing.T) {
+	before, after := mustCompile(t, locked), mustCompile(t, strings.Replace(locked, "  enforced: true\n", "  enforced: false\n", 1))
+	ann := mustSubject(t, "key=ann")
+	if before.For(ann).Equal(after.For(ann)) {
+		t.Error("the rights are equal, with and without enforced")
+	}
+	if d, err := after.Decide(ann, mustItem(t, "tool shell__rm"), raw.Object{}); verdict(d, err) != "allow ann rules[1]" {
+		t.Errorf("where the policy is not enforced the verdict is %v, %v", d, err)
+	}
+}
+
+// TestSafety6BeginningOfURIEnforced makes policies about resources. No URI gets a verdict that its beginning does not announce.
+func TestSafety6BeginningOfURIEnforced(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 6))
+	pick := func(list ...string) string { return list[random.IntN(len(list))] }
+	sets := map[policy.Verdicts]bool{}
+	for range 4000 {
+		var text strings.Builder
+		for i := range 1 + random.IntN(4) {
+			fmt.Fprintf(&text, "- { name: p%d, %s %s rules: [", i, pick("", "match: { key: k },", "match: { surface: s },"), pick("", "enforced: true,"))
+			for range 1 + random.IntN(3) {
+				fmt.Fprintf(&text, "{ %s: { resources: %q } }, ", pick("allow", "ask", "deny"), pick("*", "x:*", "x:a*", "x:a", "x:ab*", "y:*", "*b"))
+			}
+			text.WriteString("] }\n")
+		}
+		r := mustCompile(t, text.String()).For(mustSubject(t, "key=k surface=s"))
+		for _, begin := range []string{"x:", "x:a", "x:ab", "y:"} {
+			set := r.Beginning(policy.Item{Upstream: "u", Names: []string{begin}})
+			sets[set] = true
+			for _, rest := range []string{"", "a", "b", "ab", "bb", "c"} {
+				d, err := r.Bind(policy.Item{Kind: policy.Resource, Upstream: "u", Names: []string{begin + rest}}).Decide(raw.Object{})
+				if err != nil || !set.Has(d.Verdict) {
+					t.Fatalf("%s gets %v, %v, and what begins with %s only %b, of\n%s", begin+rest, d, err, begin, set, text.String())
+				}
+			}
+		}
+	}
+	if len(sets) != 7 {
+		t.Errorf("%d sets of verdicts, want all 7", len(sets))
+	}
+}

@@ -1,0 +1,406 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Known is what a configuration file says of an upstream.
+type Known struct {
+	Name  string
+	Begin string // of the names of its tools and prompts; "" if that is not sure
+}
+
+// Warnings returns what is valid and most likely not meant: an enforced policy that holds nothing, a
+// deny with several conditions, and global denies and asks that a policy of another layer lifts. It
+// returns nothing for a section that is not valid.
+//
+// Names are compared as rules have them: a rule with the name of a tool that was shortened, and
+// another one with the whole name, count as rules about two tools.
+func (c Config) Warnings(upstreams []Known) []Problem {
+	if len(c.Validate()) > 0 {
+		return nil
+	}
+	var ps []Problem
+	for i := range c {
+		e, at := &c[i], fmt.Sprintf("[%d]", i)
+		if e.enforced() && !slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow == nil }) {
+			ps = append(ps, Problem{at + ".enforced", "has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"})
+		}
+		for k, r := range e.Rules {
+			if r.Deny != nil && len(r.Deny.Where) > 1 {
+				ps = append(ps, Problem{fmt.Sprintf("%s.rules[%d].deny.where", at, k), r.Deny.separately()})
+			}
+		}
+	}
+	return append(ps, newComparison(c, upstreams).overridden()...)
+}
+
+// separately says of a deny with several conditions how each of them would deny by itself.
+func (s *Selector) separately() string {
+	var rules []string
+	compiled := compileRule("", Rule{Deny: s})
+	for i := range compiled.where {
+		rules = append(rules, fmt.Sprintf("deny: { %swhere: { %s } }", s.named(", "), (&rule{where: compiled.where[i : i+1]}).conditions()))
+	}
+	return fmt.Sprintf("denies only calls that match all %d keys; to deny calls that match any of them, write a rule for each: %s", len(rules), strings.Join(rules, " and "))
+}
+
+// named returns what the selector names, in the manner of the file, each key with the text behind it.
+func (s *Selector) named(behind string) string {
+	var b strings.Builder
+	for _, f := range []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
+		var quoted []string
+		for _, text := range f.list {
+			quoted = append(quoted, show(text))
+		}
+		switch len(quoted) {
+		case 0:
+		case 1:
+			b.WriteString(f.key + ": " + quoted[0] + behind)
+		default:
+			b.WriteString(f.key + ": [" + strings.Join(quoted, ", ") + "]" + behind)
+		}
+	}
+	return b.String()
+}
+
+// A comparison looks for calls that the rules of two policies are for.
+type comparison struct {
+	config    Config
+	upstreams []Known
+	entries   []compared // as in config
+	patterns  map[patternKey]*pattern
+	meets     map[[2]*pattern]bool
+}
+
+type compared struct {
+	*entry
+	rules []side
+	peers []int // policies whose rules apply wherever those of this one do; itself among them
+}
+
+// A side is a rule with its patterns.
+type side struct {
+	*rule
+	selector *Selector
+	patterns [Resource + 1][]*pattern // by kind
+	at       []bool                   // by upstream, whether the rule is for its items
+}
+
+type patternKey struct {
+	kind Kind
+	text string
+}
+
+// A pattern is one that a rule has for a kind of items. Rules with equal texts share it.
+type pattern struct {
+	text   string // "" for all of a rule's upstreams
+	tokens []token
+	place  *place      // of a resource
+	behind [][][]token // by upstream, what stands behind Known.Begin in the names of tools and prompts
+}
+
+func newComparison(c Config, upstreams []Known) *comparison {
+	x := &comparison{config: c, upstreams: upstreams, patterns: map[patternKey]*pattern{}, meets: map[[2]*pattern]bool{}}
+	for i := range c {
+		e, err := compileEntry(&c[i])
+		if err != nil {
+			return &comparison{}
+		}
+		all := compared{entry: e}
+		for k := range e.rules {
+			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}
+			for kind, list := range [...]List{Tool: s.selector.Tools, Prompt: s.selector.Prompts, Resource: s.selector.Resources} {
+				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
+			}
+			for _, u := range upstreams {
+				s.at = append(s.at, s.upstreams == nil || slices.ContainsFunc(s.upstreams, func(g glob) bool { return g.match(u.Name) }))
+			}
+			all.rules = append(all.rules, s)
+		}
+		x.entries = append(x.entries, all)
+	}
+	return x
+}
+
+func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) {
+	switch {
+	case kind == Resource && len(r.where) > 0: // resources have no arguments
+		return nil
+	case r.every:
+		list = List{""}
+	}
+	for _, text := range list {
+		key := patternKey{kind, text}
+		p := x.patterns[key]
+		if p == nil {
+			p = &pattern{text: text, tokens: []token{star}}
+			if text != "" {
+				p.tokens = compileGlob(text).tokens()
+			}
+			if kind == Resource && text != "" {
+				at := compilePlace(text)
+				p.place = &at
+			}
+			x.patterns[key] = p
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// overridden reports the global denies and asks that a policy of another layer lifts, and that the file
+// says nothing about by enforced.
+func (x *comparison) overridden() (ps []Problem) {
+	for i, e := range x.entries {
+		if e.layer != global || x.config[i].Enforced != nil {
+			continue
+		}
+		for k := range e.rules {
+			d := &e.rules[k]
+			if d.verdict == Allow {
+				continue
+			}
+			var by []string
+			var first lifting
+			for j := range x.entries {
+				if l, ok := x.lifts(j, i, k); ok {
+					if by = append(by, x.entries[j].name); len(by) == 1 {
+						first = l
+					}
+				}
+			}
+			if len(by) > 0 {
+				key := d.verdict.String()
+				ps = append(ps, Problem{fmt.Sprintf("[%d].rules[%d].%s", i, k, key), first.text(key, e.name, by)})
+			}
+		}
+	}
+	return ps
+}
+
+// A lifting is a rule that lifts another one, and the patterns of both.
+type lifting struct {
+	layer                 layer
+	rule, pattern, lifted string
+}
+
+// text says by which policies a rule of the policy name is lifted, and what to do.
+func (l *lifting) text(key, name string, by []string) string {
+	const most = 3
+	lift, policies := "lifts", "policy "+by[0]
+	if n := len(by); n > most {
+		lift, policies = "lift", fmt.Sprintf("policies %s and %d more", strings.Join(by[:most], ", "), n-most)
+	} else if n > 1 {
+		lift, policies = "lift", "policies "+strings.Join(by[:n-1], ", ")+" and "+by[n-1]
+	}
+	return fmt.Sprintf("%s %s this %s of %s: %s of %s is %s, and %s policies decide before global ones; add enforced: true to policy %s, "+
+		"or enforced: false if that is intended", policies, lift, key, l.lifted, l.rule, by[0], l.pattern, l.layer, name)
+}
+
+// lifts returns the first rule of the policy j that lifts the rule k of i, a global deny or ask, for some calls.
+func (x *comparison) lifts(j, i, k int) (lifting, bool) {
+	e, d := &x.entries[j], &x.entries[i].rules[k]
+	if e.layer == global {
+		return lifting{}, false
+	}
+	for m := range e.rules {
+		a := &e.rules[m]
+		if a.verdict <= d.verdict || !mayHoldBoth(d.rule, a.rule) {
+			continue
+		}
+		shields := x.shields(j, m, d)
+		if d.verdict == Ask {
+			shields = append(shields, x.entries[i].before(k, a.rule)...)
+		}
+		for kind := Tool; kind <= Resource; kind++ {
+			for _, p := range d.patterns[kind] {
+				for _, q := range a.patterns[kind] {
+					if x.lifted(kind, both{d, p}, both{a, q}, shields) {
+						return lifting{e.layer, a.label, fmt.Sprintf("%s: { %s }", a.verdict, q.named(kind, a)), p.named(kind, d)}, true
+					}
+				}
+			}
+		}
+	}
+	return lifting{}, false
+}
+
+// named returns the pattern as the rule has it.
+func (p *pattern) named(kind Kind, s *side) string {
+	if p.text != "" {
+		return fmt.Sprintf("%ss: %s", kind, show(p.text))
+	}
+	if text := s.selector.named(""); text != "" {
+		return text
+	}
+	return `upstreams: "*"` // which says the same
+}
+
+// mayHoldBoth reports whether the conditions of both rules may hold of one call. An ask and a deny both
+// apply to an argument that is no text; that is left aside.
+func mayHoldBoth(d, a *rule) bool {
+	for i := range d.where {
+		for k := range a.where {
+			if c, o := &d.where[i], &a.where[k]; slices.Equal(c.path, o.path) &&
+				!slices.ContainsFunc(c.any, func(t test) bool { return slices.ContainsFunc(o.any, func(u test) bool { return t.mayMeet(&u) }) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// both are a rule and one of its patterns.
+type both struct {
+	*side
+	*pattern
+}
+
+// lifted reports whether a is for some items that d is for, and that no shield is for.
+func (x *comparison) lifted(kind Kind, d, a both, shields []*side) bool {
+	if kind != Resource && !x.meet(d.pattern, a.pattern) {
+		return false
+	}
+	for i, u := range x.upstreams {
+		if !d.at[i] || !a.at[i] {
+			continue
+		}
+		begin := u.Begin
+		if kind == Resource {
+			if begin = ""; !meetPlaces(d.pattern, a.pattern, u.Name) {
+				continue
+			}
+		} else if !x.meetBehind(d.pattern, a.pattern, i) {
+			continue
+		}
+		if !slices.ContainsFunc(shields, func(s *side) bool {
+			return s.at[i] && slices.ContainsFunc(s.patterns[kind], func(p *pattern) bool {
+				return includesAfter(p.tokens, d.tokens, begin) || includesAfter(p.tokens, a.tokens, begin)
+			})
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// meet is the function of that name, which compares each two patterns once.
+func (x *comparison) meet(p, q *pattern) bool {
+	key := [2]*pattern{p, q}
+	is, known := x.meets[key]
+	if !known {
+		is = meet(p.tokens, q.tokens)
+		x.meets[key] = is
+	}
+	return is
+}
+
+// meetBehind reports whether the name of a tool or a prompt of the upstream i may match both.
+func (x *comparison) meetBehind(p, q *pattern, i int) bool {
+	for _, one := range []*pattern{p, q} {
+		if one.behind == nil {
+			one.behind = make([][][]token, len(x.upstreams))
+			for k, u := range x.upstreams {
+				one.behind[k] = after(one.tokens, u.Begin)
+			}
+		}
+	}
+	return slices.ContainsFunc(p.behind[i], func(a []token) bool {
+		return slices.ContainsFunc(q.behind[i], func(b []token) bool { return meet(a, b) })
+	})
+}
+
+// includesAfter reports whether a matches every text that begins so and matches b.
+func includesAfter(a, b []token, begin string) bool {
+	return !slices.ContainsFunc(after(b, begin), func(rest []token) bool {
+		return !includes(a, inOrder(slices.Concat(characters(begin), rest)))
+	})
+}
+
+// shields returns the rules that apply beside the rule m of the policy j, and that are as strict as d.
+// They are denies of policies for the same callers, in the same layer or enforced; and for an ask those
+// asks that come before in the policy, or are in enforced policies.
+func (x *comparison) shields(j, m int, d *side) (all []*side) {
+	e := &x.entries[j]
+	if e.peers == nil {
+		for k, other := range x.entries {
+			if other.layer == global && other.enforced || other.layer == e.layer && x.config[k].Match.equal(x.config[j].Match) {
+				e.peers = append(e.peers, k)
+			}
+		}
+	}
+	for _, k := range e.peers {
+		other := &x.entries[k]
+		allowed := false
+		for i := range other.rules {
+			s := &other.rules[i]
+			allowed = allowed || s.verdict == Allow
+			asks := s.verdict == Ask && d.verdict == Ask && (k == j && i < m || other.enforced && !allowed)
+			if (s.verdict == Deny || asks) && (s.covers(d.rule) || s.covers(e.rules[m].rule)) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// before returns the allows before the rule k, an ask, that apply whenever a does: the ask does not count there.
+func (e *compared) before(k int, a *rule) (all []*side) {
+	for i := range e.rules[:k] {
+		if s := &e.rules[i]; s.verdict == Allow && s.covers(a) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// meetPlaces reports whether an upstream may have a resource that both are for. A pattern may mean it by
+// the upstream's own URI, or by the one that clients see: mcp://NAME/URI, or ui://NAME/… of ui://….
+func meetPlaces(p, q *pattern, upstream string) bool {
+	if p.place != nil && q.place != nil {
+		if uri, ok := q.place.plain.literal(); ok && !odd(uri) {
+			if all, ok := forms([]string{uri}); ok && p.place.means(all) {
+				return true
+			}
+		}
+	}
+	for _, a := range p.spellings(upstream) {
+		for _, b := range q.spellings(upstream) {
+			if meet(a, b) || meet(exposed(a, upstream), b) || meet(a, exposed(b, upstream)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spellings returns the pattern as it is and as URIs are compared with it, without what is of another upstream.
+func (p *pattern) spellings(upstream string) [][]token {
+	all := [][]token{p.tokens}
+	if p.place != nil && !p.place.same {
+		all = append(all, p.place.decoded.tokens())
+	}
+	return slices.DeleteFunc(all, func(t []token) bool {
+		return hasPrefix(t, "mcp://") && len(after(t, "mcp://"+upstream+"/")) == 0
+	})
+}
+
+// exposed returns the pattern for the URIs that clients see of those that t matches; nil, which matches
+// only the empty text, if these are the same.
+func exposed(t []token, upstream string) []token {
+	switch {
+	case hasPrefix(t, "mcp:"), hasPrefix(t, "http:"), hasPrefix(t, "https:"):
+		return nil
+	case hasPrefix(t, "ui://"):
+		return slices.Concat(characters("ui://"+upstream+"/"), t[len("ui://"):])
+	}
+	return slices.Concat(characters("mcp://"+upstream+"/"), t)
+}
+
+// hasPrefix reports whether the glob begins with this text.
+func hasPrefix(t []token, text string) bool {
+	return len(t) >= len(text) && slices.Equal(t[:len(text)], characters(text))
+}
