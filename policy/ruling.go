@@ -171,9 +171,6 @@ func visible(rules, enforced []bound) bool {
 	denied := func(b *bound, denies []bound) bool {
 		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
 	}
-	if slices.ContainsFunc(enforced, bound.deniesAll) {
-		return false
-	}
 	for from, to := 0, 0; from < len(rules); from = to {
 		to = endOfLayer(rules, from)
 		if slices.ContainsFunc(rules[from:to], bound.deniesAll) {
