@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/policy"
 	"junction/upstream"
 )
 
@@ -106,7 +107,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 }
 
 // warnPolicies looks for capabilities that are required and that nobody holds, or the other way round: most likely they were to be the same word. And for rules
-// about upstreams that are not there.
+// about upstreams that are not there, and what the package warns of.
 func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 	held, required := c.Policies.Capabilities(), []string{}
 	require := func(at, what string, list []string) {
@@ -118,9 +119,10 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 		}
 	}
 	var names []string
+	var known []policy.Known
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		names = append(names, name)
+		names, known = append(names, name), append(known, policy.Known{Name: name, Begin: c.begin(name)})
 		require(at, "this upstream", u.Capabilities)
 		for _, r := range u.Tools {
 			require(at+".tools."+r.Glob, "these tools", r.Capabilities)
@@ -137,6 +139,20 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 			warn(at+u.Path, "%s", u.Text)
 		}
 	}
+	for _, p := range c.Policies.Warnings(known) {
+		warn("policies"+p.Path, "%s", p.Text)
+	}
+}
+
+// begin returns what the names of the upstream's tools and prompts begin with for clients, also if they
+// are changed or shortened; "" if that is not the same for all.
+func (c *Config) begin(upstream string) string {
+	u := c.Upstreams[upstream]
+	_, begin := c.Names.Expose(u.PrefixOr(upstream), "")
+	if short, _ := c.Names.Expose(u.PrefixOr(upstream), strings.Repeat("x", 200)); !strings.HasPrefix(short, begin) {
+		return ""
+	}
+	return begin
 }
 
 // notRunnable says why the command's program cannot be started, and what to do.

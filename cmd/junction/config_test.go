@@ -540,6 +540,7 @@ func TestPoliciesParse(t *testing.T) {
 	const section = `
 - name: developers
   match: { group: [engineering, "007"], key: ci, kind: key, user: ann, issuer: i, email: a@b.c, email_domain: b.c, scope: s, oauth_client: o, cidr: 10.0.0.0/8, surface: [web] }
+  enforced: true
   capabilities: [web, files]
   rules:
     - allow: &all { upstreams: [files, search] }
@@ -550,6 +551,7 @@ func TestPoliciesParse(t *testing.T) {
   pinned: true
   limits: { rate: 60/m, burst: 20, concurrent: 8 }
 - name: everybody
+  enforced: false
   rules: [{ allow: { upstreams: "${NAME}" } }]
 `
 	c := mustParse(t, "upstreams: { a: { command: [x] } }\npolicies:"+strings.ReplaceAll(section, "\n", "\n  ")+"\n", map[string]string{"NAME": "a"})
@@ -560,7 +562,7 @@ func TestPoliciesParse(t *testing.T) {
 			Match: &policy.Match{Group: policy.List{"engineering", "007"}, Key: policy.List{"ci"}, Kind: policy.List{"key"}, User: policy.List{"ann"}, Issuer: policy.List{"i"},
 				Email: policy.List{"a@b.c"}, EmailDomain: policy.List{"b.c"}, Scope: policy.List{"s"}, OAuthClient: policy.List{"o"}, CIDR: policy.List{"10.0.0.0/8"},
 				Surface: policy.List{"web"}},
-			Capabilities: []string{"web", "files"},
+			Enforced: new(true), Capabilities: []string{"web", "files"},
 			Rules: []policy.Rule{
 				{Allow: files},
 				{Ask: &policy.Selector{Tools: policy.List{"shell__*"}, Prompts: policy.List{"a", "b"}, Resources: policy.List{"1"}}},
@@ -571,7 +573,7 @@ func TestPoliciesParse(t *testing.T) {
 			Redact:   []policy.Redact{{Word: "secrets"}, {Name: "ticket", Re: "TCK-[0-9]{8}"}},
 			Validate: true, Pinned: true, Limits: policy.Limits{Rate: 1, Burst: 20, Concurrent: 8},
 		},
-		{Name: "everybody", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"a"}}}}},
+		{Name: "everybody", Enforced: new(false), Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"a"}}}}},
 	}
 	if !reflect.DeepEqual(c.Policies, want) {
 		t.Errorf("Parse:\ngot  %+v\nwant %+v", c.Policies, want)

@@ -49,14 +49,15 @@ type itemAccount struct {
 }
 
 type reasonJSON struct {
-	Missing string `json:"missing,omitempty"` // a capability
-	Scopes  string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
-	Layer   string `json:"layer,omitempty"`
-	Policy  string `json:"policy,omitempty"`
-	Rule    string `json:"rule,omitempty"`
-	Verdict string `json:"verdict,omitempty"`
-	Where   string `json:"where,omitempty"`
-	Note    string `json:"note,omitempty"`
+	Missing  string `json:"missing,omitempty"` // a capability
+	Scopes   string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
+	Layer    string `json:"layer,omitempty"`
+	Policy   string `json:"policy,omitempty"`
+	Enforced bool   `json:"enforced,omitempty"` // the policy
+	Rule     string `json:"rule,omitempty"`
+	Verdict  string `json:"verdict,omitempty"`
+	Where    string `json:"where,omitempty"`
+	Note     string `json:"note,omitempty"`
 }
 
 // question is what an operator wants to know.
@@ -223,7 +224,7 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	allowed, denied := false, false
 	for _, r := range x.Reasons {
-		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Rule: r.Rule, Where: r.Where, Note: r.Note}
+		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced, Rule: r.Rule, Where: r.Where, Note: r.Note}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
 		}
@@ -237,7 +238,11 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:
 			denied = true
-			advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
+			if r.Enforced {
+				advise("%s of the policy %s denies it. The policy is enforced: no other policy can allow it; change the rule, if it should not", r.Rule, r.Policy)
+			} else {
+				advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
+			}
 		}
 	}
 	switch {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/policy"
 	"junction/upstream"
 )
 
@@ -189,6 +190,9 @@ func (r *reasonJSON) line() string {
 		text += " where " + r.Where
 	}
 	text += layerOf(r.Layer)
+	if r.Enforced && r.Verdict != policy.Allow.String() {
+		text = strings.TrimSuffix(text, ")") + ", enforced)"
+	}
 	if r.Note != "" {
 		text += "; but " + r.Note
 	}

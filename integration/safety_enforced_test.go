@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// enforcing is a policy for everybody, of which %v says whether it is enforced, and one of ann's own that allows everything.
+const enforcing = `
+- name: everybody
+  enforced: %v
+  rules:
+    - deny: { tools: up__gate, prompts: up__wipe, resources: ["file:///etc/*", "note:*"] }
+    - deny: { tools: up__echo, where: { text: "secret*" } }
+    - ask: { tools: up__echo }
+- name: ann
+  match: { key: ann }
+  rules: [ { allow: { upstreams: "*" } } ]
+`
+
+// TestSafety6EnforcedHoldsForClients has a key whose own policy allows everything meet an enforced policy: in lists, calls, reads, completion, and after a reload.
+func TestSafety6EnforcedHoldsForClients(t *testing.T) {
+	eachPair(t, func(t *testing.T, p pair) {
+		s := p.serve(t, upstreamtest.Script{
+			Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},
+			Resources: []json.RawMessage{[]byte(`{"uri":"file:///srv/a","name":"a"}`), []byte(`{"uri":"note:1","name":"n"}`)},
+			Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{+p}","name":"f"}`), []byte(`{"uriTemplate":"note:{id}","name":"n"}`)},
+			Completions: map[string]json.RawMessage{
+				"file:///{+p}": []byte(`{"values":["srv/a","etc/passwd"]}`), "note:{id}": []byte(`{"values":["1"]}`), "wipe": []byte(`{"values":["x"]}`),
+			},
+		})
+		guard, keys := keyring(t, "ann")
+		under := func(enforced bool) world {
+			return world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard, policy: mustPolicy(t, fmt.Sprintf(enforcing, enforced))}
+		}
+		j := start(t, p, under(true))
+		j.offers(t, "up")
+		s.listened(t, p)
+		ann := j.as(t, keys["ann"])
+		lists := func() string {
+			return strings.Join(ann.names(t), " ") + string(ann.must(t, "prompts/list", "")) + string(ann.must(t, "resources/list", "")) +
+				string(ann.must(t, "resources/templates/list", ""))
+		}
+		denied := []string{"up__gate", "up__wipe", "mcp://up/note:1", "mcp://up/note:{id}"}
+		all := lists()
+		for _, name := range denied {
+			if strings.Contains(all, name) {
+				t.Errorf("the lists have %s", name)
+			}
+		}
+		for _, q := range []struct{ method, denied, params, unknown string }{
+			{"tools/call", "up__gate", `"name":"%s","arguments":{}`, "up__nothing"},
+			{"tools/call", "up__echo", `"name":"%s","arguments":{"text":"secret x"}`, "up__nothing"},
+			{"prompts/get", "up__wipe", `"name":"%s"`, "up__nothing"},
+			{"resources/read", "mcp://up/note:1", `"uri":"%s"`, "mcp://nobody/x"},
+			{"resources/read", "mcp://up/file:///srv/../etc/passwd", `"uri":"%s"`, "mcp://nobody/x"},
+			{"completion/complete", "up__wipe", `"ref":{"type":"ref/prompt","name":"%s"},"argument":{"name":"x","value":""}`, "up__nothing"},
+			{"completion/complete", "mcp://up/note:{id}", `"ref":{"type":"ref/resource","uri":"%s"},"argument":{"name":"id","value":""}`, "mcp://nobody/x"},
+		} {
+			m, none := ann.ask(t, q.method, fmt.Sprintf(q.params, q.denied)), ann.ask(t, q.method, fmt.Sprintf(q.params, q.unknown))
+			if got, want := same(m, q.denied), same(none, q.unknown); got != want || m.Error == nil {
+				t.Errorf("%s of %s is answered %s\nof what does not exist   %s", q.method, q.denied, got, want)
+			}
+		}
+		complete := `"ref":{"type":"ref/resource","uri":"mcp://up/file:///{+p}"},"argument":{"name":"p","value":""}`
+		if got := member(ann.must(t, "completion/complete", complete), "completion", "values"); got != `["srv/a"]` {
+			t.Errorf("completed values are %s, want those that are not denied", got)
+		}
+		// The ask cannot be lifted either: the person answers, and not the key's own allow.
+		if m, asked := ann.converse(t, called("up__echo", `{"text":"x"}`), approval("no")); len(asked) != 1 || !strings.Contains(string(m.Result), "did not approve") {
+			t.Errorf("after %d questions the call is answered %s", len(asked), m.Append(nil))
+		}
+		if n := len(s.requestsOf(t, "tools/call", 0)) + len(s.requestsOf(t, "resources/read", 0)) + len(s.requestsOf(t, "prompts/get", 0)); n != 0 {
+			t.Errorf("the server got %d requests about what is denied", n)
+		}
+		if m, asked := ann.converse(t, called("up__echo", `{"text":"x"}`), approval("yes, once")); len(asked) != 1 || m.Error != nil {
+			t.Errorf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
+		}
+		var changes *answering
+		if p.client == upstream.EraLegacy {
+			changes = ann.get(t)
+		} else {
+			changes, _ = subscribe(t, ann, `"s"`, `{"toolsListChanged":true}`)
+		}
+		j.apply(under(false))
+		hearsOf(t, changes, "tools/list_changed")
+		all = lists()
+		if missing := slices.DeleteFunc(slices.Clone(denied), func(name string) bool { return strings.Contains(all, name) }); len(missing) > 0 {
+			t.Errorf("not enforced, the policy still keeps %q from a key that allows them", missing)
+		}
+		ann.succeed(t, "up__echo", `{"text":"secret x"}`)
+		j.apply(under(true))
+		hearsOf(t, changes, "tools/list_changed")
+		if slices.Contains(ann.names(t), "up__gate") || ann.call(t, "up__echo", `{"text":"secret x"}`).Error == nil {
+			t.Error("enforced again, the policy is lifted")
+		}
+	})
+}
+
+// hearsOf waits for a notification of the method on the stream, whatever else is told before.
+func hearsOf(t *testing.T, a *answering, method string) {
+	t.Helper()
+	for {
+		m, ok := a.next(t)
+		if !ok {
+			t.Fatalf("the stream ended without %s", method)
+		}
+		if m.Method == "notifications/"+method {
+			return
+		}
+	}
+}
