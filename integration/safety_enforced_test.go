@@ -11,7 +11,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// enforcing is a policy for everybody, of which %v says whether it is enforced, and one of ann's own that allows everything.
+// enforcing is a policy for everybody, of which %v says whether it is enforced, and one of ann's
+// own that allows everything.
 const enforcing = `
 - name: everybody
   enforced: %v
@@ -24,28 +25,36 @@ const enforcing = `
   rules: [ { allow: { upstreams: "*" } } ]
 `
 
-// TestSafety6EnforcedHoldsForClients has a key whose own policy allows everything meet an enforced policy: in lists, calls, reads, completion, and after a reload.
+// TestSafety6EnforcedHoldsForClients has a key whose own policy allows everything meet an enforced
+// policy: in lists, calls, reads, completion, and after a reload.
 func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{
-			Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},
-			Resources: []json.RawMessage{[]byte(`{"uri":"file:///srv/a","name":"a"}`), []byte(`{"uri":"note:1","name":"n"}`)},
-			Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{+p}","name":"f"}`), []byte(`{"uriTemplate":"note:{id}","name":"n"}`)},
+			Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},
+			Resources: []json.RawMessage{[]byte(`{"uri":"file:///srv/a","name":"a"}`),
+				[]byte(`{"uri":"note:1","name":"n"}`)},
+			Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{+p}","name":"f"}`),
+				[]byte(`{"uriTemplate":"note:{id}","name":"n"}`)},
 			Completions: map[string]json.RawMessage{
-				"file:///{+p}": []byte(`{"values":["srv/a","etc/passwd"]}`), "note:{id}": []byte(`{"values":["1"]}`), "wipe": []byte(`{"values":["x"]}`),
+				"file:///{+p}": []byte(`{"values":["srv/a","etc/passwd"]}`), "note:{id}": []byte(`{"values":["1"]}`),
+				"wipe": []byte(`{"values":["x"]}`),
 			},
 		})
 		guard, keys := keyring(t, "ann")
 		under := func(enforced bool) world {
-			return world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard, policy: mustPolicy(t, fmt.Sprintf(enforcing, enforced))}
+			rules := mustPolicy(t, fmt.Sprintf(enforcing, enforced))
+			return world{upstreams: map[string]upstream.Config{"up": s.config}, guard: guard, policy: rules}
 		}
 		j := start(t, p, under(true))
 		j.offers(t, "up")
 		s.listened(t, p)
 		ann := j.as(t, keys["ann"])
 		lists := func() string {
-			return strings.Join(ann.names(t), " ") + string(ann.must(t, "prompts/list", "")) + string(ann.must(t, "resources/list", "")) +
-				string(ann.must(t, "resources/templates/list", ""))
+			all := strings.Join(ann.names(t), " ")
+			for _, method := range []string{"prompts/list", "resources/list", "resources/templates/list"} {
+				all += string(ann.must(t, method, ""))
+			}
+			return all
 		}
 		denied := []string{"up__gate", "up__wipe", "mcp://up/note:1", "mcp://up/note:{id}"}
 		all := lists()
@@ -60,10 +69,13 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			{"prompts/get", "up__wipe", `"name":"%s"`, "up__nothing"},
 			{"resources/read", "mcp://up/note:1", `"uri":"%s"`, "mcp://nobody/x"},
 			{"resources/read", "mcp://up/file:///srv/../etc/passwd", `"uri":"%s"`, "mcp://nobody/x"},
-			{"completion/complete", "up__wipe", `"ref":{"type":"ref/prompt","name":"%s"},"argument":{"name":"x","value":""}`, "up__nothing"},
-			{"completion/complete", "mcp://up/note:{id}", `"ref":{"type":"ref/resource","uri":"%s"},"argument":{"name":"id","value":""}`, "mcp://nobody/x"},
+			{"completion/complete", "up__wipe",
+				`"ref":{"type":"ref/prompt","name":"%s"},"argument":{"name":"x","value":""}`, "up__nothing"},
+			{"completion/complete", "mcp://up/note:{id}",
+				`"ref":{"type":"ref/resource","uri":"%s"},"argument":{"name":"id","value":""}`, "mcp://nobody/x"},
 		} {
-			m, none := ann.ask(t, q.method, fmt.Sprintf(q.params, q.denied)), ann.ask(t, q.method, fmt.Sprintf(q.params, q.unknown))
+			m := ann.ask(t, q.method, fmt.Sprintf(q.params, q.denied))
+			none := ann.ask(t, q.method, fmt.Sprintf(q.params, q.unknown))
 			if got, want := same(m, q.denied), same(none, q.unknown); got != want || m.Error == nil {
 				t.Errorf("%s of %s is answered %s\nof what does not exist   %s", q.method, q.denied, got, want)
 			}
@@ -73,13 +85,17 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			t.Errorf("completed values are %s, want those that are not denied", got)
 		}
 		// The ask cannot be lifted either: the person answers, and not the key's own allow.
-		if m, asked := ann.converse(t, called("up__echo", `{"text":"x"}`), approval("no")); len(asked) != 1 || !strings.Contains(string(m.Result), "did not approve") {
+		m, asked := ann.converse(t, called("up__echo", `{"text":"x"}`), approval("no"))
+		if len(asked) != 1 || !strings.Contains(string(m.Result), "did not approve") {
 			t.Errorf("after %d questions the call is answered %s", len(asked), m.Append(nil))
 		}
-		if n := len(s.requestsOf(t, "tools/call", 0)) + len(s.requestsOf(t, "resources/read", 0)) + len(s.requestsOf(t, "prompts/get", 0)); n != 0 {
-			t.Errorf("the server got %d requests about what is denied", n)
+		for _, method := range []string{"tools/call", "resources/read", "prompts/get"} {
+			if n := len(s.requestsOf(t, method, 0)); n != 0 {
+				t.Errorf("the server got %d %s about what is denied", n, method)
+			}
 		}
-		if m, asked := ann.converse(t, called("up__echo", `{"text":"x"}`), approval("yes, once")); len(asked) != 1 || m.Error != nil {
+		m, asked = ann.converse(t, called("up__echo", `{"text":"x"}`), approval("yes, once"))
+		if len(asked) != 1 || m.Error != nil {
 			t.Errorf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
 		}
 		var changes *answering
@@ -91,8 +107,10 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 		j.apply(under(false))
 		hearsOf(t, changes, "tools/list_changed")
 		all = lists()
-		if missing := slices.DeleteFunc(slices.Clone(denied), func(name string) bool { return strings.Contains(all, name) }); len(missing) > 0 {
-			t.Errorf("not enforced, the policy still keeps %q from a key that allows them", missing)
+		for _, name := range denied {
+			if !strings.Contains(all, name) {
+				t.Errorf("not enforced, the policy still keeps %s from a key that allows it", name)
+			}
 		}
 		ann.succeed(t, "up__echo", `{"text":"secret x"}`)
 		j.apply(under(true))

@@ -84,8 +84,9 @@ func newBeginning(it Item) beginning {
 	return b
 }
 
-// decides returns the verdicts that the policies of a layer may give, or all enforced ones, and undecided
-// if perhaps none of their rules applies. Enforced policies count in a layer as in the function decides.
+// decides returns the verdicts that the policies of a layer may give, or all enforced ones, and
+// undecided if perhaps none of their rules applies. Enforced policies count in a layer as in the
+// function decides.
 func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
 	all, outcomes := Verdicts(0), Verdicts(0).with(undecided)
 	for _, e := range entries {

@@ -26,9 +26,10 @@ type Entry struct {
 	Name string `yaml:"name"`
 	// Match says for whom the policy is; every key given must hold. Without it the policy is for everybody.
 	Match *Match `yaml:"match"`
-	// Enforced true makes the policy's denies and asks hold in every layer: no rule of another policy
-	// lifts them, and of several verdicts the strictest counts. Its allows are as those of any policy.
-	// False states that a policy without a match may be overridden, so that Warnings does not report it.
+	// Enforced true makes the policy's denies and asks hold in every layer: no rule of another
+	// policy lifts them, and of several verdicts the strictest counts. Its allows are as those of
+	// any policy. False states that a policy without a match may be overridden, so that Warnings
+	// does not report it.
 	Enforced *bool `yaml:"enforced"`
 	// Capabilities are held by whom the policy matches. An item that requires capabilities exists only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`

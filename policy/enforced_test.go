@@ -11,7 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// locked are policies of which a global one and one of bob's own are enforced. Each caller with a key has an allow of everything.
+// locked are policies of which a global one and one of bob's own are enforced. Each caller with a
+// key has an allow of everything.
 const locked = `
 - name: locked
   enforced: true
@@ -40,7 +41,8 @@ const locked = `
   rules: [{ allow: { upstreams: [db, web] } }]
 `
 
-// TestSafety6EnforcedHolds has callers with an allow of their own call what an enforced policy denies or asks about.
+// TestSafety6EnforcedHolds has callers with an allow of their own call what an enforced policy
+// denies or asks about.
 func TestSafety6EnforcedHolds(t *testing.T) {
 	p := mustCompile(t, locked)
 	for _, r := range []struct {
@@ -61,7 +63,7 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=ann", "tool shell__no", "", "deny ann rules[0]", false},
 		{"key=ann", "prompt shell__how", "", "ask locked rules[2]", true},
 		{"key=ann", "resource file:///home/x @files", "", "ask locked rules[2]", true},
-		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false}, // which may mean another place
+		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false}, // it may mean another place
 		// An allow before the ask is an exception of the policy, and has no other force.
 		{"key=ann", "tool shell__status", "", "allow ann rules[1]", true},
 		{"key=eve", "tool shell__status", "", "allow locked rules[0]", true},
@@ -75,7 +77,8 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=ann", "tool files__write", `{"path":["/srv/a"]}`, "deny locked rules[3]", true},
 		{"key=ann", "tool files__write", `{"path":"/srv/a","path":"/etc/a"}`, "ambiguous", true},
 		{"key=ann", "tool files__read", `{"path":"/srv/a","path":"/etc/a"}`, "allow ann rules[1]", true},
-		// An enforced ask of a caller's own lifts no deny of a later layer; it is not the decision of its layer.
+		// An enforced ask of a caller's own lifts no deny of a later layer; it is not the decision
+		// of its layer.
 		{"key=bob surface=web", "tool web__x", "", "deny web rules[0]", false},
 		{"key=bob", "tool db__drop", "", "deny everybody rules[1]", false},
 		{"key=bob kind=key surface=web", "tool web__x", "", "ask bob rules[0]", true}, // staff's allow lifts it
@@ -93,12 +96,14 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		g := p.For(subject).Bind(item)
 		d, err := g.Decide(mustParse(t, r.arguments))
 		if got := verdict(d, err); got != r.want || g.Visible() != r.visible {
-			t.Errorf("%s, %s %s: %s, visible %v; want %s, %v", r.who, r.what, r.arguments, got, g.Visible(), r.want, r.visible)
+			t.Errorf("%s, %s %s: %s, visible %v; want %s, %v", r.who, r.what, r.arguments, got, g.Visible(), r.want,
+				r.visible)
 		}
 	}
 }
 
-// TestSafety6EnforcedIsExplained reads which policy decides, that it is enforced, and which rules count no more because of it.
+// TestSafety6EnforcedIsExplained reads which policy decides, that it is enforced, and which rules
+// count no more because of it.
 func TestSafety6EnforcedIsExplained(t *testing.T) {
 	p := mustCompile(t, locked)
 	for _, test := range []struct {
@@ -106,28 +111,36 @@ func TestSafety6EnforcedIsExplained(t *testing.T) {
 		want      []string
 	}{
 		{"key=ann", "tool shell__rm", []string{
-			"own ann rules[1] allow; rules[1] of locked, which is enforced, denies in any case", "surface; no policy matches",
-			"global locked (enforced) rules[1] deny", "global locked (enforced) rules[2] ask; rules[1] of locked, which is enforced, denies in any case",
+			"own ann rules[1] allow; rules[1] of locked, which is enforced, denies in any case",
+			"surface; no policy matches",
+			"global locked (enforced) rules[1] deny",
+			"global locked (enforced) rules[2] ask; rules[1] of locked, which is enforced, denies in any case",
 			"global everybody; has no rule for it",
 		}},
 		{"key=ann", "tool shell__ls", []string{
-			"own ann rules[1] allow; rules[2] of locked, which is enforced, asks in any case", "surface; no policy matches",
+			"own ann rules[1] allow; rules[2] of locked, which is enforced, asks in any case",
+			"surface; no policy matches",
 			"global locked (enforced) rules[2] ask", "global everybody; has no rule for it",
 		}},
 		{"key=ann", "tool shell__status", []string{
-			"own ann rules[1] allow", "surface; no policy matches", "global locked (enforced) rules[0] allow; a layer before it decides",
+			"own ann rules[1] allow", "surface; no policy matches",
+			"global locked (enforced) rules[0] allow; a layer before it decides",
 			"global locked (enforced) rules[2] ask; a layer before it decides", "global everybody; has no rule for it",
 		}},
 		{"key=ann", "tool files__write", []string{
-			"own ann rules[1] allow", "surface; no policy matches", "global locked (enforced) rules[3] deny where path: \"/etc/*\"",
-			"global locked (enforced) rules[4] ask where path: \"/home/*\"", "global everybody rules[0] allow; a layer before it decides",
+			"own ann rules[1] allow", "surface; no policy matches",
+			"global locked (enforced) rules[3] deny where path: \"/etc/*\"",
+			"global locked (enforced) rules[4] ask where path: \"/home/*\"",
+			"global everybody rules[0] allow; a layer before it decides",
 		}},
 		{"key=bob surface=web", "tool web__x", []string{
-			"own bob (enforced) rules[0] ask", "own bob (enforced) rules[1] allow; rules[0] comes first", "surface web rules[0] deny",
+			"own bob (enforced) rules[0] ask", "own bob (enforced) rules[1] allow; rules[0] comes first",
+			"surface web rules[0] deny",
 			"global locked (enforced); has no rule for it", "global everybody; has no rule for it",
 		}},
 		{"key=bob", "tool db__y", []string{
-			"own bob (enforced) rules[1] allow", "surface; no policy matches", "global locked (enforced); has no rule for it", "global everybody; has no rule for it",
+			"own bob (enforced) rules[1] allow", "surface; no policy matches",
+			"global locked (enforced); has no rule for it", "global everybody; has no rule for it",
 		}},
 	} {
 		var got []string
@@ -148,7 +161,8 @@ func TestSafety6EnforcedIsExplained(t *testing.T) {
 			got = append(got, line)
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("%s for %s:\n\t%s\nwant\n\t%s", test.what, test.who, strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
+			t.Errorf("%s for %s:\n\t%s\nwant\n\t%s", test.what, test.who, strings.Join(got, "\n\t"),
+				strings.Join(test.want, "\n\t"))
 		}
 	}
 }
@@ -159,7 +173,8 @@ func TestSafety6EnforcedWithoutArguments(t *testing.T) {
 - { name: off, enforced: true, rules: [{ deny: { upstreams: gone } }, { deny: { upstreams: half, where: { x: a } } }, { deny: { upstreams: part, tools: "*" } }] }
 `)
 	for what, want := range map[string]string{
-		"tool shell__rm": "deny locked rules[1]", "prompt shell__how": "ask locked rules[2]", "tool shell__status": "allow ann rules[1]", "tool files__write": "depends",
+		"tool shell__rm": "deny locked rules[1]", "prompt shell__how": "ask locked rules[2]",
+		"tool shell__status": "allow ann rules[1]", "tool files__write": "depends",
 		"tool files__read": "allow ann rules[1]", "prompt half__x": "depends", "prompt gone__x": "deny off rules[0]",
 	} {
 		got := "depends"
@@ -178,19 +193,23 @@ func TestSafety6EnforcedWithoutArguments(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedReloads: whether a policy is enforced is part of the rights, so that a reload takes effect.
+// TestSafety6EnforcedReloads: whether a policy is enforced is part of the rights, so that a reload
+// takes effect.
 func TestSafety6EnforcedReloads(t *testing.T) {
-	before, after := mustCompile(t, locked), mustCompile(t, strings.Replace(locked, "  enforced: true\n", "  enforced: false\n", 1))
+	before := mustCompile(t, locked)
+	after := mustCompile(t, strings.Replace(locked, "  enforced: true\n", "  enforced: false\n", 1))
 	ann := mustSubject(t, "key=ann")
 	if before.For(ann).Equal(after.For(ann)) {
 		t.Error("the rights are equal, with and without enforced")
 	}
-	if d, err := after.Decide(ann, mustItem(t, "tool shell__rm"), raw.Object{}); verdict(d, err) != "allow ann rules[1]" {
+	d, err := after.Decide(ann, mustItem(t, "tool shell__rm"), raw.Object{})
+	if verdict(d, err) != "allow ann rules[1]" {
 		t.Errorf("where the policy is not enforced the verdict is %v, %v", d, err)
 	}
 }
 
-// TestSafety6BeginningOfURIEnforced makes policies about resources. No URI gets a verdict that its beginning does not announce.
+// TestSafety6BeginningOfURIEnforced makes policies about resources. No URI gets a verdict that its
+// beginning does not announce.
 func TestSafety6BeginningOfURIEnforced(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
@@ -198,9 +217,11 @@ func TestSafety6BeginningOfURIEnforced(t *testing.T) {
 	for range 4000 {
 		var text strings.Builder
 		for i := range 1 + random.IntN(4) {
-			fmt.Fprintf(&text, "- { name: p%d, %s %s rules: [", i, pick("", "match: { key: k },", "match: { surface: s },"), pick("", "enforced: true,"))
+			match := pick("", "match: { key: k },", "match: { surface: s },")
+			fmt.Fprintf(&text, "- { name: p%d, %s %s rules: [", i, match, pick("", "enforced: true,"))
 			for range 1 + random.IntN(3) {
-				fmt.Fprintf(&text, "{ %s: { resources: %q } }, ", pick("allow", "ask", "deny"), pick("*", "x:*", "x:a*", "x:a", "x:ab*", "y:*", "*b"))
+				place := pick("*", "x:*", "x:a*", "x:a", "x:ab*", "y:*", "*b")
+				fmt.Fprintf(&text, "{ %s: { resources: %q } }, ", pick("allow", "ask", "deny"), place)
 			}
 			text.WriteString("] }\n")
 		}
@@ -209,9 +230,11 @@ func TestSafety6BeginningOfURIEnforced(t *testing.T) {
 			set := r.Beginning(policy.Item{Upstream: "u", Names: []string{begin}})
 			sets[set] = true
 			for _, rest := range []string{"", "a", "b", "ab", "bb", "c"} {
-				d, err := r.Bind(policy.Item{Kind: policy.Resource, Upstream: "u", Names: []string{begin + rest}}).Decide(raw.Object{})
+				item := policy.Item{Kind: policy.Resource, Upstream: "u", Names: []string{begin + rest}}
+				d, err := r.Bind(item).Decide(raw.Object{})
 				if err != nil || !set.Has(d.Verdict) {
-					t.Fatalf("%s gets %v, %v, and what begins with %s only %b, of\n%s", begin+rest, d, err, begin, set, text.String())
+					t.Fatalf("%s gets %v, %v, and what begins with %s only %b, of\n%s", begin+rest, d, err, begin,
+						set, text.String())
 				}
 			}
 		}

@@ -339,7 +339,8 @@ func (s *script) policies() policy.Config {
 // values are what plainVerdict knows of arguments, as JSON. A list or an object is one that nobody can judge.
 type values map[string][]string
 
-// texts reports whether all values are texts: of others, an ask and a deny may both hold although no text matches both.
+// texts reports whether all values are texts: of others, an ask and a deny may both hold although
+// no text matches both.
 func (v values) texts() bool {
 	for _, list := range v {
 		if slices.ContainsFunc(list, func(s string) bool { return s[0] != '"' }) {
@@ -378,7 +379,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 		}
 		return true
 	}
-	// said returns whether a deny of the policy applies, and what its first other rule that applies says.
+	// said returns whether a deny of the policy applies, and what its first other rule that applies
+	// says.
 	said := func(e *policy.Entry) (deny, ask, allow bool) {
 		for _, r := range e.Rules {
 			switch {
@@ -430,7 +432,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 	return policy.Deny
 }
 
-// FuzzRules makes policies and holds their decisions against the plain reading of the manual. A deny more never loosens, and neither does a policy more that is enforced.
+// FuzzRules makes policies and holds their decisions against the plain reading of the manual. A
+// deny more never loosens, and neither does a policy more that is enforced.
 func FuzzRules(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -519,7 +522,8 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// A liftable rule is a deny or an ask of a global policy that is not enforced, and whether a warning names it.
+// A liftable rule is a deny or an ask of a global policy that is not enforced, and whether a
+// warning names it.
 type liftable struct {
 	path   string
 	warned bool
@@ -554,18 +558,20 @@ func liftables(t *testing.T, c policy.Config) (all []liftable) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, liftable{path, slices.ContainsFunc(warnings, func(p policy.Problem) bool { return p.Path == path }), alone, fmt.Sprintf("rules[%d]", len(before)), others})
+			warned := slices.ContainsFunc(warnings, func(p policy.Problem) bool { return p.Path == path })
+			all = append(all, liftable{path, warned, alone, fmt.Sprintf("rules[%d]", len(before)), others})
 		}
 	}
 	return all
 }
 
-// unwarned returns a rule that applies, and that another layer lifts without a warning; "" if there is none.
+// unwarned returns a rule that applies, and that another layer lifts without a warning; "" if there
+// is none.
 func unwarned(rules []liftable, s policy.Subject, it policy.Item, arguments raw.Object, d policy.Decision) string {
 	for _, r := range rules {
 		alone, err := r.alone.Decide(s, it, arguments)
-		deny := strings.HasSuffix(r.path, "deny")
-		if err == nil && alone.Rule == r.rule && !r.warned && slices.Contains(r.others, d.Policy) && (deny && d.Verdict > policy.Deny || !deny && d.Verdict > policy.Ask) {
+		applies := err == nil && alone.Rule == r.rule
+		if applies && !r.warned && slices.Contains(r.others, d.Policy) && d.Verdict > alone.Verdict {
 			return r.path
 		}
 	}

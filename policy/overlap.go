@@ -42,7 +42,8 @@ func characters(s string) []token {
 	return all
 }
 
-// inOrder writes each run of stars and question marks in one way: the question marks, then one star.
+// inOrder writes each run of stars and question marks in one way: the question marks, then one
+// star.
 func inOrder(all []token) []token {
 	kept := all[:0]
 	stars := false
@@ -114,6 +115,13 @@ func after(a []token, text string) (all [][]token) {
 	return all
 }
 
+// mayMeet reports whether some text may match both conditions.
+func (c *condition) mayMeet(o *condition) bool {
+	return slices.ContainsFunc(c.any, func(t test) bool {
+		return slices.ContainsFunc(o.any, func(u test) bool { return t.mayMeet(&u) })
+	})
+}
+
 // mayMeet reports whether some text may match both tests. It is false only if there is none.
 func (t *test) mayMeet(o *test) bool {
 	if text, ok := t.literal(); ok {
@@ -157,7 +165,8 @@ func (t *test) shapes() (all [][]token) {
 	return all
 }
 
-// A shape is a glob for what an expression finds, and whether that is at the begin or the end of the text.
+// A shape is a glob for what an expression finds, and whether that is at the begin or the end of
+// the text.
 type shape struct {
 	tokens     []token
 	begin, end bool

@@ -12,9 +12,9 @@ type Known struct {
 	Begin string // of the names of its tools and prompts; "" if that is not sure
 }
 
-// Warnings returns what is valid and most likely not meant: an enforced policy that holds nothing, a
-// deny with several conditions, and global denies and asks that a policy of another layer lifts. It
-// returns nothing for a section that is not valid.
+// Warnings returns what is valid and most likely not meant: an enforced policy that holds nothing,
+// a deny with several conditions, and global denies and asks that a policy of another layer lifts.
+// It returns nothing for a section that is not valid.
 //
 // Names are compared as rules have them: a rule with the name of a tool that was shortened, and
 // another one with the whole name, count as rules about two tools.
@@ -26,7 +26,8 @@ func (c Config) Warnings(upstreams []Known) []Problem {
 	for i := range c {
 		e, at := &c[i], fmt.Sprintf("[%d]", i)
 		if e.enforced() && !slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow == nil }) {
-			ps = append(ps, Problem{at + ".enforced", "has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"})
+			ps = append(ps, Problem{at + ".enforced",
+				"has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"})
 		}
 		for k, r := range e.Rules {
 			if r.Deny != nil && len(r.Deny.Where) > 1 {
@@ -42,15 +43,21 @@ func (s *Selector) separately() string {
 	var rules []string
 	compiled := compileRule("", Rule{Deny: s})
 	for i := range compiled.where {
-		rules = append(rules, fmt.Sprintf("deny: { %swhere: { %s } }", s.named(", "), (&rule{where: compiled.where[i : i+1]}).conditions()))
+		rules = append(rules, fmt.Sprintf("deny: { %swhere: { %s } }", s.named(", "),
+			(&rule{where: compiled.where[i : i+1]}).conditions()))
 	}
-	return fmt.Sprintf("denies only calls that match all %d keys; to deny calls that match any of them, write a rule for each: %s", len(rules), strings.Join(rules, " and "))
+	return fmt.Sprintf("denies only calls that match all %d keys; to deny calls that match any of them, "+
+		"write a rule for each: %s", len(rules), strings.Join(rules, " and "))
 }
 
-// named returns what the selector names, in the manner of the file, each key with the text behind it.
+// named returns what the selector names, in the manner of the file, each key with the text behind
+// it.
 func (s *Selector) named(behind string) string {
 	var b strings.Builder
-	for _, f := range []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
+	fields := []field{
+		{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources},
+	}
+	for _, f := range fields {
 		var quoted []string
 		for _, text := range f.list {
 			quoted = append(quoted, show(text))
@@ -103,7 +110,8 @@ type pattern struct {
 }
 
 func newComparison(c Config, upstreams []Known) *comparison {
-	x := &comparison{config: c, upstreams: upstreams, patterns: map[patternKey]*pattern{}, meets: map[[2]*pattern]bool{}}
+	x := &comparison{config: c, upstreams: upstreams, patterns: map[patternKey]*pattern{},
+		meets: map[[2]*pattern]bool{}}
 	for i := range c {
 		e, err := compileEntry(&c[i])
 		if err != nil {
@@ -112,11 +120,13 @@ func newComparison(c Config, upstreams []Known) *comparison {
 		all := compared{entry: e}
 		for k := range e.rules {
 			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}
-			for kind, list := range [...]List{Tool: s.selector.Tools, Prompt: s.selector.Prompts, Resource: s.selector.Resources} {
+			lists := [...]List{Tool: s.selector.Tools, Prompt: s.selector.Prompts, Resource: s.selector.Resources}
+			for kind, list := range lists {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
 			for _, u := range upstreams {
-				s.at = append(s.at, s.upstreams == nil || slices.ContainsFunc(s.upstreams, func(g glob) bool { return g.match(u.Name) }))
+				is := func(g glob) bool { return g.match(u.Name) }
+				s.at = append(s.at, s.upstreams == nil || slices.ContainsFunc(s.upstreams, is))
 			}
 			all.rules = append(all.rules, s)
 		}
@@ -151,8 +161,8 @@ func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) 
 	return all
 }
 
-// overridden reports the global denies and asks that a policy of another layer lifts, and that the file
-// says nothing about by enforced.
+// overridden reports the global denies and asks that a policy of another layer lifts, and that the
+// file says nothing about by enforced.
 func (x *comparison) overridden() (ps []Problem) {
 	for i, e := range x.entries {
 		if e.layer != global || x.config[i].Enforced != nil {
@@ -197,10 +207,12 @@ func (l *lifting) text(key, name string, by []string) string {
 		lift, policies = "lift", "policies "+strings.Join(by[:n-1], ", ")+" and "+by[n-1]
 	}
 	return fmt.Sprintf("%s %s this %s of %s: %s of %s is %s, and %s policies decide before global ones; add enforced: true to policy %s, "+
-		"or enforced: false if that is intended", policies, lift, key, l.lifted, l.rule, by[0], l.pattern, l.layer, name)
+		"or enforced: false if that is intended", policies, lift, key, l.lifted, l.rule, by[0], l.pattern, l.layer,
+		name)
 }
 
-// lifts returns the first rule of the policy j that lifts the rule k of i, a global deny or ask, for some calls.
+// lifts returns the first rule of the policy j that lifts the rule k of i, a global deny or ask,
+// for some calls.
 func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 	e, d := &x.entries[j], &x.entries[i].rules[k]
 	if e.layer == global {
@@ -219,7 +231,8 @@ func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 			for _, p := range d.patterns[kind] {
 				for _, q := range a.patterns[kind] {
 					if x.lifted(kind, both{d, p}, both{a, q}, shields) {
-						return lifting{e.layer, a.label, fmt.Sprintf("%s: { %s }", a.verdict, q.named(kind, a)), p.named(kind, d)}, true
+						return lifting{e.layer, a.label, fmt.Sprintf("%s: { %s }", a.verdict, q.named(kind, a)),
+							p.named(kind, d)}, true
 					}
 				}
 			}
@@ -239,13 +252,12 @@ func (p *pattern) named(kind Kind, s *side) string {
 	return `upstreams: "*"` // which says the same
 }
 
-// mayHoldBoth reports whether the conditions of both rules may hold of one call. An ask and a deny both
-// apply to an argument that is no text; that is left aside.
+// mayHoldBoth reports whether the conditions of both rules may hold of one call. An ask and a deny
+// both apply to an argument that is no text; that is left aside.
 func mayHoldBoth(d, a *rule) bool {
 	for i := range d.where {
 		for k := range a.where {
-			if c, o := &d.where[i], &a.where[k]; slices.Equal(c.path, o.path) &&
-				!slices.ContainsFunc(c.any, func(t test) bool { return slices.ContainsFunc(o.any, func(u test) bool { return t.mayMeet(&u) }) }) {
+			if c, o := &d.where[i], &a.where[k]; slices.Equal(c.path, o.path) && !c.mayMeet(o) {
 				return false
 			}
 		}
@@ -320,14 +332,15 @@ func includesAfter(a, b []token, begin string) bool {
 	})
 }
 
-// shields returns the rules that apply beside the rule m of the policy j, and that are as strict as d.
-// They are denies of policies for the same callers, in the same layer or enforced; and for an ask those
-// asks that come before in the policy, or are in enforced policies.
+// shields returns the rules that apply beside the rule m of the policy j, and that are as strict as
+// d. They are denies of policies for the same callers, in the same layer or enforced; and for an
+// ask those asks that come before in the policy, or are in enforced policies.
 func (x *comparison) shields(j, m int, d *side) (all []*side) {
 	e := &x.entries[j]
 	if e.peers == nil {
 		for k, other := range x.entries {
-			if other.layer == global && other.enforced || other.layer == e.layer && x.config[k].Match.equal(x.config[j].Match) {
+			same := other.layer == e.layer && x.config[k].Match.equal(x.config[j].Match)
+			if same || other.layer == global && other.enforced {
 				e.peers = append(e.peers, k)
 			}
 		}
@@ -347,7 +360,8 @@ func (x *comparison) shields(j, m int, d *side) (all []*side) {
 	return all
 }
 
-// before returns the allows before the rule k, an ask, that apply whenever a does: the ask does not count there.
+// before returns the allows before the rule k, an ask, that apply whenever a does: the ask does not
+// count there.
 func (e *compared) before(k int, a *rule) (all []*side) {
 	for i := range e.rules[:k] {
 		if s := &e.rules[i]; s.verdict == Allow && s.covers(a) {
@@ -357,8 +371,9 @@ func (e *compared) before(k int, a *rule) (all []*side) {
 	return all
 }
 
-// meetPlaces reports whether an upstream may have a resource that both are for. A pattern may mean it by
-// the upstream's own URI, or by the one that clients see: mcp://NAME/URI, or ui://NAME/… of ui://….
+// meetPlaces reports whether an upstream may have a resource that both are for. A pattern may mean
+// it by the upstream's own URI, or by the one that clients see: mcp://NAME/URI, or ui://NAME/… of
+// ui://….
 func meetPlaces(p, q *pattern, upstream string) bool {
 	if p.place != nil && q.place != nil {
 		if uri, ok := q.place.plain.literal(); ok && !odd(uri) {
@@ -377,7 +392,8 @@ func meetPlaces(p, q *pattern, upstream string) bool {
 	return false
 }
 
-// spellings returns the pattern as it is and as URIs are compared with it, without what is of another upstream.
+// spellings returns the pattern as it is and as URIs are compared with it, without what is of
+// another upstream.
 func (p *pattern) spellings(upstream string) [][]token {
 	all := [][]token{p.tokens}
 	if p.place != nil && !p.place.same {
@@ -388,8 +404,8 @@ func (p *pattern) spellings(upstream string) [][]token {
 	})
 }
 
-// exposed returns the pattern for the URIs that clients see of those that t matches; nil, which matches
-// only the empty text, if these are the same.
+// exposed returns the pattern for the URIs that clients see of those that t matches; nil, which
+// matches only the empty text, if these are the same.
 func exposed(t []token, upstream string) []token {
 	switch {
 	case hasPrefix(t, "mcp:"), hasPrefix(t, "http:"), hasPrefix(t, "https:"):

@@ -12,7 +12,9 @@ import (
 )
 
 // upstreams are what the file of the tests below says of its upstreams.
-var upstreams = []policy.Known{{Name: "files", Begin: "files__"}, {Name: "shell", Begin: "sh__"}, {Name: "bare", Begin: ""}}
+var upstreams = []policy.Known{
+	{Name: "files", Begin: "files__"}, {Name: "shell", Begin: "sh__"}, {Name: "bare"},
+}
 
 // TestSafety6OverriddenDenies compares a global rule with the rules of a caller's own.
 func TestSafety6OverriddenDenies(t *testing.T) {
@@ -46,32 +48,49 @@ func TestSafety6OverriddenDenies(t *testing.T) {
 		{`deny: { upstreams: nothing }`, `allow: { upstreams: "*" }`, ""},
 		{`deny: { where: { x: a } }`, `allow: { where: { x: a } }`, `deny of upstreams: "*"`},
 		// Resources, by either URI.
-		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "file:///*" }`, `deny of resources: "file:///etc/*"`},
+		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "file:///*" }`,
+			`deny of resources: "file:///etc/*"`},
 		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "file:///home/*" }`, ""},
-		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "mcp://files/file:*" }`, `deny of resources: "file:///etc/*"`},
-		{`deny: { resources: "mcp://files/*" }`, `allow: { resources: "file:///home/*" }`, `deny of resources: "mcp://files/*"`},
+		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "mcp://files/file:*" }`,
+			`deny of resources: "file:///etc/*"`},
+		{`deny: { resources: "mcp://files/*" }`, `allow: { resources: "file:///home/*" }`,
+			`deny of resources: "mcp://files/*"`},
 		{`deny: { resources: "mcp://files/*" }`, `allow: { resources: "mcp://shell/*" }`, ""},
 		{`deny: { resources: "mcp://files/*" }`, `allow: { upstreams: shell }`, ""},
 		{`deny: { upstreams: shell }`, `allow: { resources: "mcp://files/*" }`, ""},
-		{`deny: { resources: "ui://clock/*" }`, `allow: { resources: "ui://shell/clock/*" }`, `deny of resources: "ui://clock/*"`},
+		{`deny: { resources: "ui://clock/*" }`, `allow: { resources: "ui://shell/clock/*" }`,
+			`deny of resources: "ui://clock/*"`},
 		{`deny: { resources: "ui://clock/*" }`, `allow: { resources: "ui://shell/bell/*" }`, ""},
 		{`deny: { resources: "https://evil/*" }`, `allow: { resources: "mcp://files/*" }`, ""},
-		{`deny: { resources: "https://evil/*" }`, `allow: { resources: "https://EVIL:443/x" }`, `deny of resources: "https://evil/*"`},
-		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "file:///%65tc/*" }`, `deny of resources: "file:///etc/*"`},
+		{`deny: { resources: "https://evil/*" }`, `allow: { resources: "https://EVIL:443/x" }`,
+			`deny of resources: "https://evil/*"`},
+		{`deny: { resources: "file:///etc/*" }`, `allow: { resources: "file:///%65tc/*" }`,
+			`deny of resources: "file:///etc/*"`},
 		{`deny: { resources: "*.env" }`, `allow: { resources: "file:///srv/*" }`, `deny of resources: "*.env"`},
 		{`deny: { upstreams: "*", where: { x: a } }`, `allow: { resources: "*" }`, ""},
 		// Conditions.
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run, where: { command: "git *" } }`, ""},
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `ask: { tools: sh__run, where: { /command: ["git *", "ls"] } }`, ""},
-		{`deny: { tools: sh__run, where: { command: "* rm *" } }`, `allow: { tools: sh__run, where: { command: "git *" } }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run, where: { dir: "/srv/*" } }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run, where: { command: { re: "^(git|ls) " } } }`, ""},
-		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run, where: { command: { re: "(git|ls) " } } }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { command: { re: "(^|[;&|]) *sudo " } } }`, `allow: { tools: sh__run, where: { command: "git status" } }`, ""},
-		{`deny: { tools: sh__run, where: { command: { re: "(^|[;&|]) *sudo " } } }`, `allow: { tools: sh__run, where: { command: "git *" } }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { command: { re: "\\.env$" } } }`, `allow: { tools: sh__run, where: { command: "*.txt" } }`, ""},
-		{`deny: { tools: sh__run, where: { command: { re: "(?i)^RM" } } }`, `allow: { tools: sh__run, where: { command: "rm*" } }`, `deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`, `allow: { tools: sh__run }`,
+			`deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`,
+			`allow: { tools: sh__run, where: { command: "git *" } }`, ""},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`,
+			`ask: { tools: sh__run, where: { /command: ["git *", "ls"] } }`, ""},
+		{`deny: { tools: sh__run, where: { command: "* rm *" } }`,
+			`allow: { tools: sh__run, where: { command: "git *" } }`, `deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`,
+			`allow: { tools: sh__run, where: { dir: "/srv/*" } }`, `deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`,
+			`allow: { tools: sh__run, where: { command: { re: "^(git|ls) " } } }`, ""},
+		{`deny: { tools: sh__run, where: { command: "rm *" } }`,
+			`allow: { tools: sh__run, where: { command: { re: "(git|ls) " } } }`, `deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: { re: "(^|[;&|]) *sudo " } } }`,
+			`allow: { tools: sh__run, where: { command: "git status" } }`, ""},
+		{`deny: { tools: sh__run, where: { command: { re: "(^|[;&|]) *sudo " } } }`,
+			`allow: { tools: sh__run, where: { command: "git *" } }`, `deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { command: { re: "\\.env$" } } }`,
+			`allow: { tools: sh__run, where: { command: "*.txt" } }`, ""},
+		{`deny: { tools: sh__run, where: { command: { re: "(?i)^RM" } } }`,
+			`allow: { tools: sh__run, where: { command: "rm*" } }`, `deny of tools: "sh__run"`},
 		{`deny: { tools: sh__run, where: { n: "22" } }`, `allow: { tools: sh__run, where: { n: "23" } }`, ""},
 		// Verdicts: asks lift denies, and allows lift asks.
 		{`deny: { tools: sh__run }`, `ask: { tools: "sh__*" }`, `deny of tools: "sh__run"`},
@@ -82,18 +101,29 @@ func TestSafety6OverriddenDenies(t *testing.T) {
 		// What is not lifted after all, since a rule of the same callers keeps it.
 		{`deny: { tools: sh__run }`, `deny: { tools: "sh__r*" } }, { allow: { tools: "sh__*" }`, ""},
 		{`deny: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { deny: { upstreams: [shell, bare] }`, ""},
-		{`deny: { tools: "sh__*n" }`, `allow: { tools: "sh__*" } }, { deny: { tools: "sh__r*" }`, `deny of tools: "sh__*n"`},
-		{`deny: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { deny: { tools: sh__run, where: { x: a } }`, `deny of tools: "sh__run"`},
-		{`deny: { tools: sh__run, where: { x: a } }`, `allow: { tools: "sh__*" } }, { deny: { tools: sh__run, where: { x: [a, b] } }`, ""},
+		{`deny: { tools: "sh__*n" }`, `allow: { tools: "sh__*" } }, { deny: { tools: "sh__r*" }`,
+			`deny of tools: "sh__*n"`},
+		{`deny: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { deny: { tools: sh__run, where: { x: a } }`,
+			`deny of tools: "sh__run"`},
+		{`deny: { tools: sh__run, where: { x: a } }`,
+			`allow: { tools: "sh__*" } }, { deny: { tools: sh__run, where: { x: [a, b] } }`, ""},
 		{`ask: { tools: sh__run }`, `ask: { tools: sh__run } }, { allow: { tools: "sh__*" }`, ""},
-		{`ask: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { ask: { tools: sh__run }`, `ask of tools: "sh__run"`},
-		{`deny: { tools: sh__run }`, `ask: { tools: sh__run } }, { allow: { tools: "sh__*" }`, `deny of tools: "sh__run"`},
+		{`ask: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { ask: { tools: sh__run }`,
+			`ask of tools: "sh__run"`},
+		{`deny: { tools: sh__run }`, `ask: { tools: sh__run } }, { allow: { tools: "sh__*" }`,
+			`deny of tools: "sh__run"`},
 		{`allow: { tools: sh__run } }, { ask: { tools: "sh__*" }`, `allow: { tools: sh__run }`, ""},
 	} {
 		for _, match := range []string{"match: { key: [ann, bob] }", "match: { surface: web }"} {
-			text := fmt.Sprintf("- { name: everybody, rules: [{ %s }] }\n- { name: theirs, %s, rules: [{ %s }] }\n", test.global, match, test.own)
+			text := fmt.Sprintf("- { name: everybody, rules: [{ %s }] }\n- { name: theirs, %s, rules: [{ %s }] }\n",
+				test.global, match, test.own)
 			lifted := warningsOf(t, text)
-			if test.want == "" && lifted != nil || test.want != "" && (len(lifted) != 1 || !strings.HasPrefix(lifted[0].Text, "policy theirs lifts this "+test.want+": rules[")) {
+			got := ""
+			for _, p := range lifted {
+				text, _, _ := strings.Cut(p.Text, ": rules[")
+				got += strings.TrimPrefix(text, "policy theirs lifts this ")
+			}
+			if got != test.want {
 				t.Errorf("of\n%swarns %v, want %q", text, lifted, test.want)
 			}
 		}
@@ -111,7 +141,8 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 	const all = "- { name: all, rules: [{ allow: { upstreams: files } }, { deny: { tools: \"*__rm\" } }] }\n"
 	own := func(names ...string) (text string) {
 		for _, name := range names {
-			text += fmt.Sprintf("- { name: %s, match: { key: %s }, rules: [{ allow: { upstreams: \"*\" } }] }\n", name, name)
+			text += fmt.Sprintf("- { name: %s, match: { key: %s }, rules: [{ allow: { upstreams: \"*\" } }] }\n",
+				name, name)
 		}
 		return text
 	}
@@ -121,15 +152,20 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 		want []string
 	}{
 		{all + own("a"), []string{`policies[0].rules[1].deny: policy a lifts this deny of tools: "*__rm": ` + rule}},
-		{all + own("a", "b"), []string{`policies[0].rules[1].deny: policies a and b lift this deny of tools: "*__rm": ` + rule}},
-		{all + own("a", "b", "c"), []string{`policies[0].rules[1].deny: policies a, b and c lift this deny of tools: "*__rm": ` + rule}},
-		{all + own("a", "b", "c", "d", "e"), []string{`policies[0].rules[1].deny: policies a, b, c and 2 more lift this deny of tools: "*__rm": ` + rule}},
+		{all + own("a", "b"),
+			[]string{`policies[0].rules[1].deny: policies a and b lift this deny of tools: "*__rm": ` + rule}},
+		{all + own("a", "b", "c"),
+			[]string{`policies[0].rules[1].deny: policies a, b and c lift this deny of tools: "*__rm": ` + rule}},
+		{all + own("a", "b", "c", "d", "e"),
+			[]string{`policies[0].rules[1].deny: policies a, b, c and 2 more lift this deny of tools: "*__rm": ` +
+				rule}},
 		{strings.Replace(all, "name: all", "name: all, enforced: true", 1) + own("a"), nil},
 		{strings.Replace(all, "name: all", "name: all, enforced: false", 1) + own("a"), nil},
 		// Another policy that is enforced, or one of the same callers, may keep it.
 		{all + own("a") + "- { name: x, enforced: true, rules: [{ deny: { tools: \"*__r?\" } }] }\n", nil},
 		{all + own("a") + "- { name: x, match: { key: a }, rules: [{ deny: { tools: \"*__r?\" } }] }\n", nil},
-		{all + own("a") + "- { name: x, match: { key: b }, rules: [{ deny: { tools: \"*__r?\" } }] }\n", []string{`policies[0].rules[1].deny: policy a lifts this deny of tools: "*__rm": ` + rule}},
+		{all + own("a") + "- { name: x, match: { key: b }, rules: [{ deny: { tools: \"*__r?\" } }] }\n",
+			[]string{`policies[0].rules[1].deny: policy a lifts this deny of tools: "*__rm": ` + rule}},
 		// An enforced policy holds by its denies and asks.
 		{"- { name: a, enforced: true, capabilities: [x], rules: [{ allow: { upstreams: \"*\" } }] }\n",
 			[]string{"policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
@@ -149,14 +185,16 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 			got = append(got, p.Error())
 		}
 		if !slices.Equal(got, test.want) {
-			t.Errorf("warnings of\n%s\t%s\nwant\n\t%s", test.text, strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
+			t.Errorf("warnings of\n%s\t%s\nwant\n\t%s", test.text, strings.Join(got, "\n\t"), strings.Join(test.want,
+				"\n\t"))
 		}
 	}
 }
 
 // FuzzOverlap compares what Warnings finds of small patterns with all short texts.
 func FuzzOverlap(f *testing.F) {
-	for _, s := range [][4]string{{"a*", "*b", "", ""}, {"a", "?", "b", "^a"}, {"*a*", "*b*", "*ab*", "a$"}, {"a?*", "*?a", "a*a", "(a|b)+$"}, {"?*b", "a*", "?b", "(^|b)a"}, {"**", "?", "a", "a?b*"}} {
+	for _, s := range [][4]string{{"a*", "*b", "", ""}, {"a", "?", "b", "^a"}, {"*a*", "*b*", "*ab*", "a$"}, {"a?*",
+		"*?a", "a*a", "(a|b)+$"}, {"?*b", "a*", "?b", "(^|b)a"}, {"**", "?", "a", "a?b*"}} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
 	small := func(glob string) bool { return len(glob) <= 4 && strings.Trim(glob, "ab*?") == "" }
@@ -182,7 +220,8 @@ func FuzzOverlap(f *testing.F) {
 			rules = append(rules, policy.Rule{Deny: &policy.Selector{Tools: policy.List{kept}}})
 		}
 		warned := func(deny *policy.Selector, rules []policy.Rule) bool {
-			c := policy.Config{{Name: "all", Rules: []policy.Rule{{Deny: deny}}}, {Name: "own", Match: &policy.Match{Key: policy.List{"k"}}, Rules: rules}}
+			c := policy.Config{{Name: "all", Rules: []policy.Rule{{Deny: deny}}}, {Name: "own",
+				Match: &policy.Match{Key: policy.List{"k"}}, Rules: rules}}
 			return len(c.Warnings([]policy.Known{{Name: "u"}})) > 0
 		}
 		exists := func(test func(string) bool) bool { return slices.ContainsFunc(texts, test) }
@@ -191,10 +230,14 @@ func FuzzOverlap(f *testing.F) {
 		if kept != "" {
 			keeps = likeRegexp(kept)
 		}
-		lifted := exists(func(s string) bool { return denied.MatchString(s) && allowed.MatchString(s) && !keeps.MatchString(s) })
+		lifted := exists(func(s string) bool {
+			return denied.MatchString(s) && allowed.MatchString(s) &&
+				!keeps.MatchString(s)
+		})
 		got := warned(&policy.Selector{Tools: policy.List{deny}}, rules)
 		if lifted && !got || got && !lifted && kept == "" {
-			t.Errorf("a deny of %s, an allow of %s and a deny of %q: warned %v, and a text is allowed: %v", deny, allow, kept, got, lifted)
+			t.Errorf("a deny of %s, an allow of %s and a deny of %q: warned %v, and a text is allowed: %v", deny,
+				allow, kept, got, lifted)
 		}
 		expression, err := regexp.Compile(re)
 		if err != nil || re == "" || strings.Contains(re, "\x00") || !utf8.ValidString(re) {
@@ -207,7 +250,8 @@ func FuzzOverlap(f *testing.F) {
 			if swap {
 				one, two = two, one
 			}
-			if !warned(&policy.Selector{Tools: tools, Where: one}, []policy.Rule{{Allow: &policy.Selector{Tools: tools, Where: two}}}) && lifted {
+			if !warned(&policy.Selector{Tools: tools, Where: one},
+				[]policy.Rule{{Allow: &policy.Selector{Tools: tools, Where: two}}}) && lifted {
 				t.Errorf("the glob %s and the expression %s have a text in common, which no warning tells", deny, re)
 			}
 		}

@@ -7,7 +7,8 @@
 //
 // Policies stand in three layers: the caller's own, those of the surface, and the global ones. The first layer in which some rule applies decides: with the
 // first deny, if there is any, otherwise with the first rule that applies of each policy, and of these the strictest. Where no rule applies the verdict is deny.
-// The denies and asks of enforced policies hold whatever a layer decides: the stricter verdict counts. An enforced ask lifts no deny, of whichever layer.
+// The denies and asks of enforced policies hold whatever a layer decides: the stricter verdict
+// counts. An enforced ask lifts no deny, of whichever layer.
 // An approval that a person gave for an ask is no layer: it turns this very ask into an allow, never a deny.
 //
 // Arguments are read by package raw, as by everybody in this program: what a rule has to read and two readers may read in two ways is refused, not guessed.
@@ -180,7 +181,8 @@ func compileEntry(c *Entry) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", c.Name, err)
 	}
-	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities), limits: c.Limits.withDefaults(), content: string(content)}
+	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities),
+		limits: c.Limits.withDefaults(), content: string(content)}
 	if m := c.Match; m != nil {
 		e.match, e.layer = compileMatch(m), own
 		if only := (Match{Surface: m.Surface}); m.equal(&only) {

@@ -31,9 +31,8 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	of := func(r *rule) bool {
 		return r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(upstream) })
 	}
-	if slices.ContainsFunc(r.entries, func(e *entry) bool {
-		return e.enforced && slices.ContainsFunc(e.rules, func(r rule) bool { return r.verdict == Deny && r.every && len(r.where) == 0 && of(&r) })
-	}) {
+	whole := func(r rule) bool { return r.verdict == Deny && r.every && len(r.where) == 0 && of(&r) }
+	if slices.ContainsFunc(r.entries, func(e *entry) bool { return e.enforced && slices.ContainsFunc(e.rules, whole) }) {
 		return false
 	}
 	may := func(globs []glob) bool {

@@ -166,7 +166,8 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	return r.verdict, false
 }
 
-// visible reports whether some arguments are not denied. The rules of enforced policies are in both lists.
+// visible reports whether some arguments are not denied. The rules of enforced policies are in both
+// lists.
 func visible(rules, enforced []bound) bool {
 	denied := func(b *bound, denies []bound) bool {
 		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
@@ -395,13 +396,15 @@ func (g *Ruling) Explain() []Reason {
 				if b.entry != e {
 					continue
 				}
-				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced, Verdict: b.verdict, Where: b.conditions()}
+				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced, Verdict: b.verdict,
+					Where: b.conditions()}
 				switch {
 				case b.label == "":
 					r.Note = "there are no policies"
 				case x.denies != nil && x.denies.rule != b.rule:
 					r.Note = fmt.Sprintf("%s of %s, which is enforced, denies in any case", x.denies.label, x.denies.entry.name)
-				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "": // whatever the layers decide
+				// These two count whatever the layers decide.
+				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "":
 				case decided && !(e.enforced && b.verdict == Deny):
 					r.Note = "a layer before it decides"
 				case denied >= 0 && i != denied:

@@ -144,8 +144,8 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 	}
 }
 
-// begin returns what the names of the upstream's tools and prompts begin with for clients, also if they
-// are changed or shortened; "" if that is not the same for all.
+// begin returns what the names of the upstream's tools and prompts begin with for clients, also if
+// they are changed or shortened; "" if that is not the same for all.
 func (c *Config) begin(upstream string) string {
 	u := c.Upstreams[upstream]
 	_, begin := c.Names.Expose(u.PrefixOr(upstream), "")

@@ -10,7 +10,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety6CheckWarnsOfLiftedDenies has check look at files in which a policy of a caller's own lifts a deny for everybody, or does not.
+// TestSafety6CheckWarnsOfLiftedDenies has check look at files in which a policy of a caller's own
+// lifts a deny for everybody, or does not.
 func TestSafety6CheckWarnsOfLiftedDenies(t *testing.T) {
 	const upstreams = "upstreams:\n" +
 		"  a: { url: https://a.example.com }\n" +
@@ -30,8 +31,10 @@ func TestSafety6CheckWarnsOfLiftedDenies(t *testing.T) {
 		{fmt.Sprintf(all, `deny: { upstreams: b }`, `{ allow: { tools: ["a__*", "b__*"] } }`), nil}, // the prefix is another
 		{fmt.Sprintf(all, `deny: { upstreams: c.d }`, `{ allow: { tools: c_d__x_abcdefg } }`),
 			[]string{`8: policies[0].rules[0].deny: policy ann lifts this deny of upstreams: "c.d": rules[0] of ann is allow: { tools: "c_d__x_abcdefg" }` + why}},
-		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all", "name: all\n    enforced: true", 1), nil},
-		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all", "name: all\n    enforced: false", 1), nil},
+		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all",
+			"name: all\n    enforced: true", 1), nil},
+		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all",
+			"name: all\n    enforced: false", 1), nil},
 		{"  - name: all\n    enforced: true\n    rules: [ allow: { upstreams: a } ]\n",
 			[]string{"7: policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
 		{"  - name: all\n    rules:\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
@@ -46,12 +49,14 @@ func TestSafety6CheckWarnsOfLiftedDenies(t *testing.T) {
 			got = append(got, strings.TrimPrefix(Problem(w).String(), file+":"))
 		}
 		if !slices.Equal(got, tt.want) {
-			t.Errorf("warnings of\n%s\ngot:\n  %s\nwant:\n  %s", tt.text, strings.Join(got, "\n  "), strings.Join(tt.want, "\n  "))
+			t.Errorf("warnings of\n%s\ngot:\n  %s\nwant:\n  %s", tt.text, strings.Join(got, "\n  "),
+				strings.Join(tt.want, "\n  "))
 		}
 	}
 }
 
-// TestSafety6WhyNamesTheEnforcedPolicy changes the file of a running proxy so that a policy is enforced, and asks why a tool is gone.
+// TestSafety6WhyNamesTheEnforcedPolicy changes the file of a running proxy so that a policy is
+// enforced, and asks why a tool is gone.
 func TestSafety6WhyNamesTheEnforcedPolicy(t *testing.T) {
 	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("run", "kill")})
 	text := fmt.Sprintf(`
@@ -79,15 +84,18 @@ policies:
 			}
 		}
 	}
-	ask(0, "shell__kill", "key:ann sees the tool", "locked rules[0]: deny (of those for everybody); but a layer before it decides")
+	ask(0, "shell__kill", "key:ann sees the tool",
+		"locked rules[0]: deny (of those for everybody); but a layer before it decides")
 	mustWrite(t, r.file, addresses+strings.Replace(text, "enforced: false", "enforced: true", 1))
 	r.stderr.mustSay(t, reloaded, 2)
 	ask(1, "shell__kill", "key:ann does not see the tool", "locked rules[0]: deny (of those for everybody, enforced)",
 		"ann rules[0]: allow (of the caller's own policies); but rules[0] of locked, which is enforced, denies in any case",
 		"→ rules[0] of the policy locked denies it. The policy is enforced: no other policy can allow it")
-	ask(0, "shell__run", "calls allowed once a person has said so", "locked rules[1]: ask (of those for everybody, enforced)",
+	ask(0, "shell__run", "calls allowed once a person has said so",
+		"locked rules[1]: ask (of those for everybody, enforced)",
 		"ann rules[0]: allow (of the caller's own policies); but rules[1] of locked, which is enforced, asks in any case")
-	if out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "ann", "-o", "json", "shell__kill"); !strings.Contains(out, `"enforced": true`) {
+	out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "ann", "-o", "json", "shell__kill")
+	if !strings.Contains(out, `"enforced": true`) {
 		t.Errorf("the JSON does not say that the policy is enforced:\n%s", out)
 	}
 }

@@ -224,7 +224,8 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	allowed, denied := false, false
 	for _, r := range x.Reasons {
-		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced, Rule: r.Rule, Where: r.Where, Note: r.Note}
+		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
+			Rule: r.Rule, Where: r.Where, Note: r.Note}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
 		}
@@ -239,7 +240,8 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 		case r.Rule != "" && r.Note == "" && !x.Visible:
 			denied = true
 			if r.Enforced {
-				advise("%s of the policy %s denies it. The policy is enforced: no other policy can allow it; change the rule, if it should not", r.Rule, r.Policy)
+				advise("%s of the policy %s denies it. The policy is enforced: no other policy can allow it; "+
+					"change the rule, if it should not", r.Rule, r.Policy)
 			} else {
 				advise("%s of the policy %s denies it: change that, if it should not", r.Rule, r.Policy)
 			}
