@@ -17,7 +17,7 @@ const enforcing = `
 - name: everybody
   enforced: %v
   rules:
-    - deny: { tools: up__gate, prompts: up__wipe, resources: ["file:///etc/*", "note:*"] }
+    - deny: { tools: up__fail, prompts: up__wipe, resources: ["file:///etc/*", "note:*"] }
     - deny: { tools: up__echo, where: { text: "secret*" } }
     - ask: { tools: up__echo }
 - name: ann
@@ -56,7 +56,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			}
 			return all
 		}
-		denied := []string{"up__gate", "up__wipe", "mcp://up/note:1", "mcp://up/note:{id}"}
+		denied := []string{"up__fail", "up__wipe", "mcp://up/note:1", "mcp://up/note:{id}"}
 		all := lists()
 		for _, name := range denied {
 			if strings.Contains(all, name) {
@@ -64,7 +64,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			}
 		}
 		for _, q := range []struct{ method, denied, params, unknown string }{
-			{"tools/call", "up__gate", `"name":"%s","arguments":{}`, "up__nothing"},
+			{"tools/call", "up__fail", `"name":"%s","arguments":{}`, "up__nothing"},
 			{"tools/call", "up__echo", `"name":"%s","arguments":{"text":"secret x"}`, "up__nothing"},
 			{"prompts/get", "up__wipe", `"name":"%s"`, "up__nothing"},
 			{"resources/read", "mcp://up/note:1", `"uri":"%s"`, "mcp://nobody/x"},
@@ -115,7 +115,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 		ann.succeed(t, "up__echo", `{"text":"secret x"}`)
 		j.apply(under(true))
 		hearsOf(t, changes, "tools/list_changed")
-		if slices.Contains(ann.names(t), "up__gate") || ann.call(t, "up__echo", `{"text":"secret x"}`).Error == nil {
+		if slices.Contains(ann.names(t), "up__fail") || ann.call(t, "up__echo", `{"text":"secret x"}`).Error == nil {
 			t.Error("enforced again, the policy is lifted")
 		}
 	})
