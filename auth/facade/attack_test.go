@@ -926,6 +926,7 @@ func TestStrangersFillNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for range 300 {
+		s.clock.forward(250 * time.Millisecond) // slow enough for one address
 		if p := b.once(http.MethodGet, a.asks("redirect_uri", "https://evil.example/cb"), nil); p.status != 400 {
 			t.Fatal(p.status)
 		}

@@ -141,11 +141,6 @@ func printable(s string) bool {
 
 // authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the person.
 func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
-	if !f.ceilings["/oauth/authorize"].Allow() {
-		w.Header().Set("Retry-After", "2")
-		f.page(w, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: "Wait a moment, and start again from your app."})
-		return
-	}
 	if err := r.ParseForm(); err != nil {
 		f.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
 		return

@@ -84,8 +84,8 @@ type Facade struct {
 	now       func() time.Time
 	pages     *pages
 	routes    http.Handler
-	ceilings  map[string]*rate.Limiter // by path: who floods one, which needs no credential, keeps nobody from another
-	strangers *rate.Limiter            // of the events that they cause
+	gates     gates
+	crowd     rate.Sometimes // says that an address is refused
 	known     known
 
 	stop   context.CancelFunc
@@ -97,9 +97,7 @@ func New(o Options) (*Facade, error) {
 	f := &Facade{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
 		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log, now: o.Now,
-		ceilings: map[string]*rate.Limiter{
-			"/oauth/authorize": rate.NewLimiter(100, 400), "/oauth/register": rate.NewLimiter(100, 400), "/oauth/token": rate.NewLimiter(500, 2000), "/oauth/revoke": rate.NewLimiter(100, 400),
-		},
+		gates: newGates(), crowd: rate.Sometimes{Interval: time.Minute},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
 	u, err := url.Parse(o.URL)
@@ -151,7 +149,6 @@ func New(o Options) (*Facade, error) {
 		return nil, err
 	}
 	f.core = newServer(f, secrets)
-	f.strangers = rate.NewLimiter(rate.Every(6*time.Second), 60)
 	f.known.tokens = map[auth.Hash]*verdict{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -196,22 +193,28 @@ func (f *Facade) router() http.Handler {
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	public("/.well-known/oauth-authorization-server", f.metadata, get)
 	public("/.well-known/oauth-authorization-server/", f.metadata, get) // for clients that look below the path of the endpoint
-	public("/oauth/register", f.register, post)
-	public("/oauth/token", f.token, post)
-	public("/oauth/revoke", f.revoke, post)
-	m.HandleFunc("GET /oauth/authorize", f.authorize)
-	m.HandleFunc("POST /oauth/authorize", f.authorize)
-	m.HandleFunc("POST /oauth/consent", f.consent)
-	m.HandleFunc("GET /oauth/continue", f.carryOn)
-	m.HandleFunc("GET /oauth/callback/{idp}", f.callback)
+	public("/oauth/register", f.limited(f.gates.register, f.register), post)
+	public("/oauth/token", f.limited(f.gates.token, f.token), post)
+	public("/oauth/revoke", f.limited(f.gates.revoke, f.revoke), post)
+	begins := func(pattern string, answer http.HandlerFunc) {
+		m.HandleFunc(pattern, f.limitedPage(f.gates.begin, answer))
+	}
+	goesOn := func(pattern string, answer http.HandlerFunc) {
+		m.HandleFunc(pattern, f.limitedPage(f.gates.finish, answer))
+	}
+	begins("GET /oauth/authorize", f.authorize)
+	begins("POST /oauth/authorize", f.authorize)
+	goesOn("POST /oauth/consent", f.consent)
+	goesOn("GET /oauth/continue", f.carryOn)
+	goesOn("GET /oauth/callback/{idp}", f.callback)
 	public("/oauth/client-metadata.json", f.ourDocument, get)
-	m.HandleFunc("GET /connect/{upstream}", f.connectPage)
-	m.HandleFunc("POST /connect/{upstream}", f.connectUpstream)
-	m.HandleFunc("GET /connect/{upstream}/callback", f.connectBack)
-	m.HandleFunc("POST /connect/{upstream}/disconnect", f.disconnect)
-	m.HandleFunc("GET /account", f.account)
-	m.HandleFunc("POST /account/grants/{id}/revoke", f.revokeGrant)
-	m.HandleFunc("POST /account/logout", f.logout)
+	begins("GET /connect/{upstream}", f.connectPage)
+	goesOn("POST /connect/{upstream}", f.connectUpstream)
+	goesOn("GET /connect/{upstream}/callback", f.connectBack)
+	goesOn("POST /connect/{upstream}/disconnect", f.disconnect)
+	begins("GET /account", f.account)
+	goesOn("POST /account/grants/{id}/revoke", f.revokeGrant)
+	goesOn("POST /account/logout", f.logout)
 	m.HandleFunc("GET /{$}", f.connect)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
@@ -228,8 +231,8 @@ func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	by := caller{request: auth.RequestID(w)}
 	if f.address != nil {
-		if from := f.address(r); from.IsValid() {
-			by.address = from.String()
+		if by.from = f.address(r); by.from.IsValid() {
+			by.address = by.from.String()
 		}
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, by))
@@ -240,7 +243,10 @@ func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // caller is where a request comes from, and its id, in the words of what is written down; "" where that is not known.
-type caller struct{ address, request string }
+type caller struct {
+	address, request string
+	from             netip.Addr // the zero Addr where it is not known
+}
 
 // callerKey finds the caller in the context of a request.
 type callerKey struct{}
@@ -252,16 +258,6 @@ func callerOf(ctx context.Context) caller {
 
 // maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.
 const maxBody = 64 << 10
-
-// limit refuses what is beyond the ceiling of this process.
-func (f *Facade) limit(w http.ResponseWriter, r *http.Request) bool {
-	if f.ceilings[r.URL.Path].Allow() {
-		return true
-	}
-	w.Header().Set("Retry-After", "2")
-	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests; try again in a moment")
-	return false
-}
 
 // away answers a program when something that we need cannot be reached. It is never the client's fault, and never the end of a sign-in.
 func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {

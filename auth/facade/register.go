@@ -132,9 +132,6 @@ type registered struct {
 // register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect URIs that cannot be are left out, since clients send sets for all
 // the places that they run in; the answer has those that are left.
 func (f *Facade) register(w http.ResponseWriter, r *http.Request) {
-	if !f.limit(w, r) {
-		return
-	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		fail(w, http.StatusBadRequest, "invalid_client_metadata", "send application/json")
 		return

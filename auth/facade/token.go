@@ -79,9 +79,6 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, body []byte, err
 
 // Token is AuthorizationServer's.
 func (s *server) Token(w http.ResponseWriter, r *http.Request) {
-	if !s.f.limit(w, r) {
-		return
-	}
 	body, err := s.exchange(r)
 	s.answer(w, r, body, err)
 }
@@ -210,9 +207,6 @@ func translate(err error) error {
 // Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family goes. Whoever has a token may do that, and of one that is not good
 // there is nothing to do.
 func (s *server) Revoke(w http.ResponseWriter, r *http.Request) {
-	if !s.f.limit(w, r) {
-		return
-	}
 	err := s.giveUp(r)
 	s.answer(w, r, []byte("{}"), err)
 }

@@ -173,11 +173,11 @@ var strange = map[string]bool{"authorize_refused": true, "consent_denied": true,
 // ctx is that of a request, or comes from one: it says where that came from.
 func (f *Facade) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
-	tooMany := strange[what] && !f.strangers.Allow()
+	by := callerOf(ctx)
+	tooMany := strange[what] && f.gates.events.pass(by.from, f.now()) != passes
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	by := callerOf(ctx)
 	f.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "address", by.address, "request_id", by.request)
 	if tooMany {
 		return
