@@ -14,6 +14,7 @@ type AuthRequest struct {
 	CodeChallenge         string
 	Request               []byte // the request as it came, for whoever goes on with it
 	Detail                []byte // JSON of the one who asks
+	Network               string // where it came from, "" if that is not known: bounds.go counts by it
 	Created, Expires      time.Time
 
 	// What approval added.
@@ -25,13 +26,13 @@ type AuthRequest struct {
 }
 
 const authRequestColumns = "id_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request, detail, created_at, expires_at, " +
-	"idp, nonce, pkce_enc, approved_at, consumed_at"
+	"idp, nonce, pkce_enc, approved_at, consumed_at, network"
 
 func (a *AuthRequest) scan(s *Store, row scanner) error {
 	var id string
 	var sealed []byte
 	err := row.Scan(&id, &a.Purpose, &a.ClientID, &a.RedirectURI, &a.State, &a.Scope, &a.Resource, &a.CodeChallenge, &a.Request, &a.Detail, moment{&a.Created},
-		moment{&a.Expires}, &a.IDP, &a.Nonce, &sealed, moment{&a.Approved}, moment{&a.Consumed})
+		moment{&a.Expires}, &a.IDP, &a.Nonce, &sealed, moment{&a.Approved}, moment{&a.Consumed}, &a.Network)
 	if err != nil {
 		return err
 	}
@@ -40,13 +41,19 @@ func (a *AuthRequest) scan(s *Store, row scanner) error {
 	return err
 }
 
-// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has the secret binding.
+// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has the secret binding. Where its network has too many, the oldest go.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
 	_, err := s.exec(ctx, `INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
-		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14)`,
+		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at, network)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14, $15)`,
 		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge, a.Request, a.Detail, a.IDP,
-		seconds(s.now()), seconds(a.Expires))
+		seconds(s.now()), seconds(a.Expires), a.Network)
+	if err == nil {
+		err = s.trimRequests(ctx, a.Network, hash(id), false)
+	}
+	if err == nil && s.added.Add(1)%int64(s.bounds.look) == 0 {
+		err = s.trimAllRequests(ctx)
+	}
 	return err
 }
 
@@ -89,7 +96,10 @@ func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, appr
 		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7, detail = COALESCE($8, detail)
 		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3 RETURNING `+authRequestColumns,
 		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id), approval.Verifier), approval.Detail)
-	if err == ErrNotFound {
+	switch err {
+	case nil:
+		err = s.trimRequests(ctx, a.Network, hash(id), true)
+	case ErrNotFound:
 		if a, err = s.AuthRequest(ctx, id, binding); err == nil {
 			err = ErrUsed
 		}

@@ -15,6 +15,7 @@
 //	audit.go     Event: Audit, Events
 //	sealed.go    Reencrypt; how columns are sealed, and the canary that knows a wrong key
 //	migrate.go, lease.go, sweep.go: the schema, one process per SQLite file, rows that nobody needs any more
+//	bounds.go: how many rows strangers can have stored
 //
 // Secrets are given to methods as they are, and hashed or sealed here, so that nobody can forget to. Signatures of codes and tokens are not secret.
 // An error that is none of the Err values means that it could not be found out: the database is away, say. Nobody's sign-in is over for that.
@@ -34,6 +35,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -88,6 +90,8 @@ type Store struct {
 	log       *slog.Logger
 	now       func() time.Time
 	lease     *lease // nil where there is none
+	bounds    bounds
+	added     atomic.Int64 // requests, by this process
 
 	stop    context.CancelFunc // ends the sweeper
 	sweeper sync.WaitGroup
@@ -109,7 +113,7 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("a store needs master keys")
 	}
-	s := &Store{log: c.Log, now: c.Now}
+	s := &Store{log: c.Log, now: c.Now, bounds: defaultBounds()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -874,6 +874,12 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 			if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" || all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
 				t.Errorf("Blocks = %+v, %v", all, err)
 			}
+			if i == 2 {
+				return // networks of requests came with the fourth
+			}
+			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) || r.Network != "203.0.113.9/32" {
+				t.Errorf("the request is %+v, %v", r, err)
+			}
 		})
 	}
 }

@@ -1,0 +1,81 @@
+package store
+
+import "context"
+
+// This file bounds what strangers can have stored: rows that are made before anybody has shown a
+// credential. A network that makes too many loses its own rows first.
+
+// bounds are how many rows there may be.
+type bounds struct {
+	network   int // requests of one network that were not approved, and as many that were
+	requests  int // requests of all networks
+	look      int // requests between two looks at how many all have made
+	documents int // of clients, of which each has a few kilobytes
+}
+
+func defaultBounds() bounds { return bounds{network: 200, requests: 10_000, look: 20, documents: 1000} }
+
+// excess is what a table has too much of.
+type excess struct {
+	table, key string
+	which      string // the rows that count
+	about      []any  // its arguments
+	most       int    // rows of these that there may be
+	first      string // query for the keys of those that go first; its last argument is how many
+	args       []any  // its other arguments
+}
+
+// trimRequests deletes what a network has beyond its bound of requests of one kind, approved or not:
+// first those that are over, then the oldest. newest is the hash of one that stays.
+func (s *Store) trimRequests(ctx context.Context, network, newest string, approved bool) error {
+	which := "network = $1 AND approved_at = 0"
+	if approved {
+		which = "network = $1 AND approved_at > 0"
+	}
+	return s.trim(ctx, excess{
+		table: "auth_requests", key: "id_hash", which: which, about: []any{network}, most: s.bounds.network,
+		first: `SELECT id_hash FROM auth_requests WHERE ` + which + ` AND id_hash <> $2
+			ORDER BY CASE WHEN consumed_at > 0 OR expires_at <= $3 THEN 0 ELSE 1 END, created_at LIMIT $4`,
+		args: []any{network, newest, seconds(s.now())},
+	})
+}
+
+// trimAllRequests deletes what all networks together have beyond their bound: first requests that are
+// over, then the oldest of the networks that have most. A network with one request keeps it as long
+// as another one has two.
+func (s *Store) trimAllRequests(ctx context.Context) error {
+	return s.trim(ctx, excess{
+		table: "auth_requests", key: "id_hash", which: "1 = 1", most: s.bounds.requests,
+		first: `SELECT id_hash FROM (SELECT id_hash, created_at, CASE WHEN consumed_at > 0 OR expires_at <= $1 THEN 0 ELSE 1 END AS live,
+			row_number() OVER (PARTITION BY network ORDER BY created_at DESC, id_hash) AS place FROM auth_requests) AS ranked
+			ORDER BY live, place DESC, created_at LIMIT $2`,
+		args: []any{seconds(s.now())},
+	})
+}
+
+// trimDocuments deletes the documents beyond the bound: first those of clients that no user has ever
+// allowed, of these the ones that could not be had, and then those that were fetched first.
+func (s *Store) trimDocuments(ctx context.Context) error {
+	return s.trim(ctx, excess{
+		table: "cimd_cache", key: "url", which: "1 = 1", most: s.bounds.documents,
+		first: `SELECT url FROM cimd_cache ORDER BY CASE WHEN EXISTS (SELECT 1 FROM grants WHERE grants.client_id = cimd_cache.url) THEN 1 ELSE 0 END,
+			CASE WHEN failure = '' THEN 1 ELSE 0 END, fetched_at LIMIT $1`,
+	})
+}
+
+func (s *Store) trim(ctx context.Context, e excess) error {
+	n := 0
+	err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
+	if err != nil || n <= e.most {
+		return err
+	}
+	return s.WithTx(ctx, func(ctx context.Context) error {
+		if s.postgres { // two replicas that delete the same rows would wait for each other
+			if mine, err := s.mineToSweep(ctx); err != nil || !mine {
+				return err
+			}
+		}
+		_, err := s.exec(ctx, `DELETE FROM `+e.table+` WHERE `+e.key+` IN (`+e.first+`)`, append(e.args, n-e.most)...)
+		return err
+	})
+}
