@@ -2,6 +2,7 @@ package facade
 
 import (
 	"context"
+	"crypto/rsa"
 	"errors"
 	"net/http"
 	"net/url"
@@ -97,13 +98,26 @@ func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string
 	if _, critical := t.Headers[0].ExtraHeaders["crit"]; critical {
 		return no("it has a crit header")
 	}
+	// Nothing is fetched or written down for a client that no user has allowed: it has no code and no token.
+	allowed, err := f.store.ClientAllowed(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		return bad("invalid_grant", "no user of this server has allowed the client")
+	}
 	var claims jwt.Claims
 	verified := false
+	var tried *jose.JSONWebKeySet
 	for _, again := range []bool{false, true} { // a second time with keys that were fetched anew
 		keys, err := f.keysOf(ctx, c, again)
 		if err != nil {
 			return err
 		}
+		if keys == tried {
+			break
+		}
+		tried = keys
 		for _, k := range matching(keys, t.Headers[0]) {
 			if t.Claims(k.Key, &claims) == nil {
 				verified = true
@@ -138,6 +152,12 @@ func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string
 	return err
 }
 
+// A client may publish any key, and anybody may have us try it: what costs more than a real one is left out.
+const (
+	maxRSA   = 8192 // bits, as in crypto/tls
+	maxTries = 10   // keys that fit a header; a real set has two or three
+)
+
 // matching returns the keys that may have signed: public ones for signing, of the kind of the algorithm, and of the id that the header names, if it names one.
 func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	var all []jose.JSONWebKey
@@ -145,7 +165,12 @@ func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 		if !k.IsPublic() || !k.Valid() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != h.Algorithm || h.KeyID != "" && k.KeyID != h.KeyID {
 			continue
 		}
-		all = append(all, k)
+		if public, ok := k.Key.(*rsa.PublicKey); ok && public.N.BitLen() > maxRSA {
+			continue
+		}
+		if all = append(all, k); len(all) == maxTries {
+			break
+		}
 	}
 	return all
 }
@@ -155,8 +180,8 @@ func (f *Facade) keysOf(ctx context.Context, c *client, again bool) (*jose.JSONW
 	if c.Keys.Set != nil {
 		return c.Keys.Set, nil
 	}
-	if f.documents == nil {
+	if f.documents == nil || f.documents.outside == nil {
 		return nil, bad("invalid_client", "this server reads no keys from the net")
 	}
-	return f.documents.keys(ctx, c.Keys.URI, again)
+	return f.documents.keys.get(ctx, c.Keys.URI, c.Host, again)
 }

@@ -18,7 +18,13 @@ import (
 
 const (
 	requestTTL = 10 * time.Minute // from the client's request to the provider's answer
-	maxParam   = 4096             // of a parameter; a state has a few hundred bytes at most
+
+	// maxParam bounds a parameter in bytes. The state is stored and sent back as it is: ChatGPT puts an address into it, and was seen with 521 bytes. Of a scope only
+	// the words that we know are stored; where there are many (auth.scope_capabilities), clients ask for all of them.
+	maxParam = 1 << 10
+	maxState = 2 << 10
+	maxScope = 4 << 10
+	maxLink  = 4 << 10 // of the link to connect an upstream, which is our own
 
 	purposeAuthorize = "authorize"
 	purposeLogin     = "login"
@@ -58,6 +64,17 @@ var once = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge", "code_challenge_method", "prompt", "request", "request_uri",
 }
 
+// bound returns how many bytes a parameter may have.
+func bound(name string) int {
+	switch name {
+	case "state":
+		return maxState
+	case "scope":
+		return maxScope
+	}
+	return maxParam
+}
+
 // begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which the client is told, or one that kept us from finding out.
 func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
@@ -78,6 +95,9 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	}
 	// From here on the client is who it says, as far as anybody can know, and can be told.
 	state := form.Get("state")
+	if len(state) > maxState {
+		state = ""
+	}
 	bad := func(code, description string) (AuthRequest, error) {
 		return AuthRequest{}, &flaw{redirect, state, code, description}
 	}
@@ -86,11 +106,9 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 		case len(v) > 1 && name == "resource":
 			return bad("invalid_target", "there is more than one resource; a token is for one endpoint")
 		case len(v) > 1:
-			state = form.Get("state")
 			return bad("invalid_request", name+" is there twice")
-		case len(v) == 1 && len(v[0]) > maxParam:
-			state = ""
-			return bad("invalid_request", name+" is too long")
+		case len(v) == 1 && len(v[0]) > bound(name):
+			return bad("invalid_request", fmt.Sprintf("%s is longer than %d bytes", name, bound(name)))
 		}
 	}
 	switch {
@@ -192,7 +210,7 @@ func explicit(b bool) []byte {
 func (f *Facade) ask(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
 	binding := f.binding(w, r)
 	id := secret()
-	row.Expires = f.now().Add(requestTTL)
+	row.Expires, row.Network = f.now().Add(requestTTL), callerOf(r.Context()).network()
 	if err := f.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
 		f.unreachable(w, r, err)
 		return

@@ -93,8 +93,8 @@ func (f *Facade) connectPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	link := r.URL.Query().Get("t")
-	if len(link) > maxParam {
-		link = "?"
+	if link != "" && (len(link) > maxLink || f.linkOf(name, link) == "") {
+		link = "?" // not ours: a stranger's text is not stored
 	}
 	s, err := f.session(r)
 	if isOver(err) {
@@ -165,7 +165,9 @@ func (f *Facade) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	}
 	detail, err := json.Marshal(onTheWay{s.user.ID, s.IDPSession, kept})
 	if err == nil {
-		err = f.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{Purpose: purposeConnect, Detail: detail, Expires: f.now().Add(requestTTL)})
+		err = f.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{
+			Purpose: purposeConnect, Detail: detail, Network: callerOf(r.Context()).network(), Expires: f.now().Add(requestTTL),
+		})
 	}
 	if err == nil {
 		_, err = f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -64,38 +63,33 @@ func freshness(h http.Header) time.Duration {
 
 const (
 	maxDocument = 5 << 10
-	maxKeys     = 64 << 10
 	freshLeast  = 5 * time.Minute
 	freshMost   = 24 * time.Hour
 	staleMost   = 24 * time.Hour
 	failedFor   = time.Minute
 )
 
-// documents are clients whose id is the URL of their metadata. Each document is kept for a while, here and in the store, and fetched once however many ask.
+// documents are clients whose id is the URL of their metadata. Each document is kept in the store for a while, and fetched once however many ask.
 type documents struct {
-	f      *Facade
-	fetch  Fetch
-	static map[string][]byte
-
-	mu      sync.Mutex
-	loading map[string]chan struct{} // by URL; closed when it is done
-	sets    map[string]keptKeys      // by URL
+	f       *Facade
+	outside *outside // nil reads nothing from the net
+	keys    clientKeySets
+	static  map[string][]byte
 }
 
-type keptKeys struct {
-	set *jose.JSONWebKeySet
-	at  time.Time
-}
-
-// unreachable means that a document cannot be had now; what it says is not known.
+// unreachable means that a document, or the keys of a client, cannot be had now; what it says is not known.
 type unreachable struct{ host, why string }
 
 func (u *unreachable) Error() string {
-	return "the description of the app at " + u.host + " cannot be read: " + u.why
+	return "what the app publishes at " + u.host + " cannot be read: " + u.why
 }
 
 func newDocuments(f *Facade, fetch Fetch) (*documents, error) {
-	d := &documents{f: f, fetch: fetch, static: map[string][]byte{}, loading: map[string]chan struct{}{}, sets: map[string]keptKeys{}}
+	d := &documents{f: f, static: map[string][]byte{}}
+	if fetch != nil {
+		d.outside = newOutside(fetch, f.gates.fetches, f.now)
+		d.keys = clientKeySets{outside: d.outside, now: f.now, kept: map[string]keptKeys{}}
+	}
 	for where, file := range f.config.Clients.CIMD.StaticDocuments {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -147,7 +141,7 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	if c := d.f.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
 		return nil, &problem{"invalid_client", "The operator of this server does not let apps of " + u.Host + " in."}
 	}
-	if d.fetch == nil {
+	if d.outside == nil {
 		return nil, &problem{"invalid_client", "This server does not read the descriptions of apps from the net."}
 	}
 	text, err := d.text(ctx, id, u.Host)
@@ -163,31 +157,20 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
 			return text, err
 		}
-		d.mu.Lock()
-		busy := d.loading[id]
-		if busy == nil {
-			busy = make(chan struct{})
-			d.loading[id] = busy
-			d.mu.Unlock()
-			defer func() {
-				d.mu.Lock()
-				delete(d.loading, id)
-				d.mu.Unlock()
-				close(busy)
-			}()
-			// Whoever was here a moment ago may have fetched it.
-			kept, text, fresh, err := d.kept(ctx, id, host)
-			if fresh || err != nil {
-				return text, err
-			}
-			return d.load(ctx, id, host, kept)
+		done, err := d.outside.turn(ctx, id)
+		if err != nil {
+			return nil, err
 		}
-		d.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if done == nil {
+			continue // another request has fetched it
 		}
+		defer done()
+		// The document may have come between the look and the turn.
+		kept, text, fresh, err := d.kept(ctx, id, host)
+		if fresh || err != nil {
+			return text, err
+		}
+		return d.load(ctx, id, host, kept)
 	}
 }
 
@@ -208,7 +191,18 @@ func (d *documents) kept(ctx context.Context, id, host string) (kept store.Docum
 func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {
 	ctx = context.WithoutCancel(ctx) // others wait for it
 	now := d.f.now()
-	got, err := d.fetch(ctx, id, maxDocument)
+	allowed, err := d.f.store.ClientAllowed(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	usable := len(kept.Body) > 0 && now.Before(kept.Fetched.Add(freshMost+staleMost))
+	got, err := d.outside.get(ctx, id, maxDocument, allowed)
+	if errors.Is(err, errCrowded) { // says nothing about the document, so that it is not remembered
+		if usable {
+			return kept.Body, nil
+		}
+		return nil, &unreachable{host, err.Error()}
+	}
 	if err == nil {
 		if _, wrong := d.parse(id, got.Body); wrong != nil {
 			err = errors.New("it is not a description of the app")
@@ -220,7 +214,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 	}
 	if err != nil {
 		next := store.Document{URL: id, Failure: err.Error(), Fetched: now, FreshUntil: now.Add(failedFor)}
-		if now.Before(kept.Fetched.Add(freshMost + staleMost)) {
+		if usable {
 			next.Body, next.Fetched = kept.Body, kept.Fetched
 		}
 		if err := d.f.store.PutDocument(ctx, next); err != nil {
@@ -293,6 +287,9 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 		if err := checkDocumentURL(m.JWKSURI); err != nil {
 			return no("jwks_uri: " + err.Error())
 		}
+		if at, err := url.Parse(m.JWKSURI); err != nil || at.Host != u.Host {
+			return no("jwks_uri is on another host than the description, which is " + u.Host)
+		}
 		c.Keys = &clientKeys{URI: m.JWKSURI}
 	case signs && !open:
 		return no("it signs, and has no keys")
@@ -301,38 +298,6 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 	}
 	c.MustSign = !open
 	return c, nil
-}
-
-// keys returns the keys at a URL.
-func (d *documents) keys(ctx context.Context, where string, again bool) (*jose.JSONWebKeySet, error) {
-	now := d.f.now()
-	d.mu.Lock()
-	kept, ok := d.sets[where]
-	d.mu.Unlock()
-	if ok && (now.Before(kept.at.Add(time.Minute)) || !again && now.Before(kept.at.Add(time.Hour))) {
-		return kept.set, nil
-	}
-	if d.fetch == nil {
-		return nil, bad("invalid_client", "this server reads no keys from the net")
-	}
-	got, err := d.fetch(ctx, where, maxKeys)
-	var set jose.JSONWebKeySet
-	if err == nil {
-		err = json.Unmarshal(got.Body, &set)
-	}
-	if err != nil {
-		if ok {
-			return kept.set, nil // those that were good; a new one has to wait
-		}
-		return nil, fmt.Errorf("read the keys of a client: %w", err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.sets) >= 1000 {
-		clear(d.sets)
-	}
-	d.sets[where] = keptKeys{&set, now}
-	return &set, nil
 }
 
 // twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is there twice: two readers could see two clients in it.

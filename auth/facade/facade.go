@@ -248,6 +248,14 @@ type caller struct {
 	from             netip.Addr // the zero Addr where it is not known
 }
 
+// network is what a caller counts by where rows are bounded, "" where it is not known.
+func (c caller) network() string {
+	if n := networkOf(c.from); n.IsValid() {
+		return n.String()
+	}
+	return ""
+}
+
 // callerKey finds the caller in the context of a request.
 type callerKey struct{}
 
@@ -261,8 +269,14 @@ const maxBody = 64 << 10
 
 // away answers a program when something that we need cannot be reached. It is never the client's fault, and never the end of a sign-in.
 func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {
+	level := slog.LevelError
+	if _, theirs := errors.AsType[*unreachable](err); theirs { // a stranger can cause as many of these as they like
+		if level = slog.LevelWarn; f.gates.events.pass(callerOf(r.Context()).from, f.now()) != passes {
+			level = slog.LevelDebug
+		}
+	}
 	if r.Context().Err() == nil {
-		f.log.Error("a sign-in request could not be answered", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+		f.log.Log(r.Context(), level, "a sign-in request could not be answered", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable", "the sign-in service cannot answer now; try again in a moment")

@@ -319,6 +319,7 @@ func FuzzRegister(f *testing.F) {
 func FuzzDocument(f *testing.F) {
 	f.Add(describe(""))
 	f.Add(describe(`,"jwks":{"keys":[{"kty":"EC"}]}`))
+	f.Add(describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/keys"`))
 	d := &documents{f: &Facade{config: Config{Clients: Clients{AllowedSchemes: defaultSchemes}}}}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := d.parse(documentAt, []byte(text))
@@ -332,6 +333,9 @@ func FuzzDocument(f *testing.F) {
 		}
 		if clean(c.Name) != c.Name {
 			t.Errorf("the name %q is let in", c.Name)
+		}
+		if c.Keys != nil && c.Keys.URI != "" && !strings.HasPrefix(c.Keys.URI, "https://client.example/") {
+			t.Errorf("keys are fetched from %q", c.Keys.URI)
 		}
 	})
 }
@@ -369,6 +373,9 @@ func FuzzAuthorize(f *testing.F) {
 		}
 		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") || !challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
 			t.Errorf("%q is let through as %+v", query, request)
+		}
+		if len(request.State) > maxState || len(request.RedirectURI) > maxParam || len(request.Resource) > maxParam || len(request.Scope) > 100 {
+			t.Errorf("%q has too much stored: %+v", query, request)
 		}
 	})
 }

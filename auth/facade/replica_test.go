@@ -154,6 +154,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 
 			// An assertion that was used at one is used up at the other.
 			signs := app{s, documentAt, a.verifier, a.redirect}
+			signs.mustCode(t, b) // assertions of a client that no user has allowed are not looked at
 			once := s.mustAssert(t, "once", nil, jose.ES256, key)
 			for i, want := range []int{400, 401, 401} { // nobody's token, and after that nobody's assertion
 				if status, m := signs.refresh(t, "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once); status != want {

@@ -36,14 +36,25 @@ type stand struct {
 
 // clock is a time that a test moves.
 type clock struct {
-	mu     sync.Mutex
-	offset time.Duration
+	mu      sync.Mutex
+	offset  time.Duration
+	stopped time.Time // if it stands still
 }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.stopped.IsZero() {
+		return c.stopped.Add(c.offset)
+	}
 	return time.Now().Add(c.offset)
+}
+
+// stop has the time stand still, but for what forward adds.
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = time.Now()
 }
 
 func (c *clock) forward(d time.Duration) {

@@ -107,15 +107,20 @@ func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 	}
 	const form = "grant_type=refresh_token&refresh_token=x&client_id="
 	for name, flood := range map[string]func(s *stand, a app) func(){
-		"authorize":         func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "198.51.100.7") },
-		"authorize, IPv6":   func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", nets...) },
-		"account":           func(s *stand, _ app) func() { return s.flood(t, "GET", s.url+"/account", "", "198.51.100.7") },
-		"callback":          func(s *stand, _ app) func() { return s.flood(t, "GET", s.url+"/oauth/callback/sso?state=x", "", "198.51.100.7") },
-		"token":             func(s *stand, a app) func() { return s.flood(t, "POST", s.url+"/oauth/token", form+a.id, "198.51.100.7") },
+		"authorize":       func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "198.51.100.7") },
+		"authorize, IPv6": func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", nets...) },
+		"account":         func(s *stand, _ app) func() { return s.flood(t, "GET", s.url+"/account", "", "198.51.100.7") },
+		"callback": func(s *stand, _ app) func() {
+			return s.flood(t, "GET", s.url+"/oauth/callback/sso?state=x", "", "198.51.100.7")
+		},
+		"token": func(s *stand, a app) func() {
+			return s.flood(t, "POST", s.url+"/oauth/token", form+a.id, "198.51.100.7")
+		},
 		"the unknown proxy": func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "unknown") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustStand(t, behindProxy(t))
+			s.clock.stop() // a machine that is slow lets no more through
 			a := s.mustApp(t)
 			defer flood(s, a)()
 			for i := range 10 {
@@ -189,6 +194,7 @@ func TestSafety9TooManyRequests(t *testing.T) {
 		behindProxy(t)(o)
 		o.Log = authtest.Log(t, log)
 	})
+	s.clock.stop()
 	a, b := s.mustApp(t), newBrowserAt(t, "198.51.100.7")
 	p := page{}
 	for i := 0; i < 1000 && p.status != http.StatusTooManyRequests; i++ {

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,9 @@ type tokenResponse struct {
 func (f *Facade) token(w http.ResponseWriter, r *http.Request)  { f.core.Token(w, r) }
 func (f *Facade) revoke(w http.ResponseWriter, r *http.Request) { f.core.Revoke(w, r) }
 
+// bounded are the parameters that are looked at and have no bound of their own. Others are ignored (RFC 6749, section 3.2).
+var bounded = []string{"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token"}
+
 // form returns the parameters of a request for programs: a form in the body and nowhere else, each parameter once.
 func form(r *http.Request) (url.Values, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
@@ -58,6 +62,9 @@ func form(r *http.Request) (url.Values, error) {
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
 			return nil, bad("invalid_request", "%s is there twice", visible(name, 40))
+		}
+		if slices.Contains(bounded, name) && len(values[0]) > bound(name) {
+			return nil, bad("invalid_request", "%s is longer than %d bytes", name, bound(name))
 		}
 	}
 	return r.PostForm, nil
