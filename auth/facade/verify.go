@@ -166,15 +166,12 @@ func (f *Facade) poll(ctx context.Context) {
 	}
 }
 
-// strange are the events that somebody can cause who has not signed in, as many as they like.
-var strange = map[string]bool{"authorize_refused": true, "consent_denied": true, "sign_in_refused": true}
-
 // audit writes down what happened. Of what strangers do it writes down what comes at a pace that leaves room on the disk for the rest; the remainder is for debugging.
 // ctx is that of a request, or comes from one: it says where that came from.
 func (f *Facade) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
 	by := callerOf(ctx)
-	tooMany := strange[what] && f.gates.events.pass(by.from, f.now()) != passes
+	tooMany := slices.Contains(store.Unproven(), what) && f.gates.events.pass(by.from, f.now()) != passes
 	if tooMany {
 		level = slog.LevelDebug
 	}

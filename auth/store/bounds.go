@@ -63,6 +63,7 @@ func (s *Store) trimDocuments(ctx context.Context) error {
 	})
 }
 
+// trim leaves a tenth of room, so that a flood does not have it delete rows for each new one.
 func (s *Store) trim(ctx context.Context, e excess) error {
 	n := 0
 	err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
@@ -75,7 +76,7 @@ func (s *Store) trim(ctx context.Context, e excess) error {
 				return err
 			}
 		}
-		_, err := s.exec(ctx, `DELETE FROM `+e.table+` WHERE `+e.key+` IN (`+e.first+`)`, append(e.args, n-e.most)...)
+		_, err := s.exec(ctx, `DELETE FROM `+e.table+` WHERE `+e.key+` IN (`+e.first+`)`, append(e.args, n-e.most+e.most/10)...)
 		return err
 	})
 }

@@ -136,3 +136,23 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 		want(t, "one that a user has allowed", err, nil)
 	})
 }
+
+// TestSafety9EventsOfStrangers: what strangers have in the audit is kept for a month, the rest for longer.
+func TestSafety9EventsOfStrangers(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
+		for _, event := range append(Unproven(), "signed_in", "grant_revoked") {
+			want(t, "Audit", s.Audit(ctx, Event{Event: event}), nil)
+		}
+		want(t, "Audit", s.Audit(ctx, Event{Event: "sign_in_refused", Principal: "who is disabled"}), nil)
+		for _, row := range []struct{ days, events int }{{29, 6}, {2, 3}, {368, 3}, {2, 0}} {
+			c.pass(time.Duration(row.days) * 24 * time.Hour)
+			_, err := s.sweep(ctx)
+			want(t, "sweep", err, nil)
+			if events, err := s.Events(ctx, 10); err != nil || len(events) != row.events {
+				t.Errorf("after %d days more there are %d events, %v; want %d", row.days, len(events), err, row.events)
+			}
+		}
+	})
+}

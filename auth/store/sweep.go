@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,7 @@ const (
 	afterwards = 24 * time.Hour       // for how long what is over can still be told from what never was
 	keptGrants = 90 * 24 * time.Hour  // ended grants, for the account page and the audit
 	keptEvents = 400 * 24 * time.Hour // the audit
+	keptStrays = 30 * 24 * time.Hour  // what strangers have in it
 )
 
 // sweeps are the rows that nobody needs any more, those that refer to others first. What it takes is $1, by the age beside it.
@@ -30,6 +32,7 @@ var sweeps = []struct {
 		afterwards},
 	{"cimd_cache", "url", "fresh_until < $1", 7 * 24 * time.Hour},
 	{"assertion_jtis", "jti_hash", "expires_at < $1", 10 * time.Minute}, // a margin for clocks that differ
+	{"audit", "id", "at < $1 AND principal = '' AND event IN ('" + strings.Join(Unproven(), "', '") + "')", keptStrays},
 	{"audit", "id", "at < $1", keptEvents},
 }
 
