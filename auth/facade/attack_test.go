@@ -166,6 +166,7 @@ func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {
 func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
+	a.mustSignIn(t, b) // a client that no user has allowed is told nothing (TestSafety5)
 	for name, row := range map[string]struct {
 		changes []string
 		want    string

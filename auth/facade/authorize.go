@@ -75,7 +75,8 @@ func bound(name string) int {
 	return maxParam
 }
 
-// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which the client is told, or one that kept us from finding out.
+// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which comes with the client and is for it, or one that kept us from
+// finding out.
 func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
@@ -93,13 +94,13 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	if err != nil {
 		return AuthRequest{}, err
 	}
-	// From here on the client is who it says, as far as anybody can know, and can be told.
+	// From here on the client is who it says, as far as anybody can know, and can be told, if a user has allowed it.
 	state := form.Get("state")
 	if len(state) > maxState {
 		state = ""
 	}
 	bad := func(code, description string) (AuthRequest, error) {
-		return AuthRequest{}, &flaw{redirect, state, code, description}
+		return AuthRequest{Client: c, RedirectURI: redirect}, &flaw{redirect, state, code, description}
 	}
 	for _, name := range once {
 		switch v := form[name]; {
@@ -169,7 +170,7 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if wrong, ok := errors.AsType[*flaw](err); ok {
-		http.Redirect(w, r, f.refusal(wrong), http.StatusSeeOther)
+		f.tell(w, r, request, wrong)
 		return
 	}
 	if gone, ok := errors.AsType[*unreachable](err); ok {
@@ -190,6 +191,45 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI, State: []byte(request.State), Scope: request.Scope,
 		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect), Detail: detail,
 	})
+}
+
+// tell tells a client what is wrong with its request. A client that no user has allowed is told only if
+// the person goes there: anybody can register one, and a link to us would lead to wherever they want.
+func (f *Facade) tell(w http.ResponseWriter, r *http.Request, request AuthRequest, wrong *flaw) {
+	c := request.Client
+	known, err := f.returnsTo(r.Context(), c, request.RedirectURI)
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	if known {
+		http.Redirect(w, r, f.refusal(wrong), http.StatusSeeOther)
+		return
+	}
+	f.event(r, "authorize_refused", "", c.ID, wrong.code)
+	d := pageData{Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code, Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host,
+		Next: f.refusal(wrong)}
+	d.Target, d.Local = target(request.RedirectURI)
+	f.page(w, http.StatusBadRequest, "mistake", d)
+}
+
+// returnsTo reports whether a client returns people to where a redirect URI leads: the operator has named
+// it, or a user allows the client now and went there. Of this machine every port is the same place, since
+// a client has another one each time.
+func (f *Facade) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
+	if c.Kind == kindStatic {
+		return true, nil
+	}
+	host, local := target(redirect)
+	if local && isLoopback(redirect) {
+		u, err := url.Parse(redirect)
+		if err != nil {
+			return false, nil
+		}
+		host = strings.TrimSuffix(u.Host, ":"+u.Port())
+		return f.store.RedirectAllowed(ctx, c.ID, host, true)
+	}
+	return f.store.RedirectAllowed(ctx, c.ID, host, false)
 }
 
 // cannot tells a person what is wrong with the app that sent them here.

@@ -27,6 +27,7 @@ type pageData struct {
 	Server      string // ours
 	Request     string // its id
 
+	Code         string // of OAuth, for what is wrong
 	Tx, CSRF     string
 	Client, Kind string
 	ClientHost   string
@@ -63,7 +64,7 @@ func newPages() (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"consent", "login", "going", "refused", "error", "client", "account", "connect", "upstream", "connected"} {
+	for _, name := range []string{"consent", "login", "going", "refused", "error", "client", "mistake", "account", "connect", "upstream", "connected"} {
 		t, err := layout.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, "pages/"+name+".html")
