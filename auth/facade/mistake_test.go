@@ -86,14 +86,16 @@ func TestSafety5NoOpenRedirect(t *testing.T) {
 		}
 	}
 	// One of two places that a client has registered is not the other.
-	two := app{s, register(good, evil), verifier, good}
+	const port = "https://good.example:8443/cb"
+	two := app{s, register(good, evil, port), verifier, good}
 	if p := newBrowser(t).follow(two.allow(t)); p.url.Host != "good.example" || p.url.Query().Get("code") == "" {
 		t.Fatalf("it ends at %s", p.url)
 	}
-	other := two
-	other.redirect = evil
+	other, third := two, two
+	other.redirect, third.redirect = evil, port
 	for what, row := range mistakes(s) {
-		if !two.mistake(t, what, row.code, row.changes...) || other.mistake(t, what+", elsewhere", row.code, row.changes...) {
+		if !two.mistake(t, what, row.code, row.changes...) || other.mistake(t, what+", elsewhere", row.code, row.changes...) ||
+			third.mistake(t, what+", at another port", row.code, row.changes...) {
 			t.Errorf("%s: the place that was allowed is not the only one that people are sent to", what)
 		}
 	}

@@ -156,3 +156,55 @@ func TestSafety9EventsOfStrangers(t *testing.T) {
 		}
 	})
 }
+
+// TestSafety5WhereAClientReturnsTo: a place counts while a user allows the client that returns them there.
+func TestSafety5WhereAClientReturnsTo(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
+		u, err := s.PutUser(ctx, User{Issuer: "https://idp.example", Subject: "ann"})
+		want(t, "PutUser", err, nil)
+		i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID, IDP: "idp"})
+		want(t, "AddIDPSession", err, nil)
+		add := func(client, host string) string {
+			t.Helper()
+			g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: client, RedirectHost: host, Expires: c.now().Add(time.Hour)})
+			want(t, "AddGrant", err, nil)
+			return g.ID
+		}
+		allowed := func(client, host string, anyPort, wanted bool) {
+			t.Helper()
+			if got, err := s.RedirectAllowed(ctx, client, host, anyPort); err != nil || got != wanted {
+				t.Errorf("%s at %q, any port %v: %v, %v", client, host, anyPort, got, err)
+			}
+		}
+		known := func(client string, wanted bool) {
+			t.Helper()
+			if got, err := s.ClientAllowed(ctx, client); err != nil || got != wanted {
+				t.Errorf("a user has allowed %s: %v, %v", client, got, err)
+			}
+		}
+		known("a", false)
+		allowed("a", "localhost", true, false)
+		local := add("a", "localhost:1234")
+		add("b", "a.example")
+		known("a", true)
+		known("b", true)
+		known("c", false)
+		allowed("a", "localhost", true, true)
+		allowed("a", "localhost", false, false)
+		allowed("a", "local%", false, false)
+		allowed("a", "127.0.0.1", true, false)
+		allowed("a", "a.example", false, false)
+		allowed("b", "a.example", false, true)
+		allowed("b", "%.example", false, false)
+		allowed("b", "a.example:8443", false, false)
+		_, err = s.RevokeGrant(ctx, local, "test")
+		want(t, "RevokeGrant", err, nil)
+		allowed("a", "localhost", true, false)
+		known("a", true)
+		c.pass(time.Hour)
+		allowed("b", "a.example", false, false)
+		known("b", true)
+	})
+}
