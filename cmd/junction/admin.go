@@ -16,7 +16,8 @@ import (
 
 // adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests should come here, and the state of everything. An upstream that
 // is not there is no reason to send requests elsewhere; one that was not tried yet is. Requests for another host than this machine are refused: a web page
-// whose host name leads to us could read the answers otherwise.
+// whose host name leads to us could read the answers otherwise. Requests that web pages of other sites cause get /healthz alone: for the other
+// answers the proxy does some work, and /doctor starts processes.
 func (p *program) adminHandler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -36,8 +37,28 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 			http.Error(w, "This address is for this machine only.", http.StatusForbidden)
 			return
 		}
+		if r.URL.Path != "/healthz" && crossSite(r) {
+			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). Open this address in a new tab, or use curl.", http.StatusForbidden)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// crossSite reports whether a browser says that a page of another site, or of another port of this
+// machine, causes a request. Programs such as curl and the probes of Kubernetes say nothing of that.
+func crossSite(r *http.Request) bool {
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "none" && site != "same-origin" {
+			return true
+		}
+	}
+	for _, origin := range r.Header["Origin"] { // of older browsers
+		if origin != "http://"+r.Host {
+			return true
+		}
+	}
+	return false
 }
 
 // local reports whether a Host header means this machine.

@@ -286,13 +286,9 @@ func (d *diagnosis) leave(personal, only []string) {
 	d.sort()
 }
 
-// serveDoctor answers /doctor. A check starts processes, so there is one at a time, and no web page may ask for it.
+// serveDoctor answers /doctor. A check starts processes, so there is one at a time.
 func (p *program) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
-			http.Error(w, "No web page may ask for this.", http.StatusForbidden)
-			return
-		}
 		if !busy.TryLock() {
 			http.Error(w, "A check is running already; try again when it has ended.", http.StatusConflict)
 			return

@@ -328,7 +328,10 @@ func (p *program) publicHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ids.Stamp(w)
 		if p.signIn != nil && p.signIn.serves(r) {
-			p.signIn.ServeHTTP(w, r)
+			// Documents below /.well-known/ are for everybody, and say the same to all.
+			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckHost(w, r) {
+				p.signIn.ServeHTTP(w, r)
+			}
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/.well-known/") {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"junction/upstream/upstreamtest"
+)
+
+// TestSafety5PagesOfOthersReadNothing has web pages, a person, curl, a probe and a monitor ask the admin
+// address. Pages of other sites, and of other ports of this machine, get nothing but /healthz.
+func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	own := "http://" + r.admin.Addr().String()
+	ask := func(path string, header http.Header) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	for _, path := range []string{"/pins", "/readyz", "/why?name=a__a&as=local", "/doctor", "/healthz"} {
+		for who, header := range map[string]http.Header{
+			"curl":             {"User-Agent": {"curl/8.5.0"}, "Accept": {"*/*"}},
+			"Kubernetes":       {"User-Agent": {"kube-probe/1.34"}, "Connection": {"close"}},
+			"Prometheus":       {"User-Agent": {"Prometheus/3.1.0"}, "Accept": {"application/json"}},
+			"a person":         {"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-User": {"?1"}},
+			"a person reloads": {"Sec-Fetch-Site": {"same-origin"}, "Origin": {own}},
+		} {
+			if status, text := ask(path, header); status != http.StatusOK || text == "" {
+				t.Errorf("%s asks for %s: %d %s", who, path, status, text)
+			}
+		}
+		for who, header := range map[string]http.Header{
+			"another site":        {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}},
+			"a link of that site": {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-User": {"?1"}},
+			"another port":        {"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"cors"}, "Origin": {"http://127.0.0.1:1"}},
+			"an old browser":      {"Origin": {"https://evil.example"}},
+			"a sandbox":           {"Origin": {"null"}},
+			"two of them":         {"Sec-Fetch-Site": {"same-origin", "cross-site"}},
+			"two origins":         {"Origin": {own, "https://evil.example"}},
+			"the same by TLS":     {"Origin": {strings.Replace(own, "http:", "https:", 1)}},
+		} {
+			status, text := ask(path, header)
+			if path == "/healthz" {
+				if status != http.StatusOK || text != "ok\n" {
+					t.Errorf("%s asks for %s: %d %s", who, path, status, text)
+				}
+				continue
+			}
+			if status != http.StatusForbidden || text != "A web page of another site has sent this request (Sec-Fetch-Site, Origin). Open this address in a new tab, or use curl.\n" {
+				t.Errorf("%s asks for %s: %d %s", who, path, status, text)
+			}
+		}
+	}
+}
