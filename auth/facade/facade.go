@@ -5,7 +5,8 @@
 // authorize.go, which knows it again by a cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who agrees to the provider
 // (provider.go); callback.go takes the provider's answer; server.go makes a code of it, and token.go and refresh.go tokens of the code, for a client that signs where it
 // has keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what they have allowed and takes it back. redirect.go says where an answer
-// may go. On the pages of connections.go people sign in to upstreams of their own. config.go is the section of the file.
+// may go. On the pages of connections.go people sign in to upstreams of their own. strangers.go bounds what anybody can have us do, and outside.go what we fetch
+// from URLs of strangers. config.go is the section of the file.
 //
 // Whatever cannot be found out is 503, and nobody's sign-in is over for it.
 package facade

@@ -73,6 +73,10 @@ func (d *decoder) warnings(c *Config) Warnings {
 		warn("auth.trusted_proxies", "has no effect: without authentication, requests through a proxy are refused; "+
 			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
 	}
+	if c.Auth.OAuth != nil && strings.HasPrefix(c.PublicURL, "https:") && len(c.Auth.TrustedProxies) == 0 {
+		warn("auth.oauth", "there are no trusted_proxies, so that all people have the address of the proxy in front, and share its limit of sign-ins; "+
+			"add auth.trusted_proxies: [ADDRESS/32]")
+	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {
 			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,6 +67,25 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 			if status != http.StatusForbidden || text != "A web page of another site has sent this request (Sec-Fetch-Site, Origin). Open this address in a new tab, or use curl.\n" {
 				t.Errorf("%s asks for %s: %d %s", who, path, status, text)
 			}
+		}
+	}
+}
+
+// TestSafety9ProxiesThatNobodyNamed: behind a proxy that the file does not name all people have one
+// address, and one limit. check says so where there has to be a proxy, and nowhere else.
+func TestSafety9ProxiesThatNobodyNamed(t *testing.T) {
+	const section = "  oauth: { identity_providers: [{ id: sso, issuer: https://login.example.com, client_id: junction }] }\n"
+	for text, warned := range map[string]bool{
+		"public_url: https://mcp.example.com\nauth:\n" + section:                                               true,
+		"public_url: https://mcp.example.com\nauth:\n  trusted_proxies: [10.1.2.3/32]\n" + section:             false,
+		"public_url: http://localhost:8420\nauth:\n" + section:                                                 false,
+		"public_url: https://mcp.example.com\nauth:\n  jwt: [{ issuer: https://a.example, audiences: [x] }]\n": false,
+	} {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		mustWrite(t, file, text+"upstreams: { a: { command: [junction, demo] } }\n")
+		out, _ := mustRun(t, 0, "check", "--config", file)
+		if got := strings.Contains(out, ": auth.oauth: there are no trusted_proxies, so that all people have the address of the proxy in front"); got != warned {
+			t.Errorf("%s\nwarned is %v:\n%s", text, got, out)
 		}
 	}
 }
