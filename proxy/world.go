@@ -199,8 +199,9 @@ func (w *world) checkOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// CheckHost reports whether the Host header of a request is one that this server answers to (allowed_hosts). If not, the request has been answered. It is for
-// handlers of the same address: a page of a name that leads to us could ask them otherwise.
+// CheckHost reports whether the Host header of a request is one that this server answers to
+// (allowed_hosts). If not, the request has been answered. It is for handlers of the same address: a
+// page of a name that leads to us could ask them otherwise.
 func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 	if w := s.world.Load(); w != nil && w.hostAllowed(r.Host) {
 		return true
@@ -211,8 +212,8 @@ func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 
 // hostText says why a host is refused, and what to do.
 func hostText(host string) string {
-	return "Host header " + strconv.QuoteToASCII(host[:min(len(host), 100)]) + " is not allowed. Behind a proxy, pass the original Host header " +
-		"(nginx: proxy_set_header Host $host), or add it to allowed_hosts."
+	return "Host header " + strconv.QuoteToASCII(host[:min(len(host), 100)]) + " is not allowed. Behind a proxy, " +
+		"pass the original Host header (nginx: proxy_set_header Host $host), or add it to allowed_hosts."
 }
 
 func (w *world) hostAllowed(host string) bool {

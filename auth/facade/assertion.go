@@ -98,7 +98,8 @@ func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string
 	if _, critical := t.Headers[0].ExtraHeaders["crit"]; critical {
 		return no("it has a crit header")
 	}
-	// Nothing is fetched or written down for a client that no user has allowed: it has no code and no token.
+	// Nothing is fetched or written down for a client that no user has allowed: it has no code and
+	// no token.
 	allowed, err := f.store.ClientAllowed(ctx, c.ID)
 	if err != nil {
 		return err
@@ -152,7 +153,8 @@ func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string
 	return err
 }
 
-// A client may publish any key, and anybody may have us try it: what costs more than a real one is left out.
+// A client may publish any key, and anybody may have us try it: what costs more than a real one is
+// left out.
 const (
 	maxRSA   = 8192 // bits, as in crypto/tls
 	maxTries = 10   // keys that fit a header; a real set has two or three

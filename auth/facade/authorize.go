@@ -19,8 +19,9 @@ import (
 const (
 	requestTTL = 10 * time.Minute // from the client's request to the provider's answer
 
-	// maxParam bounds a parameter in bytes. The state is stored and sent back as it is: ChatGPT puts an address into it, and was seen with 521 bytes. Of a scope only
-	// the words that we know are stored; where there are many (auth.scope_capabilities), clients ask for all of them.
+	// maxParam bounds a parameter in bytes. The state is stored and sent back as it is: ChatGPT
+	// puts an address into it, and was seen with 521 bytes. Of a scope only the words that we know
+	// are stored; where there are many (auth.scope_capabilities), clients ask for all of them.
 	maxParam = 1 << 10
 	maxState = 2 << 10
 	maxScope = 4 << 10
@@ -75,8 +76,8 @@ func bound(name string) int {
 	return maxParam
 }
 
-// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which comes with the client and is for it, or one that kept us from
-// finding out.
+// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which
+// comes with the client and is for it, or one that kept us from finding out.
 func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
@@ -94,7 +95,8 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	if err != nil {
 		return AuthRequest{}, err
 	}
-	// From here on the client is who it says, as far as anybody can know, and can be told, if a user has allowed it.
+	// From here on the client is who it says, as far as anybody can know, and can be told, if a
+	// user has allowed it.
 	state := form.Get("state")
 	if len(state) > maxState {
 		state = ""
@@ -193,8 +195,9 @@ func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// tell tells a client what is wrong with its request. A client that no user has allowed is told only if
-// the person goes there: anybody can register one, and a link to us would lead to wherever they want.
+// tell tells a client what is wrong with its request. A client that no user has allowed is told
+// only if the person goes there: anybody can register one, and a link to us would lead to wherever
+// they want.
 func (f *Facade) tell(w http.ResponseWriter, r *http.Request, request AuthRequest, wrong *flaw) {
 	c := request.Client
 	known, err := f.returnsTo(r.Context(), c, request.RedirectURI)
@@ -207,29 +210,26 @@ func (f *Facade) tell(w http.ResponseWriter, r *http.Request, request AuthReques
 		return
 	}
 	f.event(r, "authorize_refused", "", c.ID, wrong.code)
-	d := pageData{Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code, Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host,
-		Next: f.refusal(wrong)}
+	d := pageData{
+		Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code,
+		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: f.refusal(wrong),
+	}
 	d.Target, d.Local = target(request.RedirectURI)
 	f.page(w, http.StatusBadRequest, "mistake", d)
 }
 
-// returnsTo reports whether a client returns people to where a redirect URI leads: the operator has named
-// it, or a user allows the client now and went there. Of this machine every port is the same place, since
-// a client has another one each time.
+// returnsTo reports whether a client returns people to where a redirect URI leads: the operator has
+// named it, or a user allows the client now and went there. Of this machine every port is the same
+// place, since a client has another one each time.
 func (f *Facade) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
 	if c.Kind == kindStatic {
 		return true, nil
 	}
 	host, local := target(redirect)
-	if local && isLoopback(redirect) {
-		u, err := url.Parse(redirect)
-		if err != nil {
-			return false, nil
-		}
-		host = strings.TrimSuffix(u.Host, ":"+u.Port())
-		return f.store.RedirectAllowed(ctx, c.ID, host, true)
+	if u, err := url.Parse(redirect); local && err == nil {
+		host = strings.TrimSuffix(host, ":"+u.Port())
 	}
-	return f.store.RedirectAllowed(ctx, c.ID, host, false)
+	return f.store.RedirectAllowed(ctx, c.ID, host, local)
 }
 
 // cannot tells a person what is wrong with the app that sent them here.

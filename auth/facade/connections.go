@@ -166,7 +166,8 @@ func (f *Facade) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	detail, err := json.Marshal(onTheWay{s.user.ID, s.IDPSession, kept})
 	if err == nil {
 		err = f.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{
-			Purpose: purposeConnect, Detail: detail, Network: callerOf(r.Context()).network(), Expires: f.now().Add(requestTTL),
+			Purpose: purposeConnect, Detail: detail, Expires: f.now().Add(requestTTL),
+			Network: callerOf(r.Context()).network(),
 		})
 	}
 	if err == nil {

@@ -69,7 +69,8 @@ const (
 	failedFor   = time.Minute
 )
 
-// documents are clients whose id is the URL of their metadata. Each document is kept in the store for a while, and fetched once however many ask.
+// documents are clients whose id is the URL of their metadata. Each document is kept in the store
+// for a while, and fetched once however many ask.
 type documents struct {
 	f       *Facade
 	outside *outside // nil reads nothing from the net
@@ -77,7 +78,8 @@ type documents struct {
 	static  map[string][]byte
 }
 
-// unreachable means that a document, or the keys of a client, cannot be had now; what it says is not known.
+// unreachable means that a document, or the keys of a client, cannot be had now; what it says is
+// not known.
 type unreachable struct{ host, why string }
 
 func (u *unreachable) Error() string {

@@ -5,8 +5,9 @@
 // authorize.go, which knows it again by a cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who agrees to the provider
 // (provider.go); callback.go takes the provider's answer; server.go makes a code of it, and token.go and refresh.go tokens of the code, for a client that signs where it
 // has keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what they have allowed and takes it back. redirect.go says where an answer
-// may go. On the pages of connections.go people sign in to upstreams of their own. strangers.go bounds what anybody can have us do, and outside.go what we fetch
-// from URLs of strangers. config.go is the section of the file.
+// may go. On the pages of connections.go people sign in to upstreams of their own. strangers.go
+// bounds what anybody can have us do, and outside.go what we fetch from URLs of strangers. config.go
+// is the section of the file.
 //
 // Whatever cannot be found out is 503, and nobody's sign-in is over for it.
 package facade
@@ -277,7 +278,8 @@ func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	if r.Context().Err() == nil {
-		f.log.Log(r.Context(), level, "a sign-in request could not be answered", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+		f.log.Log(r.Context(), level, "a sign-in request could not be answered",
+			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable", "the sign-in service cannot answer now; try again in a moment")

@@ -32,9 +32,9 @@ func (s *stand) rows(t *testing.T, table string) int {
 	return s.query(t, "SELECT count(*) FROM "+table)
 }
 
-// TestSafety9TheStoreStaysSmall has a stranger begin sign-ins, and approve them, with parameters that are
-// as long as they may be, and look for pages that want to know who they are. After a while the file of
-// the store grows no more.
+// TestSafety9TheStoreStaysSmall has a stranger begin sign-ins, and approve them, with parameters
+// that are as long as they may be, and look for pages that want to know who they are. After a while
+// the file of the store grows no more.
 func TestSafety9TheStoreStaysSmall(t *testing.T) {
 	s, _ := mustNet(t, behindProxy(t))
 	for _, g := range []*gate{s.gates.begin, s.gates.finish} {

@@ -33,8 +33,8 @@ func mistakes(s *stand) map[string]struct {
 	}
 }
 
-// mistake sends a browser to us with a request that is not in order, and reports whether it was sent on.
-// In both cases the client is told the same where the browser arrives.
+// mistake sends a browser to us with a request that is not in order, and reports whether it was
+// sent on. In both cases the client is told the same where the browser arrives.
 func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn bool) {
 	t.Helper()
 	p := newBrowser(t).once(http.MethodGet, a.asks(changes...), nil)
@@ -47,26 +47,30 @@ func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn
 		sentOn = true
 	}
 	u, err := url.Parse(next)
-	if err != nil || u.Query().Get("error") != code || u.Query().Get("iss") != a.s.url || u.Query().Get("code") != "" || !strings.HasPrefix(next, a.redirect) {
+	if err != nil || u.Query().Get("error") != code || u.Query().Get("iss") != a.s.url ||
+		u.Query().Get("code") != "" || !strings.HasPrefix(next, a.redirect) {
 		t.Errorf("%s: the client is told %q, want %s at %s", what, next, code, a.redirect)
 	}
 	switch {
 	case sentOn && p.status == http.StatusSeeOther && p.header.Get("Refresh") == "":
-	case !sentOn && p.status == http.StatusBadRequest && p.next() == "" && strings.Contains(p.body, "("+code+")") && strings.Contains(p.body, "No user of this server allows the app to return to") &&
-		strings.Contains(p.body, u.Host) && p.header.Get("Content-Security-Policy") != "" && len(p.header["Set-Cookie"]) == 0:
+	case !sentOn && p.status == http.StatusBadRequest && p.next() == "" && strings.Contains(p.body, "("+code+")") &&
+		strings.Contains(p.body, "No user of this server allows the app to return to") &&
+		strings.Contains(p.body, u.Host) && p.header.Get("Content-Security-Policy") != "" &&
+		len(p.header["Set-Cookie"]) == 0:
 	default:
 		t.Errorf("%s: %d to %q\n%s", what, p.status, p.next(), p.body)
 	}
 	return sentOn
 }
 
-// TestSafety5NoOpenRedirect has strangers register clients, and send people to us with requests that are
-// not in order. Nobody is sent on to a place that no user has been to on purpose.
+// TestSafety5NoOpenRedirect has strangers register clients, and send people to us with requests
+// that are not in order. Nobody is sent on to a place that no user has been to on purpose.
 func TestSafety5NoOpenRedirect(t *testing.T) {
 	s, n := mustNet(t, nil)
 	register := func(redirects ...string) string {
 		t.Helper()
-		_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"Claude Code","redirect_uris":["`+strings.Join(redirects, `","`)+`"]}`)
+		_, body := s.post(t, "/oauth/register", "application/json",
+			`{"client_name":"Claude Code","redirect_uris":["`+strings.Join(redirects, `","`)+`"]}`)
 		return member(t, body, "client_id")
 	}
 	const evil, good = "https://evil.example/cb?x=1", "https://good.example/cb"
@@ -75,8 +79,9 @@ func TestSafety5NoOpenRedirect(t *testing.T) {
 	apps := map[string]app{
 		"registered":            {s, register(evil), verifier, evil},
 		"registered, this host": {s, register("http://localhost/callback"), verifier, clientAt},
-		"registered, a scheme":  {s, register("cursor://anysphere.cursor-mcp/oauth/callback"), verifier, "cursor://anysphere.cursor-mcp/oauth/callback"},
-		"by document":           {s, documentAt, verifier, evil},
+		"registered, a scheme": {s, register("cursor://anysphere.cursor-mcp/oauth/callback"), verifier,
+			"cursor://anysphere.cursor-mcp/oauth/callback"},
+		"by document": {s, documentAt, verifier, evil},
 	}
 	for kind, a := range apps {
 		for what, row := range mistakes(s) {
@@ -94,7 +99,8 @@ func TestSafety5NoOpenRedirect(t *testing.T) {
 	other, third := two, two
 	other.redirect, third.redirect = evil, port
 	for what, row := range mistakes(s) {
-		if !two.mistake(t, what, row.code, row.changes...) || other.mistake(t, what+", elsewhere", row.code, row.changes...) ||
+		if !two.mistake(t, what, row.code, row.changes...) ||
+			other.mistake(t, what+", elsewhere", row.code, row.changes...) ||
 			third.mistake(t, what+", at another port", row.code, row.changes...) {
 			t.Errorf("%s: the place that was allowed is not the only one that people are sent to", what)
 		}
@@ -108,8 +114,9 @@ func (a app) allow(t *testing.T) page {
 	return b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
 }
 
-// TestSafety5AllowedClientsAreTold: a client that a user allows, or that the operator has named, hears of
-// its mistakes at once, at every port of this machine, until the last of its users takes that back.
+// TestSafety5AllowedClientsAreTold: a client that a user allows, or that the operator has named,
+// hears of its mistakes at once, at every port of this machine, until the last of its users takes
+// that back.
 func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		o.Config.Clients.Static = []StaticClient{{ID: "legacy", RedirectURIs: []string{"https://app.example.com/cb"}}}
@@ -123,7 +130,8 @@ func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	_, body := s.post(t, "/oauth/register", "application/json", `{"redirect_uris":["cursor://a/cb"]}`)
 	scheme := app{s, member(t, body, "client_id"), verifier, "cursor://a/cb"}
 	scheme.allow(t)
-	for name, a := range map[string]app{"static": static, "here": here, "at another port": elsewhere, "by a scheme": scheme} {
+	for name, a := range map[string]app{"static": static, "here": here, "at another port": elsewhere,
+		"by a scheme": scheme} {
 		for what, row := range mistakes(s) {
 			if !a.mistake(t, name+", "+what, row.code, row.changes...) {
 				t.Errorf("%s, %s: the client is not told", name, what)
@@ -152,17 +160,19 @@ func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	}
 }
 
-// FuzzSafety5Authorize feeds the query of an authorization request of a client that nobody has allowed:
-// whatever it is, the answer is a page that stays.
+// FuzzSafety5Authorize feeds the query of an authorization request of a client that nobody has
+// allowed: whatever it is, the answer is a page that stays.
 func FuzzSafety5Authorize(f *testing.F) {
 	s := mustStand(f, nil)
 	s.gates.begin.open()
-	id, err := s.registrar.seal(metadata{Redirects: []string{"http://localhost/callback", "https://evil.example/cb?x=1", "cursor://a/b"}})
+	id, err := s.registrar.seal(metadata{Redirects: []string{"http://localhost/callback",
+		"https://evil.example/cb?x=1", "cursor://a/b"}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add("redirect_uri=https://evil.example/cb?x%3D1&response_type=token&state=x")
-	f.Add("redirect_uri=cursor://a/b&response_type=code&code_challenge_method=S256&code_challenge=" + strings.Repeat("c", 43))
+	f.Add("redirect_uri=cursor://a/b&response_type=code&code_challenge_method=S256&code_challenge=" +
+		strings.Repeat("c", 43))
 	f.Add("redirect_uri=http://localhost:1/callback&response_type=code&prompt=none&scope=a&scope=b")
 	f.Fuzz(func(t *testing.T, query string) {
 		r := httptest.NewRequest(http.MethodGet, "/oauth/authorize", nil)
@@ -170,10 +180,12 @@ func FuzzSafety5Authorize(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		h := w.Header()
-		if w.Code != 200 && w.Code != 400 || h.Get("Location") != "" || h.Get("Refresh") != "" || h.Get("Content-Security-Policy") == "" {
+		if w.Code != 200 && w.Code != 400 || h.Get("Location") != "" || h.Get("Refresh") != "" ||
+			h.Get("Content-Security-Policy") == "" {
 			t.Errorf("%q is answered %d, %v", query, w.Code, h)
 		}
-		if body := w.Body.String(); strings.Contains(body, "<script") || strings.Contains(body, fmt.Sprintf("href=%q", "javascript:")) {
+		if body := w.Body.String(); strings.Contains(body, "<script") ||
+			strings.Contains(body, fmt.Sprintf("href=%q", "javascript:")) {
 			t.Errorf("%q: %s", query, body)
 		}
 	})

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// outside fetches what the URLs of strangers name: each URL once at a time, and all of them together
-// at a bounded pace. Fetches for clients that a user has allowed have a pace of their own, so that
-// strangers cannot use it up. newOutside makes one.
+// outside fetches what the URLs of strangers name: each URL once at a time, and all of them
+// together at a bounded pace. Fetches for clients that a user has allowed have a pace of their own,
+// so that strangers cannot use it up. newOutside makes one.
 type outside struct {
 	fetch     Fetch
 	strangers *gate
@@ -25,14 +25,17 @@ type outside struct {
 }
 
 func newOutside(fetch Fetch, strangers *gate, now func() time.Time) *outside {
-	return &outside{fetch: fetch, strangers: strangers, allowed: rate.NewLimiter(20, 200), now: now, busy: map[string]chan struct{}{}}
+	return &outside{
+		fetch: fetch, strangers: strangers, allowed: rate.NewLimiter(20, 200), now: now,
+		busy: map[string]chan struct{}{},
+	}
 }
 
 // errCrowded means that nothing was fetched, because too much was. It says nothing about the URL.
 var errCrowded = errors.New("this server reads too many descriptions of apps at the moment; try again in a minute")
 
-// turn gives the caller the only turn at a URL, until done is called. If another caller has it, turn
-// waits until that one is done, and returns nil: there may be something new.
+// turn gives the caller the only turn at a URL, until done is called. If another caller has it,
+// turn waits until that one is done, and returns nil: there may be something new.
 func (o *outside) turn(ctx context.Context, where string) (done func(), err error) {
 	o.mu.Lock()
 	busy := o.busy[where]
@@ -64,9 +67,9 @@ func (o *outside) get(ctx context.Context, where string, max int64, allowed bool
 	return o.fetch(ctx, where, max)
 }
 
-// clientKeySets are the keys of clients that publish them by URL (jwks_uri), of which each is kept for
-// an hour. A signature that no key fits has them fetched anew, once a minute; so are those that could
-// not be had.
+// clientKeySets are the keys of clients that publish them by URL (jwks_uri), of which each is kept
+// for an hour. A signature that no key fits has them fetched anew, once a minute; so are those that
+// could not be had.
 type clientKeySets struct {
 	outside *outside
 	now     func() time.Time

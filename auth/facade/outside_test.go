@@ -18,7 +18,8 @@ import (
 
 const keysAt = "https://client.example/keys.json"
 
-// mustSigner is mustNet for a client that signs, with keys at keysAt. Its fetches are counted by URL.
+// mustSigner is mustNet for a client that signs, with keys at keysAt. Its fetches are counted by
+// URL.
 func mustSigner(t *testing.T) (s *stand, n *net, a app, asked func(where string) int) {
 	t.Helper()
 	s, n = mustNet(t, behindProxy(t))
@@ -49,8 +50,8 @@ func (n *net) count(s *stand) func(where string) int {
 	}
 }
 
-// signed sends a refresh token that is none, with an assertion that key has signed, and returns what
-// the client is told: invalid_grant if it is let in.
+// signed sends a refresh token that is none, with an assertion that key has signed, and returns
+// what the client is told: invalid_grant if it is let in.
 func (a app) signed(t *testing.T, id string, key any) (status int, code any) {
 	t.Helper()
 	text := a.s.mustAssert(t, id, func(c *jwt.Claims) { c.Issuer, c.Subject = a.id, a.id }, jose.ES256, key)
@@ -58,9 +59,9 @@ func (a app) signed(t *testing.T, id string, key any) (status int, code any) {
 	return status, m["error"]
 }
 
-// TestSafety9KeysAreFetchedForAllowedClients has strangers send signed requests of a client of theirs.
-// As long as no user has allowed the client nothing is fetched from its jwks_uri, and no assertion is
-// written down.
+// TestSafety9KeysAreFetchedForAllowedClients has strangers send signed requests of a client of
+// theirs. As long as no user has allowed the client nothing is fetched from its jwks_uri, and no
+// assertion is written down.
 func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
 	key, _ := mustClientKey(t)
 	_, _, a, asked := mustSigner(t)
@@ -77,8 +78,8 @@ func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysThatCannotBeHad has a client that a user has allowed publish no keys. Strangers who
-// send requests in its name cause one fetch a minute, and its keys are found again.
+// TestSafety9KeysThatCannotBeHad has a client that a user has allowed publish no keys. Strangers
+// who send requests in its name cause one fetch a minute, and its keys are found again.
 func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	key, keys := mustClientKey(t)
 	s, n, a, asked := mustSigner(t)
@@ -107,7 +108,8 @@ func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	n.put(keysAt, "", errors.New("the server could not be reached"))
 	s.clock.forward(2 * time.Hour)
 	for i := range 10 {
-		if status, code := a.signed(t, fmt.Sprint("z", i), key); status != 400 || code != "invalid_grant" || asked(keysAt) != 4 {
+		if status, code := a.signed(t, fmt.Sprint("z", i), key); status != 400 || code != "invalid_grant" ||
+			asked(keysAt) != 4 {
 			t.Errorf("while the host is away: %d %v, and %d fetches", status, code, asked(keysAt))
 		}
 	}
@@ -144,12 +146,14 @@ func TestSafety9KeysOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSafety9ARotatedKeyIsFetched has a client replace its key under the same name, just after and long
-// after its keys were fetched, while strangers send signatures that fit no key. It waits a minute at most.
+// TestSafety9ARotatedKeyIsFetched has a client replace its key under the same name, just after and
+// long after its keys were fetched, while strangers send signatures that fit no key. It waits a
+// minute at most.
 func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
 	key, keys := mustClientKey(t)
 	stranger, _ := mustClientKey(t)
-	for name, age := range map[string]time.Duration{"long after": 10 * time.Minute, "just after": time.Second, "after half a minute": 30 * time.Second} {
+	for name, age := range map[string]time.Duration{"long after": 10 * time.Minute, "just after": time.Second,
+		"after half a minute": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			s, n, a, asked := mustSigner(t)
 			s.clock.stop()
@@ -183,10 +187,12 @@ func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysOnTheHostOfTheDocument: nobody has us fetch anything from a host that is not theirs.
+// TestSafety9KeysOnTheHostOfTheDocument: nobody has us fetch anything from a host that is not
+// theirs.
 func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
 	for where, want := range map[string]bool{
-		keysAt: true, "https://client.example/a/b?c": true, "https://keys.client.example/keys.json": false, "https://victim.example/keys.json": false,
+		keysAt: true, "https://client.example/a/b?c": true, "https://keys.client.example/keys.json": false,
+		"https://victim.example/keys.json":      false,
 		"https://client.example.evil.example/k": false, "https://CLIENT.example/keys.json": false,
 	} {
 		s, n := mustNet(t, nil)
@@ -198,8 +204,9 @@ func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
 	}
 }
 
-// TestSafety9FetchesAreBounded has strangers name one URL after the other, at both endpoints. One address
-// gets a few fetches, all addresses together get more, and clients that a user has allowed have their own.
+// TestSafety9FetchesAreBounded has strangers name one URL after the other, at both endpoints. One
+// address gets a few fetches, all addresses together get more, and clients that a user has allowed
+// have their own.
 func TestSafety9FetchesAreBounded(t *testing.T) {
 	s, n := mustNet(t, behindProxy(t))
 	s.clock.stop()
@@ -211,7 +218,8 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 	}
 	b := newBrowserAt(t, "198.51.100.7")
 	for i := range 150 {
-		if p := b.once(http.MethodGet, name(i).asks(), nil); p.status != 400 || i > 20 && !strings.Contains(p.body, "this server reads too many descriptions of apps at the moment") {
+		if p := b.once(http.MethodGet, name(i).asks(), nil); p.status != 400 || i > 20 &&
+			!strings.Contains(p.body, "this server reads too many descriptions of apps at the moment") {
 			t.Fatalf("client %d: %d %s", i, p.status, p.body)
 		}
 		status, m := name(-1-i).refresh(t, "jct_rt_x.y") // from another address
@@ -224,7 +232,8 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 	}
 	other := "https://other.example/client.json"
 	n.put(other, strings.Replace(describe(""), documentAt, other, 1), nil)
-	if p := newBrowserAt(t, "203.0.113.9").once(http.MethodGet, app{s, other, a.verifier, clientAt}.asks(), nil); p.status != 200 {
+	if p := newBrowserAt(t, "203.0.113.9").once(http.MethodGet, app{s, other, a.verifier, clientAt}.asks(),
+		nil); p.status != 200 {
 		t.Errorf("a person's client is answered %d %s", p.status, p.body)
 	}
 	// A fetch that was refused says nothing about the URL, and nothing of it is remembered.
@@ -272,7 +281,8 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 				bytes += kept.bytes
 			}
 			if _, there := k.kept[where]; len(k.kept) > maxSets || bytes > maxSetsBytes || !there {
-				t.Fatalf("after %d sets of %d bytes there are %d with %d bytes; the last is there: %v", i, row.size, len(k.kept), bytes, there)
+				t.Fatalf("after %d sets of %d bytes there are %d with %d bytes; the last is there: %v", i, row.size,
+					len(k.kept), bytes, there)
 			}
 		}
 		if len(k.kept) != row.sets {
@@ -330,13 +340,15 @@ func TestSafety9Parameters(t *testing.T) {
 		}
 		p = b.once(http.MethodGet, a.asks(row.name, row.value(row.most+1)), nil)
 		u, err := url.Parse(p.header.Get("Location"))
-		if err != nil || u.Query().Get("error") != "invalid_request" || u.Query().Get("error_description") != fmt.Sprintf("%s is longer than %d bytes", row.name, row.most) ||
+		if err != nil || u.Query().Get("error") != "invalid_request" ||
+			u.Query().Get("error_description") != fmt.Sprintf("%s is longer than %d bytes", row.name, row.most) ||
 			u.Query().Has("state") == (row.name == "state") {
 			t.Errorf("%s of %d bytes: %d to %s", row.name, row.most+1, p.status, p.next())
 		}
 	}
 	for _, name := range []string{"client_id", "redirect_uri"} { // with which nobody is known
-		if p := b.once(http.MethodGet, a.asks(name, "https://a.example/"+long(1010)), nil); p.status != 400 || p.next() != "" {
+		if p := b.once(http.MethodGet, a.asks(name, "https://a.example/"+long(1010)), nil); p.status != 400 ||
+			p.next() != "" {
 			t.Errorf("%s: %d to %s", name, p.status, p.next())
 		}
 	}
@@ -344,7 +356,8 @@ func TestSafety9Parameters(t *testing.T) {
 		form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"jct_rt_x.y"}, "client_id": {a.id}}
 		form.Set(name, long(bound(name)+1))
 		status, body := s.post(t, "/oauth/token", "application/x-www-form-urlencoded", form.Encode())
-		if status != 400 || member(t, body, "error") != "invalid_request" || member(t, body, "error_description") != fmt.Sprintf("%s is longer than %d bytes", name, bound(name)) {
+		if status != 400 || member(t, body, "error") != "invalid_request" ||
+			member(t, body, "error_description") != fmt.Sprintf("%s is longer than %d bytes", name, bound(name)) {
 			t.Errorf("%s at the token endpoint: %d %s", name, status, body)
 		}
 	}

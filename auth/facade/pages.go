@@ -64,7 +64,10 @@ func newPages() (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"consent", "login", "going", "refused", "error", "client", "mistake", "account", "connect", "upstream", "connected"} {
+	for _, name := range []string{
+		"consent", "login", "going", "refused", "error", "client", "mistake", "account", "connect", "upstream",
+		"connected",
+	} {
 		t, err := layout.Clone()
 		if err == nil {
 			t, err = t.ParseFS(files, "pages/"+name+".html")

@@ -374,7 +374,8 @@ func FuzzAuthorize(f *testing.F) {
 		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") || !challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
 			t.Errorf("%q is let through as %+v", query, request)
 		}
-		if len(request.State) > maxState || len(request.RedirectURI) > maxParam || len(request.Resource) > maxParam || len(request.Scope) > 100 {
+		if len(request.State) > maxState || len(request.RedirectURI) > maxParam ||
+			len(request.Resource) > maxParam || len(request.Scope) > 100 {
 			t.Errorf("%q has too much stored: %+v", query, request)
 		}
 	})

@@ -22,8 +22,9 @@ import (
 // AuthorizationServer is what we need of one that keeps to OAuth 2.1. It knows no browsers, no people and no providers, and what it is made with is nobody's business
 // outside of this file.
 type AuthorizationServer interface {
-	// BeginAuthorize checks a client's request, of which nothing has been given yet. The error is a *problem to show, a *flaw, which comes with the client and where it
-	// is told, or one that kept us from finding out.
+	// BeginAuthorize checks a client's request, of which nothing has been given yet. The error is a
+	// *problem to show, a *flaw, which comes with the client and where it is told, or one that kept
+	// us from finding out.
 	BeginAuthorize(ctx context.Context, r *http.Request) (AuthRequest, error)
 	// IssueCode stores the grant, and returns where the browser takes the code for it. The error wraps store.ErrRevoked if the session that it rests on has ended.
 	IssueCode(ctx context.Context, request AuthRequest, g store.Grant) (redirect string, err error)

@@ -126,7 +126,8 @@ type gates struct {
 
 func newGates() gates {
 	return gates{
-		begin: newGate(100, 1000), finish: newGate(200, 2000), register: newGate(100, 1000), token: newGate(500, 2500), revoke: newGate(100, 1000),
+		begin: newGate(100, 1000), finish: newGate(200, 2000),
+		register: newGate(100, 1000), token: newGate(500, 2500), revoke: newGate(100, 1000),
 		fetches: newGate(2, 60), events: newGate(rate.Every(6*time.Second), 60),
 	}
 }
@@ -159,8 +160,9 @@ func (f *Facade) crowded(g *gate, w http.ResponseWriter, r *http.Request) string
 	switch g.pass(by.from, f.now()) {
 	case tooManyOne:
 		f.crowd.Do(func() {
-			f.log.Warn("an address sends too many sign-in requests; they are refused. If it is a reverse proxy, add it to auth.trusted_proxies",
-				"address", by.address, "path", r.URL.Path, "request_id", by.request)
+			f.log.Warn("an address sends too many sign-in requests; they are refused. "+
+				"If it is a reverse proxy, add it to auth.trusted_proxies", "address", by.address, "path",
+				r.URL.Path, "request_id", by.request)
 		})
 		w.Header().Set("Retry-After", "5")
 		return "Your network address sends too many requests. Wait a few seconds, then try again."

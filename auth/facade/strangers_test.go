@@ -57,8 +57,8 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// flood sends requests over four connections until the returned function is called, and returns when
-// each of them has been refused. The requests come from the addresses one after the other.
+// flood sends requests over four connections until the returned function is called, and returns
+// when each of them has been refused. The requests come from the addresses one after the other.
 func (s *stand) flood(t *testing.T, method, where, body string, addresses ...string) (stop func()) {
 	t.Helper()
 	var done atomic.Bool
@@ -109,7 +109,10 @@ func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 	for name, flood := range map[string]func(s *stand, a app) func(){
 		"authorize":       func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "198.51.100.7") },
 		"authorize, IPv6": func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", nets...) },
-		"account":         func(s *stand, _ app) func() { return s.flood(t, "GET", s.url+"/account", "", "198.51.100.7") },
+		"account": func(s *stand, _ app) func() {
+			return s.flood(t, "GET", s.url+"/account", "",
+				"198.51.100.7")
+		},
 		"callback": func(s *stand, _ app) func() {
 			return s.flood(t, "GET", s.url+"/oauth/callback/sso?state=x", "", "198.51.100.7")
 		},
@@ -165,7 +168,8 @@ func TestSafety9Gate(t *testing.T) {
 	} {
 		g := newGate(100, 1000)
 		if through, others := count(g, 5000, row.from); through != row.through || others != row.others {
-			t.Errorf("%s: %d go through and %d are refused for all, want %d and %d", name, through, others, row.through, row.others)
+			t.Errorf("%s: %d go through and %d are refused for all, want %d and %d", name, through, others,
+				row.through, row.others)
 		}
 		now = now.Add(10 * time.Second)
 		if through, _ := count(g, 5000, row.from); through != row.through/4 && row.others == 0 {
@@ -175,19 +179,26 @@ func TestSafety9Gate(t *testing.T) {
 	// Who is refused for their own address takes nothing from the others.
 	g := newGate(100, 1000)
 	count(g, 100_000, func(int) string { return "198.51.100.7" })
-	if through, _ := count(g, 1000, func(i int) string { return fmt.Sprintf("203.0.%d.%d", i/100, i%100) }); through != 800 {
+	if through, _ := count(g, 1000, func(i int) string {
+		return fmt.Sprintf("203.0.%d.%d", i/100,
+			i%100)
+	}); through != 800 {
 		t.Errorf("after a flood of one address %d of the others go through, want 800", through)
 	}
-	// What is remembered is bounded, and what is forgotten lets nobody have more than the burst of all.
+	// What is remembered is bounded, and what is forgotten lets nobody have more than the burst of
+	// all.
 	g = newGate(100, 1000)
-	through, _ := count(g, 3*maxSources, func(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) })
+	through, _ := count(g, 3*maxSources, func(i int) string {
+		return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255,
+			i&255)
+	})
 	if n := len(g.near.by); n > maxSources || through != 1000 {
 		t.Errorf("%d networks are remembered, want at most %d; %d go through, want 1000", n, maxSources, through)
 	}
 }
 
-// TestSafety9TooManyRequests has a person and a program told that they are too fast, and how long to
-// wait, and the operator told whom to look for.
+// TestSafety9TooManyRequests has a person and a program told that they are too fast, and how long
+// to wait, and the operator told whom to look for.
 func TestSafety9TooManyRequests(t *testing.T) {
 	log := &lines{}
 	s := mustStand(t, func(o *Options) {
@@ -200,7 +211,8 @@ func TestSafety9TooManyRequests(t *testing.T) {
 	for i := 0; i < 1000 && p.status != http.StatusTooManyRequests; i++ {
 		p = b.once(http.MethodGet, a.asks(), nil)
 	}
-	if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") != "5" || !strings.Contains(p.body, "Your network address sends too many requests. Wait a few seconds") ||
+	if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") != "5" ||
+		!strings.Contains(p.body, "Your network address sends too many requests. Wait a few seconds") ||
 		p.header.Get("Content-Security-Policy") == "" {
 		t.Errorf("a person is told %d, %v\n%s", p.status, p.header, p.body)
 	}

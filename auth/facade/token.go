@@ -45,8 +45,11 @@ type tokenResponse struct {
 func (f *Facade) token(w http.ResponseWriter, r *http.Request)  { f.core.Token(w, r) }
 func (f *Facade) revoke(w http.ResponseWriter, r *http.Request) { f.core.Revoke(w, r) }
 
-// bounded are the parameters that are looked at and have no bound of their own. Others are ignored (RFC 6749, section 3.2).
-var bounded = []string{"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token"}
+// bounded are the parameters that are looked at and have no bound of their own. Others are ignored
+// (RFC 6749, section 3.2).
+var bounded = []string{
+	"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token",
+}
 
 // form returns the parameters of a request for programs: a form in the body and nowhere else, each parameter once.
 func form(r *http.Request) (url.Values, error) {

@@ -16,7 +16,8 @@ type Event struct {
 	Detail              []byte // JSON
 }
 
-// Unproven returns the events that somebody can cause who has not signed in. Those without a Principal are kept for a shorter time than the rest.
+// Unproven returns the events that somebody can cause who has not signed in. Those without a
+// Principal are kept for a shorter time than the rest.
 func Unproven() []string { return []string{"authorize_refused", "consent_denied", "sign_in_refused"} }
 
 // Audit stores an event; ID and At are not read.

@@ -25,8 +25,8 @@ type excess struct {
 	args       []any  // its other arguments
 }
 
-// trimRequests deletes what a network has beyond its bound of requests of one kind, approved or not:
-// first those that are over, then the oldest. newest is the hash of one that stays.
+// trimRequests deletes what a network has beyond its bound of requests of one kind, approved or
+// not: first those that are over, then the oldest. newest is the hash of one that stays.
 func (s *Store) trimRequests(ctx context.Context, network, newest string, approved bool) error {
 	which := "network = $1 AND approved_at = 0"
 	if approved {
@@ -40,25 +40,27 @@ func (s *Store) trimRequests(ctx context.Context, network, newest string, approv
 	})
 }
 
-// trimAllRequests deletes what all networks together have beyond their bound: first requests that are
-// over, then the oldest of the networks that have most. A network with one request keeps it as long
-// as another one has two.
+// trimAllRequests deletes what all networks together have beyond their bound: first requests that
+// are over, then the oldest of the networks that have most. A network with one request keeps it as
+// long as another one has two.
 func (s *Store) trimAllRequests(ctx context.Context) error {
 	return s.trim(ctx, excess{
 		table: "auth_requests", key: "id_hash", which: "1 = 1", most: s.bounds.requests,
-		first: `SELECT id_hash FROM (SELECT id_hash, created_at, CASE WHEN consumed_at > 0 OR expires_at <= $1 THEN 0 ELSE 1 END AS live,
-			row_number() OVER (PARTITION BY network ORDER BY created_at DESC, id_hash) AS place FROM auth_requests) AS ranked
-			ORDER BY live, place DESC, created_at LIMIT $2`,
+		first: `SELECT id_hash FROM (
+				SELECT id_hash, created_at, CASE WHEN consumed_at > 0 OR expires_at <= $1 THEN 0 ELSE 1 END AS live,
+				row_number() OVER (PARTITION BY network ORDER BY created_at DESC, id_hash) AS place FROM auth_requests
+			) AS ranked ORDER BY live, place DESC, created_at LIMIT $2`,
 		args: []any{seconds(s.now())},
 	})
 }
 
-// trimDocuments deletes the documents beyond the bound: first those of clients that no user has ever
-// allowed, of these the ones that could not be had, and then those that were fetched first.
+// trimDocuments deletes the documents beyond the bound: first those of clients that no user has
+// ever allowed, of these the ones that could not be had, and then those that were fetched first.
 func (s *Store) trimDocuments(ctx context.Context) error {
 	return s.trim(ctx, excess{
 		table: "cimd_cache", key: "url", which: "1 = 1", most: s.bounds.documents,
-		first: `SELECT url FROM cimd_cache ORDER BY CASE WHEN EXISTS (SELECT 1 FROM grants WHERE grants.client_id = cimd_cache.url) THEN 1 ELSE 0 END,
+		first: `SELECT url FROM cimd_cache
+			ORDER BY CASE WHEN EXISTS (SELECT 1 FROM grants WHERE grants.client_id = cimd_cache.url) THEN 1 ELSE 0 END,
 			CASE WHEN failure = '' THEN 1 ELSE 0 END, fetched_at LIMIT $1`,
 	})
 }
@@ -66,7 +68,8 @@ func (s *Store) trimDocuments(ctx context.Context) error {
 // trim leaves a tenth of room, so that a flood does not have it delete rows for each new one.
 func (s *Store) trim(ctx context.Context, e excess) error {
 	n := 0
-	err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
+	count := func(row scanner) error { return row.Scan(&n) }
+	err := s.get(ctx, count, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
 	if err != nil || n <= e.most {
 		return err
 	}
@@ -76,7 +79,8 @@ func (s *Store) trim(ctx context.Context, e excess) error {
 				return err
 			}
 		}
-		_, err := s.exec(ctx, `DELETE FROM `+e.table+` WHERE `+e.key+` IN (`+e.first+`)`, append(e.args, n-e.most+e.most/10)...)
+		args := append(e.args, n-e.most+e.most/10)
+		_, err := s.exec(ctx, `DELETE FROM `+e.table+` WHERE `+e.key+` IN (`+e.first+`)`, args...)
 		return err
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestSafety9OldRequestsOfANetworkGoFirst has a network make more requests than it may. Its own oldest
-// ones go: those that are over before the others, and approved ones in a row of their own. Nobody
-// else notices.
+// TestSafety9OldRequestsOfANetworkGoFirst has a network make more requests than it may. Its own
+// oldest ones go: those that are over before the others, and approved ones in a row of their own.
+// Nobody else notices.
 func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -20,7 +20,8 @@ func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 			t.Helper()
 			for _, id := range ids {
 				c.pass(time.Second)
-				want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Network: network, Expires: c.now().Add(10 * time.Minute)}), nil)
+				want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Network: network,
+					Expires: c.now().Add(10 * time.Minute)}), nil)
 			}
 		}
 		approve := func(ids ...string) {
@@ -36,7 +37,8 @@ func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 			t.Helper()
 			var got []string
 			for _, id := range []string{"victim", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
-				if _, err := s.AuthRequest(ctx, id, "binding"); err == nil || errors.Is(err, ErrUsed) || errors.Is(err, ErrExpired) {
+				if _, err := s.AuthRequest(ctx, id, "binding"); err == nil || errors.Is(err, ErrUsed) ||
+					errors.Is(err, ErrExpired) {
 					got = append(got, id)
 				} else if !errors.Is(err, ErrNotFound) {
 					t.Fatal(err)
@@ -67,8 +69,8 @@ func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 	})
 }
 
-// TestSafety9TheBoundOfAllRequestsIsShared has many networks make more requests than there is room for.
-// Those with the most lose theirs, so that a person with one keeps it.
+// TestSafety9TheBoundOfAllRequestsIsShared has many networks make more requests than there is room
+// for. Those with the most lose theirs, so that a person with one keeps it.
 func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -76,14 +78,16 @@ func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 		s.bounds.requests, s.bounds.look = 30, 2
 		add := func(network, id string) {
 			t.Helper()
-			want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Network: network, Expires: c.now().Add(10 * time.Minute)}), nil)
+			want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Network: network,
+				Expires: c.now().Add(10 * time.Minute)}), nil)
 		}
 		add("203.0.113.9/32", "victim")
 		for i := range 200 {
 			c.pass(time.Second)
 			add(fmt.Sprintf("198.51.100.%d/32", i%10), fmt.Sprint("attack", i))
 			n := 0
-			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM auth_requests`), nil)
+			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+				`SELECT count(*) FROM auth_requests`), nil)
 			if n > 31 {
 				t.Fatalf("after %d requests there are %d", i, n)
 			}
@@ -97,8 +101,8 @@ func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 	})
 }
 
-// TestSafety9DocumentsAreBounded has strangers fill the cache of documents. Those of clients that a user
-// has allowed stay, and those that could not be had go first.
+// TestSafety9DocumentsAreBounded has strangers fill the cache of documents. Those of clients that a
+// user has allowed stay, and those that could not be had go first.
 func TestSafety9DocumentsAreBounded(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -107,20 +111,23 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 		put := func(url, failure string) {
 			t.Helper()
 			c.pass(time.Second)
-			want(t, "PutDocument", s.PutDocument(ctx, Document{URL: url, Body: []byte("{}"), Failure: failure, Fetched: c.now(), FreshUntil: c.now()}), nil)
+			want(t, "PutDocument", s.PutDocument(ctx, Document{URL: url, Body: []byte("{}"), Failure: failure,
+				Fetched: c.now(), FreshUntil: c.now()}), nil)
 		}
 		u, err := s.PutUser(ctx, User{Issuer: "https://idp.example", Subject: "ann"})
 		want(t, "PutUser", err, nil)
 		i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID, IDP: "idp"})
 		want(t, "AddIDPSession", err, nil)
-		_, err = s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "https://allowed.example/c", Expires: c.now().Add(time.Hour)})
+		_, err = s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "https://allowed.example/c",
+			Expires: c.now().Add(time.Hour)})
 		want(t, "AddGrant", err, nil)
 		put("https://allowed.example/c", "")
 		put("https://known.example/c", "")
 		for i := range 50 {
 			put(fmt.Sprintf("https://evil.example/%d", i), "the name could not be resolved")
 			n := 0
-			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM cimd_cache`), nil)
+			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+				`SELECT count(*) FROM cimd_cache`), nil)
 			if n > 10 {
 				t.Fatalf("there are %d", n)
 			}
@@ -137,7 +144,8 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSafety9EventsOfStrangers: what strangers have in the audit is kept for a month, the rest for longer.
+// TestSafety9EventsOfStrangers: what strangers have in the audit is kept for a month, the rest for
+// longer.
 func TestSafety9EventsOfStrangers(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -157,7 +165,8 @@ func TestSafety9EventsOfStrangers(t *testing.T) {
 	})
 }
 
-// TestSafety5WhereAClientReturnsTo: a place counts while a user allows the client that returns them there.
+// TestSafety5WhereAClientReturnsTo: a place counts while a user allows the client that returns them
+// there.
 func TestSafety5WhereAClientReturnsTo(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -168,7 +177,8 @@ func TestSafety5WhereAClientReturnsTo(t *testing.T) {
 		want(t, "AddIDPSession", err, nil)
 		add := func(client, host string) string {
 			t.Helper()
-			g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: client, RedirectHost: host, Expires: c.now().Add(time.Hour)})
+			g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: client, RedirectHost: host,
+				Expires: c.now().Add(time.Hour)})
 			want(t, "AddGrant", err, nil)
 			return g.ID
 		}

@@ -15,7 +15,8 @@ type Document struct {
 	FreshUntil time.Time
 }
 
-// PutDocument stores a document in place of the last one of that URL. Where there are too many, those of clients that no user has allowed go first.
+// PutDocument stores a document in place of the last one of that URL. Where there are too many,
+// those of clients that no user has allowed go first.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
 	_, err := s.exec(ctx, `INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
 		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,

@@ -88,22 +88,24 @@ func (s *Store) Grants(ctx context.Context, f GrantFilter) (all []Grant, err err
 	return all, err
 }
 
-// ClientAllowed reports whether a user has ever allowed a client, as far as is still known: ended grants are kept for a while. Without one, nothing that the client can
-// show is good.
+// ClientAllowed reports whether a user has ever allowed a client, as far as is still known: ended
+// grants are kept for a while. Without one, nothing that the client can show is good.
 func (s *Store) ClientAllowed(ctx context.Context, client string) (allowed bool, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) }, `SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1)`, client)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) },
+		`SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1)`, client)
 	return allowed, err
 }
 
-// RedirectAllowed reports whether a user allows a client now that returns them to a host, as it is in Grant.RedirectHost. With anyPort the host has none, and all of its
-// ports count.
+// RedirectAllowed reports whether a user allows a client now that returns them to a host, as it is
+// in Grant.RedirectHost. With anyPort the host has none, and all of its ports count.
 func (s *Store) RedirectAllowed(ctx context.Context, client, host string, anyPort bool) (allowed bool, err error) {
 	ports := ""
 	if anyPort {
 		ports = host + ":%"
 	}
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) }, `SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1 AND revoked_at = 0
-		AND expires_at > $2 AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4))`, client, seconds(s.now()), host, ports)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) },
+		`SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1 AND revoked_at = 0 AND expires_at > $2
+		AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4))`, client, seconds(s.now()), host, ports)
 	return allowed, err
 }
 

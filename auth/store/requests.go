@@ -41,7 +41,8 @@ func (a *AuthRequest) scan(s *Store, row scanner) error {
 	return err
 }
 
-// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has the secret binding. Where its network has too many, the oldest go.
+// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has
+// the secret binding. Where its network has too many, the oldest go.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
 	_, err := s.exec(ctx, `INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
 		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at, network)

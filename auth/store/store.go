@@ -7,7 +7,8 @@
 //	sessions.go  IDPSession: AddIDPSession, IDPSession, IDPSessions, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, WebSessions,
 //	             EndWebSessions · SignOut, of all that a user has
 //	requests.go  AuthRequest: AddAuthRequest, AuthRequest, ApproveAuthRequest, ConsumeAuthRequest (by the provider's state), ConsumeApproved (by its own id)
-//	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince; ClientAllowed, RedirectAllowed
+//	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince ·
+//	             ClientAllowed, RedirectAllowed
 //	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
 //	refresh.go   Refresh: one refresh token for its successor, once, with the replay of the same answer
 //	connections.go  Connection: PutConnection, Connection, Connections, ClaimConnection and what ends a claim, DeleteConnection · UpstreamClient

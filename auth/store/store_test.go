@@ -877,7 +877,8 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 			if i == 2 {
 				return // networks of requests came with the fourth
 			}
-			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) || r.Network != "203.0.113.9/32" {
+			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) ||
+				r.Network != "203.0.113.9/32" {
 				t.Errorf("the request is %+v, %v", r, err)
 			}
 		})

@@ -14,10 +14,12 @@ import (
 
 // This file serves the admin address: what answers there is in the files that are about it, doctor.go, why.go and pins.go. ask.go asks it.
 
-// adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests should come here, and the state of everything. An upstream that
-// is not there is no reason to send requests elsewhere; one that was not tried yet is. Requests for another host than this machine are refused: a web page
-// whose host name leads to us could read the answers otherwise. Requests that web pages of other sites cause get /healthz alone: for the other
-// answers the proxy does some work, and /doctor starts processes.
+// adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests
+// should come here, and the state of everything. An upstream that is not there is no reason to send
+// requests elsewhere; one that was not tried yet is. Requests for another host than this machine
+// are refused: a web page whose host name leads to us could read the answers otherwise. Requests
+// that web pages of other sites cause get /healthz alone: for the other answers the proxy does some
+// work, and /doctor starts processes.
 func (p *program) adminHandler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -38,7 +40,8 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 			return
 		}
 		if r.URL.Path != "/healthz" && crossSite(r) {
-			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). Open this address in a new tab, or use curl.", http.StatusForbidden)
+			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). "+
+				"Open this address in a new tab, or use curl.", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -46,7 +49,8 @@ func (p *program) adminHandler(stopping context.Context) http.Handler {
 }
 
 // crossSite reports whether a browser says that a page of another site, or of another port of this
-// machine, causes a request. Programs such as curl and the probes of Kubernetes say nothing of that.
+// machine, causes a request. Programs such as curl and the probes of Kubernetes say nothing of
+// that.
 func crossSite(r *http.Request) bool {
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "none" && site != "same-origin" {

@@ -74,8 +74,8 @@ func (d *decoder) warnings(c *Config) Warnings {
 			"add auth.api_keys or auth.oauth, or none: true if the proxy authenticates every request")
 	}
 	if c.Auth.OAuth != nil && strings.HasPrefix(c.PublicURL, "https:") && len(c.Auth.TrustedProxies) == 0 {
-		warn("auth.oauth", "there are no trusted_proxies, so that all people have the address of the proxy in front, and share its limit of sign-ins; "+
-			"add auth.trusted_proxies: [ADDRESS/32]")
+		warn("auth.oauth", "there are no trusted_proxies, so that all people have the address of the proxy in front, "+
+			"and share its limit of sign-ins; add auth.trusted_proxies: [ADDRESS/32]")
 	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {

@@ -10,12 +10,15 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety5PagesOfOthersReadNothing has web pages, a person, curl, a probe and a monitor ask the admin
-// address. Pages of other sites, and of other ports of this machine, get nothing but /healthz.
+// TestSafety5PagesOfOthersReadNothing has web pages, a person, curl, a probe and a monitor ask the
+// admin address. Pages of other sites, and of other ports of this machine, get nothing but
+// /healthz.
 func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
 	r.stderr.mustSay(t, "state=ready", 1)
+	const refused = "A web page of another site has sent this request (Sec-Fetch-Site, Origin). " +
+		"Open this address in a new tab, or use curl.\n"
 	own := "http://" + r.admin.Addr().String()
 	ask := func(path string, header http.Header) (int, string) {
 		t.Helper()
@@ -48,14 +51,16 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 			}
 		}
 		for who, header := range map[string]http.Header{
-			"another site":        {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}},
-			"a link of that site": {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-User": {"?1"}},
-			"another port":        {"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"cors"}, "Origin": {"http://127.0.0.1:1"}},
-			"an old browser":      {"Origin": {"https://evil.example"}},
-			"a sandbox":           {"Origin": {"null"}},
-			"two of them":         {"Sec-Fetch-Site": {"same-origin", "cross-site"}},
-			"two origins":         {"Origin": {own, "https://evil.example"}},
-			"the same by TLS":     {"Origin": {strings.Replace(own, "http:", "https:", 1)}},
+			"another site": {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}},
+			"a link of that site": {"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"},
+				"Sec-Fetch-User": {"?1"}},
+			"another port": {"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"cors"},
+				"Origin": {"http://127.0.0.1:1"}},
+			"an old browser":  {"Origin": {"https://evil.example"}},
+			"a sandbox":       {"Origin": {"null"}},
+			"two of them":     {"Sec-Fetch-Site": {"same-origin", "cross-site"}},
+			"two origins":     {"Origin": {own, "https://evil.example"}},
+			"the same by TLS": {"Origin": {strings.Replace(own, "http:", "https:", 1)}},
 		} {
 			status, text := ask(path, header)
 			if path == "/healthz" {
@@ -64,7 +69,7 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 				}
 				continue
 			}
-			if status != http.StatusForbidden || text != "A web page of another site has sent this request (Sec-Fetch-Site, Origin). Open this address in a new tab, or use curl.\n" {
+			if status != http.StatusForbidden || text != refused {
 				t.Errorf("%s asks for %s: %d %s", who, path, status, text)
 			}
 		}
@@ -74,7 +79,8 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 // TestSafety9ProxiesThatNobodyNamed: behind a proxy that the file does not name all people have one
 // address, and one limit. check says so where there has to be a proxy, and nowhere else.
 func TestSafety9ProxiesThatNobodyNamed(t *testing.T) {
-	const section = "  oauth: { identity_providers: [{ id: sso, issuer: https://login.example.com, client_id: junction }] }\n"
+	const section = "  oauth: { identity_providers: [{ id: sso, issuer: https://a.example, client_id: junction }] }\n"
+	const warning = ": auth.oauth: there are no trusted_proxies, so that all people have the address of the proxy in front"
 	for text, warned := range map[string]bool{
 		"public_url: https://mcp.example.com\nauth:\n" + section:                                               true,
 		"public_url: https://mcp.example.com\nauth:\n  trusted_proxies: [10.1.2.3/32]\n" + section:             false,
@@ -84,7 +90,7 @@ func TestSafety9ProxiesThatNobodyNamed(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		mustWrite(t, file, text+"upstreams: { a: { command: [junction, demo] } }\n")
 		out, _ := mustRun(t, 0, "check", "--config", file)
-		if got := strings.Contains(out, ": auth.oauth: there are no trusted_proxies, so that all people have the address of the proxy in front"); got != warned {
+		if got := strings.Contains(out, warning); got != warned {
 			t.Errorf("%s\nwarned is %v:\n%s", text, got, out)
 		}
 	}
