@@ -96,6 +96,7 @@ func (j *jobs) order(tool, name, seconds string) string {
 
 // TestConformanceTasks has the suite judge tasks, which the reference server does not have: those of a server of ours, directly and through the program.
 func TestConformanceTasks(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	npm := mustNPM(t)
 	direct := mustJobs(t)

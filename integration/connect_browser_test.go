@@ -26,6 +26,7 @@ func whose(token, issuer, audience string) string {
 
 // TestAuthT134ConnectInABrowser has two people connect a server whose authorization server others wrote, one of them by the link of the other.
 func TestAuthT134ConnectInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	l := mustLinear(t)
 	as := mustNode(t, "as.mjs", l.url)

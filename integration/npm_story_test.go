@@ -232,6 +232,7 @@ func TestReferenceServer(t *testing.T) {
 
 // TestNewcomer does what the README tells a newcomer to do: with the go command and, for the example, with npx.
 func TestNewcomer(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -36,6 +36,7 @@ func (n *nodeScript) mustSay() (said signedIn) {
 // TestAuthT125SDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find everything by themselves: they register, send a person through the provider's
 // pages, redeem the code, list, and refresh.
 func TestAuthT125SDKSignsIn(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")

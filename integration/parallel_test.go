@@ -40,3 +40,12 @@ func place() (done func()) {
 	places <- struct{}{}
 	return func() { <-places }
 }
+
+// withoutShort skips a test with -short. CI runs the tests twice: with -short under the race detector, and whole without it. This is for tests of what stands beside
+// Junction (a browser, the go command, an SDK's sign-in), whose requests other tests make under the race detector.
+func withoutShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it is about programs beside Junction, and long")
+	}
+}

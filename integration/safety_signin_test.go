@@ -54,6 +54,7 @@ func TestSafety5HostsOfTheSignIn(t *testing.T) {
 // TestSafety5MistakeInABrowser has a stranger send a person to the sign-in with a request that is
 // not in order. The person stays there until a user has allowed the app.
 func TestSafety5MistakeInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")

@@ -111,6 +111,7 @@ func (v visited) titles() string {
 func (c *company) codes() int { return strings.Count(c.Stderr.String(), "event=code_issued") }
 
 func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -179,6 +180,7 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 
 // TestAuthT59BlockedInABrowser has people see what the operator has done, to an app and to one of them.
 func TestAuthT59BlockedInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -202,6 +204,7 @@ func TestAuthT59BlockedInABrowser(t *testing.T) {
 
 // TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody else.
 func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	address := freePort(t)
@@ -228,6 +231,7 @@ func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 
 // TestAuthT73FramesInABrowser has another site show our pages in a frame: there is nothing in it.
 func TestAuthT73FramesInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -249,6 +253,7 @@ func TestAuthT73FramesInABrowser(t *testing.T) {
 
 // TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the app is at work.
 func TestAuthT133RevokedInABrowser(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")

@@ -393,6 +393,7 @@ func TestStepUpAtHome(t *testing.T) {
 
 // TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed in: the client tells them so, and opens no browser for it.
 func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
+	withoutShort(t)
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	for _, version := range []string{"v1", "v2"} {
