@@ -25,7 +25,7 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction":     {"*"},
 	"proxy":            {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
-	"upstream":         {"upstream/jsonrpc", "upstream/raw"},
+	"upstream":         {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
 	"policy":           {"upstream/raw"}, // what a rule reads of the arguments must be what everybody else reads: the same names in the same case, none of them twice
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
 	"upstream/stored":  {"auth/seal"}, // what is on the disk is sealed like session ids

@@ -32,6 +32,7 @@ type Report struct {
 	Latency  time.Duration
 	Catalog  *Catalog // nil when it could not be read
 	Bytes    int      // of the definitions of its tools
+	Sandbox  string   // as in Status
 	Findings []Finding
 }
 
@@ -57,12 +58,15 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 func check(ctx context.Context, name string, hard Config, o Options, transport http.RoundTripper) (r Report) {
 	r.Upstream = name
 	p := &pool{hard: hard}
-	d := &dialer{config: hard, options: o, transport: transport, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
+	d := &dialer{name: name, config: hard, options: o, transport: transport, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && transport == nil {
 		d.transport = transportFor(hard.URL)
 		if t, ok := d.transport.(interface{ CloseIdleConnections() }); ok {
 			defer t.CloseIdleConnections()
 		}
+	}
+	if hard.Sandbox != nil {
+		r.Sandbox = hard.Sandbox.enforcement(o.kernel())
 	}
 	began := time.Now()
 	step := func(name string) {
@@ -147,15 +151,20 @@ func calledItself(implementation []byte) string {
 // advice says what a person can do about an upstream that cannot be reached.
 func advice(err error, c *Config) string {
 	var (
-		status *statusError
-		exit   *exitError
-		dns    *net.DNSError
-		peer   *jsonrpc.Error
-		ca     x509.UnknownAuthorityError
-		host   x509.HostnameError
-		old    x509.CertificateInvalidError
+		confined *sandboxError
+		status   *statusError
+		exit     *exitError
+		dns      *net.DNSError
+		peer     *jsonrpc.Error
+		ca       x509.UnknownAuthorityError
+		host     x509.HostnameError
+		old      x509.CertificateInvalidError
 	)
 	switch {
+	case errors.As(err, &confined) && confined.person:
+		return "run Junction where the kernel can enforce it, or remove require: true to start the command without a part of its sandbox"
+	case errors.As(err, &confined): // which says what to do
+		return ""
 	case errors.As(err, &status):
 		switch code := status.Status; {
 		case code == 401 || code == 403:
@@ -174,8 +183,12 @@ func advice(err error, c *Config) string {
 		return "install the program, or write its whole path into command"
 	case errors.Is(err, fs.ErrNotExist):
 		return "look at command and dir: what they name is not there"
+	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
+		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
 		return "we may not run that program: chmod +x, or another user"
+	case errors.As(err, &exit) && c.Sandbox != nil:
+		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in sandbox.read and sandbox.write, ports in sandbox.tcp"
 	case errors.As(err, &exit):
 		return "run the command by hand, and see what it says: it must wait for MCP on its standard input"
 	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):

@@ -29,8 +29,10 @@ type Config struct {
 	InheritEnv Inherit `yaml:"inherit_env"`
 	// Reserved are the variables that the file uses elsewhere. Who has read the file fills them in.
 	Reserved []string `yaml:"-"`
-	// Dir is the working directory of the child process; empty means ours.
+	// Dir is the working directory of the child process; empty means ours, or a folder of its own with Sandbox.
 	Dir string `yaml:"dir"`
+	// Sandbox confines the child process; nil does not.
+	Sandbox *Sandbox `yaml:"sandbox"`
 
 	// URL is the address of a remote server, http or https. The host is sent as written here.
 	URL string `yaml:"url"`
@@ -351,6 +353,9 @@ func (c *Config) Validate(name string) []Problem {
 		bad("concurrency", "is negative")
 	}
 	c.InheritEnv.validate(bad)
+	if c.Sandbox != nil {
+		c.Sandbox.validate(bad)
+	}
 	validateCapabilities("capabilities", c.Capabilities, bad)
 	c.Tools.validate(bad)
 	return ps
@@ -401,6 +406,9 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	if c.Dir != "" {
 		bad("dir", "is only for a command")
+	}
+	if c.Sandbox != nil {
+		bad("sandbox", "is only for a command")
 	}
 }
 

@@ -103,10 +103,11 @@ func (l *link) run(ctx context.Context) {
 	l.u.forget(l)
 }
 
-// needsPerson reports whether the server refuses who we are.
+// needsPerson reports whether the server refuses who we are, or the command may not run without a sandbox.
 func needsPerson(err error) bool {
 	var status *statusError
-	return signIn(err) || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	var confined *sandboxError
+	return signIn(err) || errors.As(err, &confined) && confined.person || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // signIn reports whether the link's own person has to sign in.

@@ -62,7 +62,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
-	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge)}
+	p.dialer = &dialer{name: name, config: hard, options: o, log: p.log, known: new(knowledge)}
 	if names := hard.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env", "variables", names)
 	}
@@ -119,6 +119,9 @@ func (p *pool) Status() Status {
 	s := p.status
 	s.Links = len(p.links)
 	p.mu.Unlock()
+	if p.hard.Sandbox != nil {
+		s.Sandbox = p.hard.Sandbox.enforcement(p.options.kernel())
+	}
 	c := p.Catalog()
 	s.Era, s.Version, s.Tools, s.Left, s.Stored = c.Era, c.Version, len(c.Tools), c.Left, c.Stored
 	return s

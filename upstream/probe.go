@@ -26,6 +26,7 @@ var errSilent = errors.New("no answer to server/discover")
 // dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28, basic/versioning). It remembers what it found
 // out: the era is a property of the server, so one odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
+	name      string // of the upstream
 	config    Config // with defaults
 	options   Options
 	transport http.RoundTripper                                            // nil for a command
@@ -254,7 +255,7 @@ func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) 
 func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, error) {
 	if d.config.URL == "" {
 		return openStdio(stdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Entry: &d.config, Dir: d.config.Dir,
+			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Entry: &d.config, Dir: d.config.Dir, Confine: d.confinement(),
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Keeper: d.options.keeper, Log: d.log,
 		}, in)
 	}

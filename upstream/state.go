@@ -12,7 +12,8 @@ const (
 	StateReady
 	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself, and sooner when a call wants it. Next: connecting or closed.
 	StateWaiting
-	// StateBlocked: the server refuses us until a person does something. An attempt still comes now and then by itself. Next: connecting or closed.
+	// StateBlocked: the server refuses us until a person does something, or the kernel cannot enforce the sandbox that a command requires. An attempt still comes now and
+	// then by itself. Next: connecting or closed.
 	StateBlocked
 	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the next call opens a new one.
 	StateClosed
@@ -44,4 +45,5 @@ type Status struct {
 	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
+	Sandbox string // how far the kernel enforces the sandbox: Enforced, or what it does not, and why; "" without a sandbox
 }

@@ -20,7 +20,8 @@ type stdioOptions struct {
 	Command []string          // the program and its arguments; no shell is involved
 	Env     map[string]string // added to what is inherited; a PATH in it is also where the program is looked for
 	Entry   *Config           // says what is inherited; nil inherits the default variables
-	Dir     string            // the working directory; empty means ours
+	Dir     string            // the working directory; empty means ours, or that of Confine
+	Confine *confinement      // nil confines nothing
 
 	MessageLimit int           // bytes of one line from the server. Default 16 MiB
 	Depth        int           // nesting of one message. Default raw.DefaultDepth
@@ -29,6 +30,9 @@ type stdioOptions struct {
 	WriteStall   time.Duration // how long the server may leave a full input pipe alone before it counts as hung. Default 30s
 	Keeper       *keeper       // has one more group to keep; nil is one of its own
 	Log          *slog.Logger  // carries the upstream's name already; nil discards
+
+	private map[string]string // variables of the cell, which Env goes before
+	program string            // the program's path, where that is not Command's
 }
 
 // entry returns the part of the configuration that the environment is made from.

@@ -31,6 +31,7 @@ type process struct {
 	words time.Duration // see lastWords
 	log   *slog.Logger
 	kept  *keeper
+	cell  *cell // nil if it is not confined
 
 	stdin          *os.File // written to by stdio
 	stdout, stderr *os.File
@@ -51,16 +52,17 @@ const (
 
 // startProcess starts the child. It is owned by the caller, who must call finish.
 func startProcess(o stdioOptions) (*process, error) {
-	cmd, err := command(o)
+	cmd, cell, err := confined(o)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, kept: o.Keeper, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, kept: o.Keeper, cell: cell, exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
 	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, outputPair, os.Pipe} {
 		if ours[i], theirs[i], err = open(); err != nil {
 			closeFiles(theirs[:i])
 			closeFiles(ours[:i])
+			cell.close()
 			return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
 		}
 	}
@@ -72,6 +74,7 @@ func startProcess(o stdioOptions) (*process, error) {
 	closeFiles(theirs[:])
 	if err != nil {
 		closeFiles(ours[:])
+		cell.close()
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err
 		}
@@ -105,6 +108,13 @@ func (p *process) own(started chan<- error) {
 	}
 	if err := p.kept.keep(p); err != nil {
 		p.log.Debug("what it starts may outlive us, if we are killed", "err", err)
+	}
+	if err := p.cell.started(); err != nil { // the wrapper is no command, and has started nothing
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+		p.kept.forget(p)
+		started <- err
+		return
 	}
 	started <- nil
 	p.cmd.Wait() // what it returns is in the state, too
@@ -178,6 +188,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	case <-last.C:
 	}
 	p.stderr.Close()
+	p.cell.close()
 }
 
 // gone waits for one grace until the child has ended, and its descendants as well: all of its output has come, or nobody is in its group.
@@ -262,6 +273,31 @@ func npmDetail(line string) bool {
 	return false
 }
 
+// confined is command in a cell of its own, which the caller closes; nil if the options confine nothing.
+func confined(o stdioOptions) (*exec.Cmd, *cell, error) {
+	if len(o.Command) == 0 {
+		return nil, nil, errors.New("no command")
+	}
+	x, err := o.Confine.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := o.Dir
+	o, err = x.enter(o)
+	var cmd *exec.Cmd
+	if err == nil {
+		cmd, err = command(o)
+	}
+	if err == nil {
+		err = x.wrap(cmd, dir)
+	}
+	if err != nil {
+		x.close()
+		return nil, nil, err
+	}
+	return cmd, x, nil
+}
+
 // command finds the program as a shell would: a name is looked for in PATH, which is the server's own where its Env has one.
 func command(o stdioOptions) (*exec.Cmd, error) {
 	if len(o.Command) == 0 {
@@ -289,6 +325,9 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 			return nil, fmt.Errorf("%s: %w of its env", name, errNoProgram)
 		}
 	}
+	if o.program != "" {
+		name = o.program
+	}
 	cmd := exec.Command(name, o.Command[1:]...)
 	cmd.Args[0] = o.Command[0]
 	if cmd.Err != nil {
@@ -298,7 +337,7 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 		return nil, cmd.Err
 	}
 	cmd.Dir = o.Dir
-	cmd.Env = o.entry().environment(cmd.Environ()) // which has the PWD of Dir
+	cmd.Env = o.entry().environment(exchange(cmd.Environ(), o.private, o.Env)) // which has the PWD of Dir
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

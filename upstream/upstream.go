@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/sandbox"
 )
 
 // Options is what all upstreams of a Set share.
@@ -22,12 +23,14 @@ type Options struct {
 	Grace        time.Duration // for which the items of a lost upstream stay; 0 is 30s
 	Version      string        // ours, in handshakes
 	Self         string        // our executable: what the program name "junction" in a command stands for; "" is no special name
+	Sandboxes    string        // the folder in which each command with a sandbox has one of its own; "" gives it one that ends with the process
 	Log          *slog.Logger  // nil discards
 	Hooks        Hooks
 	Credentials  Credentials // of people; nil has none
 	Store        Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
-	keeper *keeper // of the Set; nil lets each process have one of its own
+	keeper *keeper                // of the Set; nil lets each process have one of its own
+	kernel func() sandbox.Support // what the kernel can enforce
 }
 
 // Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not block, and must not call back into it.
@@ -66,6 +69,9 @@ func (o Options) withDefaults() Options {
 	o.Grace = firstPositive(o.Grace, 30*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.kernel == nil {
+		o.kernel = sandbox.Kernel
 	}
 	return o
 }

@@ -101,6 +101,7 @@ type upstreamReport struct {
 	Tools   int       `json:"tools"`
 	Stored  bool      `json:"stored,omitempty"` // the tools are those of an earlier run: the server has not listed yet
 	Links   int       `json:"links"`
+	Sandbox string    `json:"sandbox,omitempty"` // of a command: enforced, or what is not, and why
 }
 
 type problemReport struct {
@@ -120,7 +121,7 @@ func (p *program) report(stopping context.Context) report {
 		r.Status = "starting"
 	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links})
+		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links, s.Sandbox})
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
 		}

@@ -54,6 +54,8 @@ type examined struct {
 	Resources int `json:"resources"`
 	Templates int `json:"resource_templates"`
 	Bytes     int `json:"bytes"` // of the definitions of its tools
+
+	Sandbox string `json:"sandbox,omitempty"` // how far the kernel enforces that of a command
 }
 
 type stepJSON struct {
@@ -137,6 +139,9 @@ func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
 	if s := e.status; s != nil {
 		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
 		u.State, u.Since, u.Error = s.State.String(), &s.Since, s.Err
+	}
+	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != upstream.Enforced && !e.config.Sandbox.Require {
+		find(findingJSON{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})
 	}
 	switch {
 	case r.Err != nil:
@@ -247,7 +252,7 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 	executable, _ := os.Executable()
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version(), Self: executable,
-		Log: slog.New(slog.DiscardHandler),
+		Sandboxes: sandboxes(keyDir(c.Sessions.KeyFile, os.LookupEnv), file), Log: slog.New(slog.DiscardHandler),
 	}
 	var set upstream.Set
 	var all []examinee

@@ -28,9 +28,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/upstream/sandbox"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
+		os.Exit(sandbox.Main())
+	}
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -51,6 +51,7 @@ type program struct {
 	ended         *endedSessions // nil where they are not kept
 	set           upstream.Set
 	catalogs      *stored.Dir                // nil where there is no place for them
+	sandboxes     string                     // the folder of those of commands; "" where there is no place for it
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         atomic.Pointer[audit]      // nil while nobody wants one
 	refusals      refusalLog
@@ -137,6 +138,7 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	p.openCatalogs(secret, dir)
+	p.sandboxes = sandboxes(dir, p.file)
 	if err := p.openSignIn(config); err != nil {
 		return nil, err
 	}
@@ -187,7 +189,7 @@ func (p *program) apply(c *Config) {
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Log: p.log, Hooks: p.upstreamHooks(), Credentials: credentials,
+		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Credentials: credentials,
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs

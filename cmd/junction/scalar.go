@@ -152,6 +152,8 @@ func wanted(v reflect.Value) string {
 		return "a hash"
 	case *auth.CIDR:
 		return "a network, such as 10.0.0.0/8"
+	case *upstream.Port:
+		return "a port, such as 443"
 	case *auth.Moment:
 		return "a day, such as 2027-06-30"
 	case *slog.Level, encoding.TextUnmarshaler, yaml.Unmarshaler:

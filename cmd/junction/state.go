@@ -15,7 +15,7 @@ import (
 	"junction/upstream/stored"
 )
 
-// This file holds what outlives a process: the key that seals session ids, and the last catalogs of the upstreams.
+// This file holds what outlives a process: the key that seals session ids, the last catalogs of the upstreams, and the folders of sandboxes.
 
 // key reads the key that seals session ids and stored catalogs, and makes it where there is none. dir is its folder. Without a place for it, sessions and catalogs end
 // with the process, and dir is "".
@@ -52,17 +52,43 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	if dir == "" {
 		return
 	}
-	name := "none"
-	if path, err := filepath.Abs(p.file); p.file != "" && err == nil {
-		sum := sha256.Sum256([]byte(path))
-		name = hex.EncodeToString(sum[:8])
-	}
-	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", name), key, p.log)
+	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", folderOf(p.file)), key, p.log)
 	if err != nil {
 		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started", "error", err)
 		return
 	}
 	p.catalogs = catalogs
+}
+
+// folderOf returns the name of the folder of what belongs to a configuration file.
+func folderOf(file string) string {
+	path, err := filepath.Abs(file)
+	if file == "" || err != nil {
+		return "none"
+	}
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:8])
+}
+
+// sandboxes returns the folder in which each command with a sandbox has one of its own, below dir, the
+// folder of the key. Without that their folders end with the processes.
+func sandboxes(dir, file string) string {
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "sandbox", folderOf(file))
+}
+
+// keyDir returns the folder of the key; "" if there is no place for it.
+func keyDir(file string, getenv func(string) (string, bool)) string {
+	if file != "" {
+		return filepath.Dir(file)
+	}
+	dir, err := stateDir(getenv)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "junction")
 }
 
 // cleanCatalogs removes the stored catalogs of servers that the configuration does not name any more.

@@ -243,6 +243,8 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 		switch {
 		case strings.HasSuffix(path, ".command"):
 			example = "[npx, -y, some-package]"
+		case strings.HasSuffix(path, ".sandbox.read"), strings.HasSuffix(path, ".sandbox.write"):
+			example = "[/srv/notes]"
 		case path == "allowed_origins":
 			example = "[https://app.example.com]"
 		case path == "allowed_hosts":

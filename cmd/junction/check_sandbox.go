@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"junction/upstream"
+	"junction/upstream/sandbox"
+)
+
+// warnSandbox looks at the sandbox of a command: whether this machine can enforce it, whether its paths
+// exist, and whether it leaves open what it should protect.
+func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv func(string) (string, bool), warn func(path, format string, args ...any)) {
+	if u.Sandbox == nil {
+		return
+	}
+	at += ".sandbox"
+	switch missing := u.Unconfined(); {
+	case missing == "":
+	case u.Sandbox.Require:
+		warn(at+".require", "this machine cannot enforce the sandbox, and that upstream shows as blocked: %s", missing)
+	default:
+		warn(at, "this machine does not enforce all of it, and the command starts all the same: %s; require: true prevents that", missing)
+	}
+	absent := u.Absent()
+	for _, key := range slices.Sorted(maps.Keys(absent)) {
+		warn(at+"."+key, "%s; that upstream shows as waiting", absent[key])
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read", u.Sandbox.Read}, {"write", u.Sandbox.Write}} {
+		for i, p := range list.paths {
+			if own := c.within(p, file, getenv); own != "" {
+				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command read %s; name a narrower path", own)
+			}
+		}
+	}
+	if dir := u.WideDir(); dir != "" {
+		warn(at, "does not make the working directory %s readable, because it contains the home folder; name in read what the command needs there", dir)
+	}
+	if installer(u.Command) && !u.Sandbox.TCP.All() && len(u.Sandbox.TCP.List) == 0 {
+		warn(at, "permits no TCP, which %s needs to download packages; add tcp: [443], or the port of your proxy", filepath.Base(u.Command[0]))
+	}
+}
+
+// installer reports whether a command downloads packages when it starts.
+func installer(command []string) bool {
+	return len(command) > 0 && slices.Contains([]string{"npx", "uvx", "bunx", "pnpx"}, filepath.Base(command[0]))
+}
+
+// within names a secret of ours that is in a path, or contains it; "" if there is none.
+func (c *Config) within(path, file string, getenv func(string) (string, bool)) string {
+	if !filepath.IsAbs(path) {
+		return ""
+	}
+	paths := []string{filepath.Clean(path)}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		paths = append(paths, real)
+	}
+	for _, own := range []struct{ what, path string }{
+		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile}, {"the master keys", c.Storage.KeyFile},
+		{"the keys and sign-ins of Junction", keyDir("", getenv)},
+	} {
+		secret, err := filepath.Abs(own.path)
+		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) || sandbox.Covers([]string{secret}, paths[0])) {
+			return own.what + ", " + secret
+		}
+	}
+	return ""
+}

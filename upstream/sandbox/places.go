@@ -1,0 +1,198 @@
+package sandbox
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// System returns what every confined command may read, as far as it exists: installed programs and
+// libraries, name resolution, certificates, time zones, users' names. /proc is not among it: it shows
+// the arguments of all commands.
+func System() []string {
+	list := []string{
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload",
+		"/etc/alternatives",
+		"/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf",
+		"/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
+		"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust", "/etc/ca-certificates", "/etc/crypto-policies",
+		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/locale.conf", "/etc/os-release", "/etc/lsb-release", "/etc/debian_version",
+		"/etc/mime.types", "/etc/terminfo", "/etc/fonts",
+		"/sys/devices/system/cpu",
+		"/dev/random", "/dev/urandom",
+	}
+	for _, versions := range []string{"/etc/python3*", "/etc/ld-musl-*"} {
+		found, _ := filepath.Glob(versions) // the only error is that of a bad pattern
+		list = append(list, found...)
+	}
+	return list
+}
+
+// Devices returns the device files that every confined command may read and write.
+func Devices() []string { return []string{"/dev/null", "/dev/zero", "/dev/full"} }
+
+// certificates are variables that name files or folders of certificates.
+var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
+	"npm_config_cafile", "NPM_CONFIG_CAFILE"}
+
+// managers are the folders of version managers and of programs that they have installed: the variable
+// that names each, and where it is in the home folder otherwise.
+var managers = []struct{ variable, home, below string }{
+	{"NVM_DIR", ".nvm", ""},
+	{"FNM_DIR", ".local/share/fnm", ""},
+	{"VOLTA_HOME", ".volta", ""},
+	{"ASDF_DATA_DIR", ".asdf", ""},
+	{"MISE_DATA_DIR", ".local/share/mise", ""},
+	{"PYENV_ROOT", ".pyenv", ""},
+	{"BUN_INSTALL", ".bun", "bin"},
+	{"UV_PYTHON_INSTALL_DIR", ".local/share/uv/python", ""},
+	{"", ".local/share/uv/tools", ""},
+	{"", ".local/share/pipx/venvs", ""},
+}
+
+// Programs returns what a command may read so that it runs: the program, with the interpreter that its
+// first line names, the folders of PATH, the installations of Node and Python that these belong to,
+// version managers, and the certificates that the environment names. program is an absolute path. A
+// folder that contains the home folder is never among it.
+func Programs(program string, environment []string) []string {
+	p := places{environment: environment, home: Variable(environment, "HOME")}
+	p.program(program)
+	for _, dir := range filepath.SplitList(Variable(environment, "PATH")) {
+		p.add(dir)
+		p.installation(dir)
+	}
+	for _, m := range managers {
+		dir := Variable(environment, m.variable)
+		if dir == "" && p.home != "" {
+			dir = filepath.Join(p.home, m.home)
+		}
+		p.add(filepath.Join(dir, m.below))
+	}
+	for _, name := range certificates {
+		for _, file := range filepath.SplitList(Variable(environment, name)) {
+			p.add(file)
+		}
+	}
+	return p.list
+}
+
+// Variable returns the value that a process has of a variable: that of the last entry.
+func Variable(environment []string, name string) string {
+	for _, v := range slices.Backward(environment) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok && name != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// TooWide reports whether a folder holds so much that it is never readable by default: the root, the
+// home folder, and what contains it.
+func TooWide(dir, home string) bool {
+	dir = filepath.Clean(dir)
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	homes := []string{filepath.Clean(home)}
+	if h, err := filepath.EvalSymlinks(home); err == nil {
+		homes = append(homes, h)
+	}
+	return slices.ContainsFunc([]string{dir, real}, func(d string) bool {
+		return d == "/" || home != "" && slices.ContainsFunc(homes, func(h string) bool { return within(h, d) })
+	})
+}
+
+// places collects.
+type places struct {
+	environment []string
+	home        string
+	list        []string
+}
+
+// add adds a path that is there, but for one that is too wide.
+func (p *places) add(path string) {
+	if !filepath.IsAbs(path) || TooWide(path, p.home) || slices.Contains(p.list, path) {
+		return
+	}
+	if _, err := os.Stat(path); err == nil {
+		p.list = append(p.list, path)
+	}
+}
+
+// program adds a program, what its path leads to, and the interpreter of a script.
+func (p *places) program(path string) {
+	for range 3 { // an interpreter may be a script itself
+		p.add(path)
+		link := path
+		for range 8 { // links may lead in a circle
+			p.installation(filepath.Dir(link))
+			if link = follow(link); link == "" {
+				break
+			}
+		}
+		if path = interpreter(path); !filepath.IsAbs(path) {
+			return
+		}
+	}
+}
+
+// installation adds what belongs to the programs in the folder bin of an installation of Node or Python.
+func (p *places) installation(bin string) {
+	root := filepath.Dir(bin)
+	if filepath.Base(bin) != "bin" || !filepath.IsAbs(bin) || !installed(root) {
+		return
+	}
+	for _, part := range []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "pyvenv.cfg"} {
+		p.add(filepath.Join(root, part))
+	}
+}
+
+// installed reports whether the folder has an installation of Node or Python, or a virtual environment.
+func installed(root string) bool {
+	for _, mark := range []string{"lib/node_modules", "pyvenv.cfg", "conda-meta"} {
+		if _, err := os.Stat(filepath.Join(root, mark)); err == nil {
+			return true
+		}
+	}
+	libraries, _ := os.ReadDir(filepath.Join(root, "lib")) // without it there is no Python
+	return slices.ContainsFunc(libraries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "python3") })
+}
+
+// follow returns what a symbolic link leads to in one step; "" for what is none.
+func follow(path string) string {
+	to, err := os.Readlink(path)
+	if err != nil {
+		return ""
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(path), to)
+	}
+	return to
+}
+
+// interpreter returns the program that the first line of a script names; "" for what is no script.
+func interpreter(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // opening a pipe would block
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head) // a part is enough
+	line, _, _ := bytes.Cut(head[:n], []byte("\n"))
+	rest, script := bytes.CutPrefix(line, []byte("#!"))
+	words := strings.Fields(string(rest))
+	if !script || len(words) == 0 {
+		return ""
+	}
+	return words[0]
+}
