@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"junction/upstream/sandbox"
 )
 
 // roles are the programs that this test binary is when a test starts it with roleEnv set.
@@ -18,6 +20,9 @@ func role(name string, program func()) string {
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
+		os.Exit(sandbox.Main())
+	}
 	name, ok := os.LookupEnv(roleEnv)
 	if !ok {
 		os.Exit(m.Run())

@@ -165,12 +165,11 @@ func (s *Sandbox) pathProblem(key, path string) string {
 // WideDir returns the working directory of the entry if its sandbox does not make it readable because it
 // contains the home folder.
 func (c *Config) WideDir() string {
-	if home, err := os.UserHomeDir(); c.Sandbox != nil && c.Dir != "" && err == nil && sandbox.TooWide(c.Dir, home) {
-		if !sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {
-			return c.Dir
-		}
+	if c.Sandbox == nil || c.Dir == "" || !sandbox.TooWide(c.Dir, []string{"HOME=" + c.Env["HOME"]}) ||
+		sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {
+		return ""
 	}
-	return ""
+	return c.Dir
 }
 
 // sandboxError means that a command was not started because of its sandbox.

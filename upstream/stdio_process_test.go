@@ -110,7 +110,7 @@ func TestStdioOpenErrors(t *testing.T) {
 		{stdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
 		{stdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
 	} {
-		row.o.Log = authtest.Log(t)
+		row.o.Log, row.o.Confine = authtest.Log(t), confinedTest()
 		w, err := openStdio(row.o, nil)
 		if err == nil {
 			w.Close()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -94,7 +95,8 @@ var _ = role("proxy", func() { // has a wire to each of the roles that it is tol
 			continue
 		}
 		begun := make(chan struct{}, 10)
-		o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}, Keeper: k}
+		o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}, Keeper: k,
+			Confine: confinedTest(filepath.Dir(os.Getenv(fifoEnv)))}
 		if _, err := openStdio(o, func(*jsonrpc.Message) { begun <- struct{}{} }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(9)

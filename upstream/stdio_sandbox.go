@@ -149,7 +149,7 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return err
 		}
-		if !sandbox.TooWide(dir, sandbox.Variable(cmd.Env, "HOME")) {
+		if !sandbox.TooWide(dir, cmd.Env) {
 			r.Default = append(r.Default, dir)
 		}
 	}

@@ -50,6 +50,7 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 		Command: []string{os.Args[0]},
 		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}, // or each race-tested child lingers for a second
 		Log:     authtest.Log(t, w.log),
+		Confine: confinedTest(filepath.Dir(path)),
 	}
 	for _, c := range change {
 		c(&o)

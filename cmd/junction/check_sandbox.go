@@ -38,6 +38,14 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv 
 			}
 		}
 	}
+	if own := c.within(u.Dir, file, getenv); own != "" && u.WideDir() == "" {
+		warn(at, "makes the working directory readable, and with it %s; set dir to another folder", own)
+	}
+	for _, p := range sandbox.System() {
+		if own := c.within(p, file, getenv); own != "" {
+			warn(at, "every command may read %s, and with it %s; move the file", p, own)
+		}
+	}
 	if dir := u.WideDir(); dir != "" {
 		warn(at, "does not make the working directory %s readable, because it contains the home folder; name in read what the command needs there", dir)
 	}
@@ -57,7 +65,7 @@ func (c *Config) within(path, file string, getenv func(string) (string, bool)) s
 		return ""
 	}
 	paths := []string{filepath.Clean(path)}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != paths[0] {
 		paths = append(paths, real)
 	}
 	for _, own := range []struct{ what, path string }{

@@ -91,21 +91,29 @@ func Variable(environment []string, name string) string {
 	return ""
 }
 
-// TooWide reports whether a folder holds so much that it is never readable by default: the root, the
-// home folder, and what contains it.
-func TooWide(dir, home string) bool {
-	dir = filepath.Clean(dir)
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		real = dir
+// TooWide reports whether a folder holds so much that it is never readable by default: the root, a home
+// folder, and what contains one. environment is that of the command, whose HOME may be another one.
+func TooWide(dir string, environment []string) bool {
+	dirs := resolved(dir)
+	if slices.Contains(dirs, "/") {
+		return true
 	}
-	homes := []string{filepath.Clean(home)}
-	if h, err := filepath.EvalSymlinks(home); err == nil {
-		homes = append(homes, h)
+	own, _ := os.UserHomeDir() // without one there is only the command's
+	for _, home := range []string{own, Variable(environment, "HOME")} {
+		if home != "" && slices.ContainsFunc(resolved(home), func(h string) bool { return Covers(dirs, h) }) {
+			return true
+		}
 	}
-	return slices.ContainsFunc([]string{dir, real}, func(d string) bool {
-		return d == "/" || home != "" && slices.ContainsFunc(homes, func(h string) bool { return within(h, d) })
-	})
+	return false
+}
+
+// resolved returns a path, and where its symbolic links lead.
+func resolved(path string) []string {
+	list := []string{filepath.Clean(path)}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		list = append(list, real)
+	}
+	return list
 }
 
 // places collects.
@@ -117,7 +125,7 @@ type places struct {
 
 // add adds a path that is there, but for one that is too wide.
 func (p *places) add(path string) {
-	if !filepath.IsAbs(path) || TooWide(path, p.home) || slices.Contains(p.list, path) {
+	if !filepath.IsAbs(path) || TooWide(path, p.environment) || slices.Contains(p.list, path) {
 		return
 	}
 	if _, err := os.Stat(path); err == nil {

@@ -1,0 +1,141 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSafety3WhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with what to
+// do about it, and no other.
+func TestSafety3WhatAKernelLacks(t *testing.T) {
+	for _, row := range []struct {
+		abi      int
+		tcp      bool
+		enforces bool
+		want     []string // parts of the text; none is no text
+	}{
+		{0, false, false, []string{"none here"}},
+		{1, false, false, []string{"ABI 1", "move files", "Linux 6.7"}},
+		{2, false, true, []string{"ABI 2", "truncating", "Linux 6.2"}},
+		{2, true, true, []string{"ABI 2", "truncating", "TCP", "Linux 6.7"}},
+		{3, false, true, nil},
+		{3, true, true, []string{"ABI 3", "TCP", "Linux 6.7", "tcp: all"}},
+		{4, true, true, nil},
+		{9, true, true, nil},
+		{99, true, true, nil},
+	} {
+		s := Support{ABI: row.abi, Why: "none here"}
+		got := s.Missing(row.tcp)
+		if s.Enforces() != row.enforces || (got == "") != (len(row.want) == 0) {
+			t.Errorf("ABI %d, TCP restricted %v: enforces %v, lacks %q", row.abi, row.tcp, s.Enforces(), got)
+		}
+		for _, part := range row.want {
+			if !strings.Contains(got, part) {
+				t.Errorf("ABI %d, TCP restricted %v: %q does not name %s", row.abi, row.tcp, got, part)
+			}
+		}
+	}
+}
+
+// TestSafety3ProgramsWithoutTheHome: a command may read the installation that it comes from, and never the
+// home folder, whatever PATH and the variables of version managers name.
+func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "ann")
+	file := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(path, to string) {
+		t.Helper()
+		path = filepath.Join(home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file("node/lib/node_modules/npm/npx.js", "#!/usr/bin/env node\n")
+	link("node/bin/npx", "../lib/node_modules/npm/npx.js")
+	file("project/.venv/pyvenv.cfg", "")
+	file("project/.venv/bin/python", "")
+	file("project/.venv/bin/server", "#!"+home+"/project/.venv/bin/python\n")
+	file("project/.env", "secret")
+	link(".local/bin/server", "../../project/.venv/bin/server")
+	file(".local/share/keyrings/login", "secret")
+	file(".nvm/nvm.sh", "")
+	file("ca.pem", "")
+	link("circle/bin/server", "other")
+	link("circle/bin/other", "server")
+	link("alias", home)
+	at := func(list ...string) (paths []string) {
+		for _, p := range list {
+			paths = append(paths, filepath.Join(home, p))
+		}
+		return paths
+	}
+	for name, row := range map[string]struct {
+		program  string
+		path     string // PATH
+		more     []string
+		want     []string
+		unwanted []string // must not be covered
+	}{
+		"npx of an installation of Node":      {"node/bin/npx", "", nil, at("node/bin", "node/lib", ".nvm"), at("project/.env")},
+		"a link into a virtual environment":   {".local/bin/server", "", nil, at("project/.venv/bin", "project/.venv/pyvenv.cfg", ".local/bin/server"), at("project/.env", ".local/share/keyrings/login")},
+		"an installation of PATH":             {"ca.pem", at("node/bin")[0], nil, at("node/bin", "node/lib"), nil},
+		"PATH with programs alone":            {"ca.pem", at(".local/bin")[0], nil, at(".local/bin"), at(".local/share/keyrings/login")},
+		"PATH with the home, and what has it": {"ca.pem", strings.Join(append(at("", "alias"), filepath.Dir(home), "/", ".", ""), ":"), nil, at("ca.pem"), at("project/.env")},
+		"a manager in the home":               {"ca.pem", "", []string{"PYENV_ROOT=" + home, "VOLTA_HOME=/", "BUN_INSTALL=."}, at("ca.pem"), at("project/.env")},
+		"certificates":                        {"node/bin/npx", "", []string{"SSL_CERT_FILE=" + home + "/ca.pem"}, at("ca.pem"), at("project/.env")},
+		"links in a circle":                   {"circle/bin/server", "", nil, at(".nvm"), at("project/.env")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Programs(filepath.Join(home, row.program), append([]string{"HOME=" + home, "PATH=" + row.path}, row.more...))
+			for _, p := range row.want {
+				if !Covers(got, p) {
+					t.Errorf("it may not read %s, but %q", p, got)
+				}
+			}
+			for _, p := range append(row.unwanted, home, filepath.Dir(home)) {
+				if Covers(got, p) {
+					t.Errorf("it may read %s: %q", p, got)
+				}
+			}
+		})
+	}
+	for _, dir := range []string{home, home + "/", filepath.Dir(home), home + "/project/..", "/", filepath.Join(home, "alias")} {
+		if !TooWide(dir, []string{"HOME=" + home}) {
+			t.Errorf("%s is not too wide", dir)
+		}
+	}
+	if TooWide(filepath.Join(home, "project"), []string{"HOME=" + home}) {
+		t.Error("a folder in the home is too wide")
+	}
+}
+
+// TestSafety3SystemHasNoSecrets: what every command may read is none of what the kernel or other programs
+// keep secrets in.
+func TestSafety3SystemHasNoSecrets(t *testing.T) {
+	all := slices.Concat(System(), Devices())
+	for _, secret := range []string{"/etc", "/etc/shadow", "/etc/junction/config.yaml", "/etc/ssl/private/key.pem", "/etc/ssh", "/proc", "/proc/1/cmdline", "/root", "/home",
+		"/var", "/run", "/run/secrets/token", "/run/user/1000", "/tmp", "/dev", "/dev/shm", "/dev/sda", "/dev/mem", "/sys", "/opt", "/srv", "/mnt"} {
+		if Covers(all, secret) {
+			t.Errorf("every command may read %s", secret)
+		}
+	}
+	for _, needed := range []string{"/usr/bin/node", "/etc/ssl/certs/ca-certificates.crt", "/etc/resolv.conf", "/dev/null"} {
+		if !Covers(all, needed) {
+			t.Errorf("no command may read %s", needed)
+		}
+	}
+}
