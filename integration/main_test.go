@@ -38,6 +38,10 @@ func testMain(m *testing.M) int {
 		if benchRole(role, os.Args[1:]) {
 			return 0
 		}
+		if err, is := launch(role, os.Args[1:]); is {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		fmt.Fprintf(os.Stderr, "JUNCTION_ROLE: there is no role %q\n", role)
 		return 2
 	}

@@ -128,10 +128,17 @@ func (p *program) mustServe(t testing.TB, args ...string) {
 // secret, but for what a command is asked to print (authtest.Command).
 func runJunction(t testing.TB, env []string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	return runJunctionBy(t, nil, env, args...)
+}
+
+// runJunctionBy is runJunction with a launcher: the beginning of a command that becomes the program of its arguments.
+func runJunctionBy(t testing.TB, launcher, env []string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out, log bytes.Buffer
-	cmd := exec.CommandContext(ctx, junctionBinary(t), args...)
+	words := slices.Concat(launcher, []string{junctionBinary(t)}, args)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, &out, &log)
 	if err = cmd.Run(); ctx.Err() != nil {
