@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"junction/auth/store"
 	"junction/upstream"
 	"junction/upstream/sandbox"
 )
@@ -29,12 +30,12 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv 
 		warn(at+"."+key, "%s; that upstream shows as waiting", absent[key])
 	}
 	for _, list := range []struct {
-		key   string
-		paths []string
-	}{{"read", u.Sandbox.Read}, {"write", u.Sandbox.Write}} {
+		key, verb string
+		paths     []string
+	}{{"read", "read", u.Sandbox.Read}, {"write", "change", u.Sandbox.Write}} {
 		for i, p := range list.paths {
 			if own := c.within(p, file, getenv); own != "" {
-				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command read %s; name a narrower path", own)
+				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command %s %s; name a narrower path", list.verb, own)
 			}
 		}
 	}
@@ -68,9 +69,13 @@ func (c *Config) within(path, file string, getenv func(string) (string, bool)) s
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != paths[0] {
 		paths = append(paths, real)
 	}
+	database := c.Storage.DSN
+	if c.Storage.Driver == store.Postgres {
+		database = ""
+	}
 	for _, own := range []struct{ what, path string }{
 		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile}, {"the master keys", c.Storage.KeyFile},
-		{"the keys and sign-ins of Junction", keyDir("", getenv)},
+		{"the sign-ins", database}, {"the accepted definitions", c.Pins}, {"the keys and sign-ins of Junction", keyDir("", getenv)},
 	} {
 		secret, err := filepath.Abs(own.path)
 		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) || sandbox.Covers([]string{secret}, paths[0])) {
