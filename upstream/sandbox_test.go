@@ -70,37 +70,6 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestSafety3WhereAChildStands: a child leads its own session and group, dies with us, and has no file of
-// ours, with a sandbox as without.
-func TestSafety3WhereAChildStands(t *testing.T) {
-	before, err := exec.Command("ls", "/proc/self/fd").Output() // some that we have got ourselves may be among them
-	if err != nil {
-		t.Fatal(err)
-	}
-	const script = `read -r _ _ _ _ group session _ </proc/self/stat; echo "$group $session $$" >&2; ls /proc/self/fd | tr '\n' ' ' >&2; exit 3`
-	o := stdioOptions{Command: []string{"bash", "-c", script}, Confine: confinedTest(), Log: authtest.Log(t)}
-	if o.Confine != nil {
-		o.Confine.Read = []string{"/proc"}
-	}
-	w, err := openStdio(o, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	exit, ok := errors.AsType[*exitError](w.Wait())
-	if !ok || exit.how != "exited with status 3" {
-		t.Fatalf("it ended with %v, %+v", ok, exit)
-	}
-	ids, files, _ := strings.Cut(exit.stderr, "\n")
-	id := strings.Fields(ids)
-	if len(id) != 3 || id[0] != id[2] || id[1] != id[2] {
-		t.Errorf("group, session and process are %q, want the same", ids)
-	}
-	if !slices.Equal(strings.Fields(files), strings.Fields(string(before))) {
-		t.Errorf("it has the files %q, want %q", files, before)
-	}
-}
-
 // TestSafety3PrivateFolders: a confined command keeps caches and temporary files in folders of its own,
 // in which it stands, and what is temporary goes with its process.
 func TestSafety3PrivateFolders(t *testing.T) {

@@ -165,6 +165,7 @@ func (x *cell) started() error {
 	if x == nil || x.handover == nil {
 		return nil
 	}
+	defer x.handover.Close()
 	return x.handover.Started()
 }
 

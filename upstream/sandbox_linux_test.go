@@ -1,0 +1,59 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"junction/auth/authtest"
+)
+
+var _ = role("standing", func() { // tells where it stands, and which files it has
+	var signal int32
+	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(9)
+	}
+	session, _ := unix.Getsid(0)
+	fmt.Fprintf(os.Stderr, "leads its group: %v, its session: %v, dies with its parent by signal %d\n", unix.Getpgrp() == os.Getpid(), session == os.Getpid(), signal)
+	ls := exec.Command("ls", "/proc/self/fd")
+	ls.Stdin, ls.Stdout, ls.Stderr = os.Stdin, os.Stderr, os.Stderr
+	ls.Run()
+	os.Exit(3)
+})
+
+// TestSafety3WhereAChildStands: a child leads its own session and group, dies with us, and has no file of
+// ours, with a sandbox as without.
+func TestSafety3WhereAChildStands(t *testing.T) {
+	before, err := exec.Command("ls", "/proc/self/fd").Output() // some that we have got ourselves may be among them
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(), Log: authtest.Log(t)}
+	if o.Confine != nil {
+		o.Confine.Read = []string{"/proc"}
+	}
+	w, err := openStdio(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	exit, ok := errors.AsType[*exitError](w.Wait())
+	if !ok || exit.how != "exited with status 3" {
+		t.Fatalf("it ended with %v, %+v", ok, exit)
+	}
+	where, files, _ := strings.Cut(exit.stderr, "\n")
+	if want := "leads its group: true, its session: true, dies with its parent by signal 9"; where != want {
+		t.Errorf("it %s, want %s", where, want)
+	}
+	if !slices.Equal(strings.Fields(files), strings.Fields(string(before))) {
+		t.Errorf("it has the files %q, want %q", files, before)
+	}
+}
