@@ -20,6 +20,8 @@
 // says of a call in the header what headers.go makes of it, and takes up broken streams (stream.go). The process at the other end of stdio is stdio_process.go, what it
 // writes is read by stdio_read.go, and who ends it when we cannot is the Set's keeper (stdio_keeper.go).
 //
+// A command with a sandbox (sandbox.go) gets folders of its own and starts as a wrapper (stdio_sandbox.go), which is package sandbox's.
+//
 // One link lists and takes the calls of all clients. key.go has the exceptions: isolation, and questions: exact, where callers have links and catalogs of their own
 // (own.go). A server request during a call goes to the call's Peer (question.go). While a person is asked, other calls get a second link, or take turns (turn.go).
 // profile.go is what a server learns of its clients.

@@ -60,7 +60,7 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	names := "TestStdio(Call|ConcurrentCalls|Close|OpenErrors|EnvAndDir|Death|Stderr|AnswersBeforeDeathCount|ContextEnds|StrangeLines)|" +
 		"TestKeeper(LivesWithChildren|ParentKilled)|TestSafety3WhereAChildStands"
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^("+names+")$", "-test.v")
-	cmd.Env = append(os.Environ(), sandboxEnv+"=1")
+	cmd.Env = append(os.Environ(), sandboxEnv+"=1", "TMPDIR="+t.TempDir()) // where processes that are killed leave folders
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -29,7 +29,7 @@ func doctorCommand(stdout io.Writer, file *string) *cobra.Command {
 The running proxy does it, which is asked at its admin address: the one of --admin, or of the file, or ` + defaultAdmin + `. With --config FILE
 no proxy needs to run: then the upstreams of the file are started for the check.
 
-The exit code is 1 when something is wrong that a client would miss, and 0 where only some clients may have trouble.`,
+The exit code is 1 when something is wrong that a client would miss, or a sandbox is not enforced, and 0 where only some clients may have trouble.`,
 		Example: `  junction doctor
   junction doctor github --output json
   junction doctor --config config.yaml`,

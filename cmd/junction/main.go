@@ -3,7 +3,7 @@
 // main.go has the commands and exit codes; program.go the parts of a running proxy and their lifetimes, with those of sign-ins in signin.go and people.go, and the
 // key of sessions in state.go.
 //
-// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of reference.go), validate.go and check.go say what is wrong with it, problem.go
+// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of reference.go), validate.go, check.go and check_sandbox.go say what is wrong with it, problem.go
 // where, and hint.go and closest.go what was meant. reload.go takes over a changed one.
 //
 // What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go); admin.go serves the admin address, with what is wrong from doctor.go, who

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
@@ -111,7 +112,11 @@ func Main() int {
 		return 2
 	}
 	f := failure{}
-	if err := confine(&o.Rules, o.ABI); err != nil {
+	err := confine(&o.Rules, o.ABI)
+	if err == nil { // a file that we were started with would be open to the command, whatever the rules say
+		err = unix.CloseRange(orderFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	}
+	if err != nil {
 		f.Text = err.Error()
 	} else if errno, ok := errors.AsType[syscall.Errno](syscall.Exec(o.Path, o.Args, o.Env)); ok {
 		f.Errno = int(errno)
