@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,16 +28,7 @@ func confinedTest(paths ...string) *confinement {
 	if os.Getenv(sandboxEnv) == "" {
 		return nil
 	}
-	s := &Sandbox{Write: paths, Require: true}
-	if raced() { // the race detector reads /proc/self/maps
-		s.Read = []string{"/proc"}
-	}
-	return &confinement{Sandbox: s, name: "test", support: sandbox.Kernel()}
-}
-
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	return &confinement{Sandbox: &Sandbox{Write: paths, Require: true}, name: "test", support: sandbox.Kernel()}
 }
 
 // mustEnforce skips a test of what the kernel enforces where it does not.

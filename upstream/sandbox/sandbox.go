@@ -72,6 +72,9 @@ type order struct {
 	Path  string   `json:"path"`
 	Args  []string `json:"args"`
 	Env   []string `json:"env"`
+
+	Parent int `json:"parent"` // the process that waits for the wrapper
+	Signal int `json:"signal"` // which the kernel sends when the parent ends; 0 is none
 }
 
 // failure is what the wrapper reports when it cannot become the command. Errno is set if the command

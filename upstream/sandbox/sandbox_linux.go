@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -52,9 +53,12 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	}
 	unix.SetNonblock(fds[0], true) // which gives our end deadlines
 	h := &Handover{
-		order:  order{Rules: r, ABI: s.ABI, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env},
+		order:  order{Rules: r, ABI: s.ABI, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Parent: os.Getpid()},
 		ours:   os.NewFile(uintptr(fds[0]), "|sandbox"),
 		theirs: os.NewFile(uintptr(fds[1]), "|sandbox"),
+	}
+	if cmd.SysProcAttr != nil {
+		h.order.Signal = int(cmd.SysProcAttr.Pdeathsig)
 	}
 	// The link leads to the program that runs, also if another file is at its path by now. The
 	// environment is the command's alone: variables such as LD_PRELOAD must not affect the wrapper.
@@ -113,6 +117,9 @@ func Main() int {
 	}
 	f := failure{}
 	err := confine(&o.Rules, o.ABI)
+	if err == nil {
+		err = dieWithParent(&o)
+	}
 	if err == nil { // a file that we were started with would be open to the command, whatever the rules say
 		err = unix.CloseRange(orderFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	}
@@ -123,6 +130,23 @@ func Main() int {
 	}
 	json.NewEncoder(socket).Encode(&f) // if nobody reads it any more, the exit code says enough
 	return 126
+}
+
+// dieWithParent has the kernel end the command with the parent of the wrapper. The kernel knows that by
+// thread, and forgets it when another thread than the first executes the command. The caller stays on
+// the thread on which it calls dieWithParent.
+func dieWithParent(o *order) error {
+	runtime.LockOSThread()
+	if o.Signal == 0 {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(o.Signal), 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	if os.Getppid() != o.Parent {
+		return errors.New("the process that waits for the wrapper has ended")
+	}
+	return nil
 }
 
 // confine puts the rules in force for this process, as far as Landlock of that version can. It restricts
