@@ -1,0 +1,223 @@
+package policy
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"slices"
+	"sync"
+)
+
+// This file finds out for many subjects which of many items are visible. The rules of a policy select an
+// item or not whoever the subject is. So each policy is compared with the items once, and the items that
+// the same rules select get one ruling.
+
+// Items are the items of one upstream. They are safe for concurrent use.
+type Items struct {
+	list     []Item
+	requires column // the classes of items with the same capabilities
+
+	mu       sync.RWMutex
+	columns  map[*entry]column
+	building sync.Mutex // held while columns are made, so that no two subjects make the same
+}
+
+// column has the class of each item. Items of one class have the same rulings as far as one policy, or the
+// capabilities that they require, decide that. The zero value has all items in one class.
+type column struct {
+	classes []uint8
+	unlike  bool // there are too many classes: each item may have a ruling of its own
+}
+
+// maxColumns bounds the policies that are remembered of the items of one upstream. With more they are
+// compared with the items again.
+const maxColumns = 1 << 10
+
+// NewItems takes over the list, in which all items have the same Upstream.
+func NewItems(list []Item) *Items {
+	s := &Items{list: list, columns: map[*entry]column{}}
+	c := newClassifier(len(list))
+	var key []byte
+	for i := range list {
+		key = key[:0]
+		for _, capability := range list[i].Requires {
+			key = append(binary.AppendUvarint(key, uint64(len(capability))), capability...)
+		}
+		c.add(i, key)
+	}
+	s.requires = c.column
+	return s
+}
+
+// Visible sets the bits of the items that are visible for the subject: that of the item i is 1<<(i%8) of
+// bits[i/8]. It is Bind and Ruling.Visible of each item.
+func (s *Items) Visible(r *Rights, bits []byte) {
+	classes, unlike := s.classesOf(r)
+	known := map[string]bool{}
+	key := make([]byte, len(classes))
+	for i := range s.list {
+		changed := i == 0 || unlike
+		for k, c := range classes {
+			changed = changed || key[k] != c[i]
+			key[k] = c[i]
+		}
+		if !changed { // nearly always the item before has the same
+			if bits[(i-1)/8]&(1<<((i-1)%8)) != 0 {
+				bits[i/8] |= 1 << (i % 8)
+			}
+			continue
+		}
+		visible, ok := known[string(key)]
+		if !ok || unlike {
+			visible = r.Bind(s.list[i]).Visible()
+			known[string(key)] = visible
+		}
+		if visible {
+			bits[i/8] |= 1 << (i % 8)
+		}
+	}
+}
+
+// classesOf returns the columns of the subject's policies in which the items differ, and whether the items
+// differ in more than columns can tell.
+func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
+	var missing []*entry
+	collect := func() {
+		classes, missing, unlike = nil, nil, s.requires.unlike
+		if s.requires.classes != nil {
+			classes = append(classes, s.requires.classes)
+		}
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		for _, e := range r.entries {
+			c, ok := s.columns[e]
+			if !ok {
+				missing = append(missing, e)
+			} else if unlike = unlike || c.unlike; c.classes != nil {
+				classes = append(classes, c.classes)
+			}
+		}
+	}
+	if collect(); len(missing) == 0 || unlike {
+		return classes, unlike
+	}
+	s.building.Lock()
+	defer s.building.Unlock()
+	if collect(); len(missing) == 0 || unlike {
+		return classes, unlike
+	}
+	made := s.compare(missing)
+	s.mu.Lock()
+	if len(s.columns)+len(missing) > maxColumns {
+		clear(s.columns)
+	}
+	for k, e := range missing {
+		s.columns[e] = made[k]
+	}
+	s.mu.Unlock()
+	for _, c := range made {
+		if unlike = unlike || c.unlike; c.classes != nil {
+			classes = append(classes, c.classes)
+		}
+	}
+	return classes, unlike
+}
+
+// compare makes the columns of policies.
+func (s *Items) compare(entries []*entry) []column {
+	made := make([]column, len(entries))
+	if len(s.list) == 0 {
+		return made
+	}
+	type work struct {
+		*classifier
+		rules []*rule // those that may be for the upstream
+	}
+	all := make([]work, len(entries))
+	for k, e := range entries {
+		for i := range e.rules {
+			r := &e.rules[i]
+			if r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(s.list[0].Upstream) }) {
+				all[k].rules = append(all[k].rules, r)
+			}
+		}
+		if len(all[k].rules) > 0 {
+			all[k].classifier = newClassifier(len(s.list))
+		}
+	}
+	var key []byte
+	for i := range s.list {
+		n := newNamed(&s.list[i])
+		for _, w := range all {
+			if w.classifier == nil || w.column.unlike {
+				continue
+			}
+			key = key[:0]
+			for k, r := range w.rules {
+				if v, ok := r.selects(&n); ok {
+					key = append(binary.AppendUvarint(key, uint64(k)), byte(v))
+				}
+			}
+			w.add(i, key)
+		}
+	}
+	for k, w := range all {
+		if w.classifier != nil {
+			made[k] = w.column
+		}
+	}
+	return made
+}
+
+// classifier makes a column.
+type classifier struct {
+	column
+	n     int
+	known map[string]uint8
+	last  []byte // the key of the item before
+}
+
+func newClassifier(n int) *classifier { return &classifier{n: n, known: map[string]uint8{}} }
+
+// add puts the item i into the class of all items with that key. Items come in their order.
+func (c *classifier) add(i int, key []byte) {
+	if c.unlike || i > 0 && c.classes == nil && string(c.last) == string(key) {
+		return
+	}
+	class, ok := c.known[string(key)]
+	if !ok && len(c.known) > 255 {
+		c.classes, c.unlike = nil, true
+		return
+	}
+	if !ok {
+		class = uint8(len(c.known))
+		c.known[string(key)] = class
+	}
+	if c.last = append(c.last[:0], key...); i > 0 && c.classes == nil { // until here all were of the first class
+		c.classes = make([]uint8, c.n)
+	}
+	if c.classes != nil {
+		c.classes[i] = class
+	}
+}
+
+// Hash is the same for equal rights of one Policy.
+func (r *Rights) Hash(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, e := range r.entries {
+		maphash.WriteComparable(&h, e.name)
+	}
+	return h.Sum64()
+}
+
+// Size returns about how many bytes of memory the rights take.
+func (r *Rights) Size() int {
+	n := 300 + 8*cap(r.entries) + 24*cap(r.guards.Redactions)
+	for _, held := range []int{len(r.held), len(r.scope), len(r.beyond)} {
+		n += 64 * (held + 7) / 8 * 8 // a map grows by eight
+	}
+	return n
+}
+
+// Size returns about how many bytes of memory the ruling takes, without the rights.
+func (g *Ruling) Size() int { return 200 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules) }
