@@ -100,7 +100,7 @@ func (s *Server) permittedStill(x *exchange) error {
 	if x.target.part == upstream.PartResources {
 		t, _ = now.share.resource(x.era, x.target.exposed)
 	} else {
-		t = now.share.view.named(x.target.part, x.target.exposed)
+		t = now.share.named(x.target.part, x.target.exposed)
 	}
 	if t == nil || t.backend.Name() != x.target.backend.Name() || t.name != x.target.name {
 		return denied

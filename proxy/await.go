@@ -11,14 +11,15 @@ import (
 
 // awaitLists gives servers that are starting a moment, so that a client that lists its tools once finds them. Servers whose catalog is known are not waited for.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
-	v, waited := x.share.view, false
-	if v.settled && !v.separates {
+	seen, waited := x.share.sight(), false
+	if seen.settled && !seen.separates {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.world.config.FirstWait)
 	defer cancel()
-	for i, b := range v.backends {
-		if v.sources[i].Listed.IsZero() && !b.Tried() {
+	for st := range seen.stocks() {
+		b := st.backend
+		if st.catalog.Listed.IsZero() && !b.Tried() {
 			waited = true
 			select {
 			case <-b.Met():
@@ -59,16 +60,15 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 
 // unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller may use something of it; nil otherwise.
 func (x *exchange) unlisted(name string) (found backend) {
-	v := x.share.view
 	longest := -1
-	for i, b := range v.backends {
-		begin := ""
-		if !v.bare {
+	for st := range x.share.sight().stocks() {
+		b, begin := st.backend, ""
+		if !x.share.view.bare {
 			begin = x.world.config.Names.full(prefixOf(b), "")
 		}
 		if strings.HasPrefix(name, begin) && len(begin) > longest {
 			found, longest = b, len(begin)
-			if !v.sources[i].Listed.IsZero() {
+			if !st.catalog.Listed.IsZero() {
 				found = nil
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // complete has the argument of a prompt or of a resource template completed by its upstream, as far as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is an
 // empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.view.offers.completions {
+	if !x.share.sight().offers.completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.reference(info)

@@ -170,6 +170,9 @@ func (s *Server) report(info *CallInfo) {
 const maxLogged = 200
 
 // result is a result in the parts that it is made of, so that a large one is never copied.
-type result struct{ head, body, tail []byte }
+type result struct {
+	head, body, tail []byte
+	items            definitions // between body and tail
+}
 
-func (r result) size() int { return len(r.head) + len(r.body) + len(r.tail) }
+func (r result) size() int { return len(r.head) + len(r.body) + r.items.size + len(r.tail) }

@@ -38,8 +38,8 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 	who.Surface = e.surface
 	rights := w.policy.For(who)
 	var list []Explanation
-	for p := range e.view.parts {
-		for _, t := range e.view.parts[p].targets {
+	for p := range upstream.Parts {
+		for t := range e.view.all(p) {
 			if t.exposed != name && t.name != name && !slices.Contains(t.names, name) {
 				continue
 			}

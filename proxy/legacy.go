@@ -123,9 +123,9 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	id, _ := f.sessions.open(version, x.client, x.principal.ID, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = append(append(b, `,"capabilities":`...), x.share.view.capabilities(x.era)...)
+	b = x.share.sight().offers.appendCapabilities(append(b, `,"capabilities":`...), x.era)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
-	b = x.share.view.appendInstructions(b)
+	b = x.share.sight().appendInstructions(b)
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 

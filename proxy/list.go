@@ -2,34 +2,37 @@ package proxy
 
 import (
 	"encoding/binary"
-	"hash/fnv"
-	"slices"
+	"hash/maphash"
 	"strconv"
+	"sync/atomic"
 	"time"
+	"unique"
 
 	"junction/upstream"
 	"junction/upstream/raw"
 )
 
-// list answers from the prepared list of a part.
+// list answers with a page of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	l := x.share.view.parts[p].listing(x.era, x.who.profile)
-	offset, err := s.readCursor(x, l)
+	seen := x.share.sight()
+	k := seen.view.kind(p, x.era, x.who.profile)
+	offset, err := s.readCursor(x, seen, p, k)
 	if err != nil {
 		return result{}, err
 	}
-	text, next := l.page(offset, s.limits.Page)
-	tail := []byte{']'}
+	r, next := x.endpoint.page(seen, p, k, offset, s.limits.Page)
+	r.tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{l.print, uint32(next)}.encode(x.owner()))
-		tail = raw.AppendQuote(append(tail, `,"nextCursor":`...), sealed)
+		sealed := s.cursors.Seal(cursor{seen.print(p, k), uint32(next)}.encode(x.owner()))
+		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
-		ttl, public := x.share.view.freshness(p, time.Now())
-		tail = appendFreshness(tail, ttl, public && !x.share.private)
-		tail = append(append(tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
+		ttl, public := seen.freshness(p, time.Now())
+		r.tail = appendFreshness(r.tail, ttl, public && !x.share.private())
+		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
-	return result{head: []byte(`{"` + p.Member() + `":[`), body: text, tail: append(tail, '}')}, nil
+	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
+	return r, nil
 }
 
 // appendFreshness appends the members ttlMs and cacheScope, a comma before them.
@@ -42,7 +45,7 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 }
 
 // readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a list that has changed, is refused.
-func (s *Server) readCursor(x *exchange, l *listing) (int, error) {
+func (s *Server) readCursor(x *exchange, seen *sight, p upstream.Part, k listKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
 	}
@@ -61,7 +64,7 @@ func (s *Server) readCursor(x *exchange, l *listing) (int, error) {
 		return 0, invalidParams("Invalid cursor")
 	}
 	c, owner, ok := decodeCursor(plain)
-	if !ok || owner != x.owner() || c.print != l.print {
+	if !ok || owner != x.owner() || c.print != seen.print(p, k) {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
@@ -70,69 +73,92 @@ func (s *Server) readCursor(x *exchange, l *listing) (int, error) {
 // owner is whose a cursor is: of no use on another endpoint, or to somebody else.
 func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
 
-// listing is the answer to a list request, prepared: the definitions, joined, and where each ends.
-type listing struct {
-	text  []byte
-	ends  []int // of each definition in text; a comma follows all but the last
-	print uint64
+// definitions are items of a list, with commas between them when they are written.
+type definitions struct {
+	list [][]byte
+	size int // when they are written
 }
 
-// listings are the answers for clients that show MCP Apps, and for those that do not. They are one where there is no difference.
-type listings struct{ apps, plain *listing }
-
-func newListings(targets []*target, definition func(*target) []byte) listings {
-	all := newListing(targets, definition)
-	if !slices.ContainsFunc(targets, func(t *target) bool { return t.forApps }) {
-		return listings{&all, &all}
+func (d *definitions) add(text []byte) {
+	if len(d.list) > 0 {
+		d.size++
 	}
-	plain := newListing(targets, func(t *target) []byte {
-		if t.forApps {
-			return nil
+	d.list = append(d.list, text)
+	d.size += len(text)
+}
+
+// appendTo appends them to b, and has flush empty it whenever it has more than enough bytes.
+func (d *definitions) appendTo(b []byte, enough int, flush func([]byte) []byte) []byte {
+	for i, text := range d.list {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		return definition(t)
-	})
-	return listings{&all, &plain}
+		if len(b)+len(text) > enough && len(b) > 0 {
+			b = flush(b)
+		}
+		if b = append(b, text...); len(b) > enough {
+			b = flush(b)
+		}
+	}
+	return b
 }
 
-// newListing joins what definition returns for each target; nil leaves it out.
-func newListing(targets []*target, definition func(*target) []byte) listing {
-	var l listing
-	size := 0
-	for _, t := range targets {
-		size += len(t.definition) + 1
-	}
-	l.text = make([]byte, 0, size)
-	for _, t := range targets {
-		text := definition(t)
-		if text == nil {
-			continue
-		}
-		if len(l.text) > 0 {
-			l.text = append(l.text, ',')
-		}
-		l.text = append(l.text, text...)
-		l.ends = append(l.ends, len(l.text))
-	}
-	h := fnv.New64a()
-	h.Write(l.text)
-	l.print = h.Sum64()
-	return l
+// pages are those of one endpoint that are prepared.
+type pages struct {
+	of      cache[pageKey, prepared]
+	wanted  *wanted
+	refused atomic.Uint32
 }
 
-// page returns the definitions from the offset on, at most n of them, and the offset of the next page; 0 when there is none.
-func (l *listing) page(offset, n int) (text []byte, next int) {
-	if offset >= len(l.ends) {
-		return nil, 0
-	}
-	start := 0
-	if offset > 0 {
-		start = l.ends[offset-1] + 1
-	}
-	if offset+n < len(l.ends) {
-		return l.text[start:l.ends[offset+n-1]], offset + n
-	}
-	return l.text[start:], 0
+// pageKey is a page of a list that some subjects see.
+type pageKey struct {
+	seen   unique.Handle[string]
+	part   upstream.Part
+	kind   listKind
+	offset int
+	count  int
 }
+
+// prepared is the text of a page, and the offset of the next one; 0 when there is none.
+type prepared struct {
+	text []byte
+	next int
+}
+
+// wanted are the pages that were asked for last, by their hashes. Each has one place.
+type wanted [1 << 12]atomic.Uint64
+
+// again reports whether a page was asked for before, and notes that it was. It may be wrong.
+func (a *wanted) again(v *view, key pageKey) bool {
+	hash := maphash.Comparable(claimSeed, struct {
+		*view
+		pageKey
+	}{v, key})
+	return a[hash%uint64(len(a))].Swap(hash) == hash
+}
+
+// page returns a page of a list, and the offset of the next one; 0 when there is none. It is made of the
+// definitions, which all subjects share. A page that is asked for again is prepared for those who see the
+// same, so that it need not be joined any more. While all room for pages is taken most pages are not: to
+// prepare pages that leave before they are asked for once more takes longer than to make them.
+func (e *endpoint) page(seen *sight, p upstream.Part, k listKind, offset, n int) (r result, next int) {
+	key := pageKey{seen.seen, p, k, offset, n}
+	if known, ok := e.pages.of.get(key); ok {
+		return result{body: known.text}, known.next
+	}
+	list, next := seen.page(p, k, offset, n)
+	bytes := 200 + len(seen.seen.Value()) + list.size
+	if list.size == 0 || list.size > maxPages/4 || !e.pages.wanted.again(seen.view, key) ||
+		!e.pages.of.fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
+		return result{items: list}, next
+	}
+	text := list.appendTo(make([]byte, 0, list.size), list.size, nil)
+	e.pages.of.put(key, prepared{text, next}, bytes)
+	return result{body: text}, next
+}
+
+// pagesRefused is of how many pages one takes the room of others.
+const pagesRefused = 16
 
 // cursor is what a cursor of ours says: which list, and how far. A list that has changed since is another one.
 type cursor struct {

@@ -152,7 +152,8 @@ func (s *Server) renew(w *world) {
 
 // print tells the caller's list of a part from others.
 func (c caller) print(p int) uint64 {
-	return c.share.view.parts[p].listing(upstream.EraLegacy, c.who.profile).print
+	part, seen := upstream.Part(p), c.share.sight()
+	return seen.print(part, seen.view.kind(part, upstream.EraLegacy, c.who.profile))
 }
 
 // lapsed reports whether the subscriptions of a session wait for its client to come back with another token, since the last one is over. Nobody hears of them meanwhile.
@@ -381,7 +382,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
-	if x.share.view.offers.subscribe && len(uris) > 0 {
+	if x.share.sight().offers.subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris, info)
 		if err != nil {
 			return result{}, err

@@ -142,9 +142,9 @@ const discovered = time.Minute
 // discover says who we are.
 func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	b := append([]byte(`{"supportedVersions":`), s.supported...)
-	b = append(append(b, `,"capabilities":`...), x.share.view.capabilities(x.era)...)
-	b = x.share.view.appendInstructions(b)
-	b = appendFreshness(b, discovered, !x.share.private)
+	b = x.share.sight().offers.appendCapabilities(append(b, `,"capabilities":`...), x.era)
+	b = x.share.sight().appendInstructions(b)
+	b = appendFreshness(b, discovered, !x.share.private())
 	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil
 }

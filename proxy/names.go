@@ -3,10 +3,8 @@ package proxy
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"slices"
+	"iter"
 	"strings"
-
-	"junction/upstream"
 )
 
 // withDefaults fills in what the section leaves out.
@@ -103,36 +101,6 @@ func isWeb(uri string) bool {
 	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// table finds the upstreams that a URI which does not say whose it is may belong to: web addresses, and URIs that clients found in a text of an upstream's.
-type table struct {
-	listed    map[string][]backend // by the upstreams' own URIs, and templates
-	templates []template
-}
-
-// template is a URI template, as the literals between its expressions.
-type template struct {
-	literals []string
-	backend  backend
-}
-
-func newTable(backends []backend, catalogs []*upstream.Catalog) table {
-	t := table{listed: map[string][]backend{}}
-	for i, b := range backends {
-		for p := upstream.PartResources; p <= upstream.PartTemplates; p++ {
-			for n := range catalogs[i].Items(p) {
-				uri := catalogs[i].Item(p, n).Name
-				if owners := t.listed[uri]; len(owners) == 0 || owners[len(owners)-1] != b {
-					t.listed[uri] = append(owners[:len(owners):len(owners)], b)
-				}
-				if p == upstream.PartTemplates {
-					t.templates = append(t.templates, template{literals(uri), b})
-				}
-			}
-		}
-	}
-	return t
-}
-
 // literals returns what stands around the expressions of a URI template: one more than there are expressions.
 func literals(text string) []string {
 	var list []string
@@ -146,41 +114,41 @@ func literals(text string) []string {
 	}
 }
 
-// matches reports whether the URI can be an expansion of the template, where an expression may stand for anything: rather one owner too many than a wrong one.
-// It adds to steps how many bytes it has searched.
-func (t *template) matches(uri string, steps *int) bool {
-	last := len(t.literals) - 1
+// matches reports whether the URI can be an expansion of the template with these literals, where an expression may stand for anything: rather one owner too many than
+// a wrong one. It adds to steps how many bytes it has searched.
+func matches(literals []string, uri string, steps *int) bool {
+	last := len(literals) - 1
 	if last == 0 {
-		return uri == t.literals[0]
+		return uri == literals[0]
 	}
-	rest, ok := strings.CutPrefix(uri, t.literals[0])
-	for _, l := range t.literals[1:last] {
+	rest, ok := strings.CutPrefix(uri, literals[0])
+	for _, l := range literals[1:last] {
 		if ok {
 			*steps += len(rest)
 			_, rest, ok = strings.Cut(rest, l)
 		}
 	}
-	return ok && strings.HasSuffix(rest, t.literals[last])
+	return ok && strings.HasSuffix(rest, literals[last])
 }
 
-// owners returns the upstreams that list the URI, or a template of it.
-func (t *table) owners(uri string) []backend {
-	owners := t.listed[uri]
-	owners = owners[:len(owners):len(owners)]
+// owners returns those of the upstreams that list the URI, and then those that have a template of it. It is for URIs that do not say whose they are: web addresses,
+// and URIs that clients found in a text of an upstream's.
+func owners(stocks iter.Seq[*stock], uri string) (all []backend) {
+	for st := range stocks {
+		if st.uris[uri] {
+			all = append(all, st.backend)
+		}
+	}
 	if len(uri) > maxLookedUp {
-		return owners
+		return all
 	}
 	steps := 0
-	for i := range t.templates {
-		one := &t.templates[i]
-		if !strings.HasPrefix(uri, one.literals[0]) || slices.Contains(owners, one.backend) {
-			continue
-		}
-		if steps > maxSearched || one.matches(uri, &steps) {
-			owners = append(owners, one.backend)
+	for st := range stocks {
+		if !st.uris[uri] && st.mayHave(uri, &steps) {
+			all = append(all, st.backend)
 		}
 	}
-	return owners
+	return all
 }
 
 // maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that has a template of the same beginning may be an owner then.

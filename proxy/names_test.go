@@ -59,8 +59,7 @@ func TestTemplateMatches(t *testing.T) {
 		{"open{x", "open{x", true},
 		{"open{x", "open", false},
 	} {
-		tt := template{literals: literals(row.template)}
-		if got := tt.matches(row.uri, new(int)); got != row.want {
+		if got := matches(literals(row.template), row.uri, new(int)); got != row.want {
 			t.Errorf("%q matches %q = %t, want %t", row.template, row.uri, got, row.want)
 		}
 	}
@@ -97,6 +96,15 @@ func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *can
 	return &canned{name: name, catalog: catalog}
 }
 
+// compiled is the view of an endpoint of these upstreams.
+func compiled(endpoint string, names Names, bare bool, backends ...backend) *view {
+	var stocks []*stock
+	for _, b := range backends {
+		stocks = append(stocks, newStock(b, b.Catalog(), making{names: names.withDefaults()}))
+	}
+	return compile(endpoint, stocks, bare, nil)
+}
+
 // owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams that it could be of, or "not found".
 func owner(tb testing.TB, v *view, uri string) string {
 	tb.Helper()
@@ -121,10 +129,10 @@ func TestWayBackOfURIs(t *testing.T) {
 	a := offering(t, "a", map[upstream.Part][]string{resources: {"file:///x", "https://x.org/both", "https://x.org/a"}, templates: {"note:{n}", "https://a.org/{p}"}})
 	b := offering(t, "b", map[upstream.Part][]string{resources: {"file:///x", "https://x.org/both", "mcp://nobody/1"}, templates: {"note:b{n}"}})
 	tools := offering(t, "tools", map[upstream.Part][]string{upstream.PartTools: {"echo"}})
-	merged := compile("", []backend{a, b, tools}, Names{}.withDefaults(), false, nil)
-	one := compile("", []backend{a, tools}, Names{}.withDefaults(), false, nil)
-	bare := compile("a", []backend{a}, Names{}.withDefaults(), true, nil)
-	without := compile("tools", []backend{tools}, Names{}.withDefaults(), true, nil)
+	merged := compiled("", Names{}, false, a, b, tools)
+	one := compiled("", Names{}, false, a, tools)
+	bare := compiled("a", Names{}, true, a)
+	without := compiled("tools", Names{}, true, tools)
 	for _, row := range []struct {
 		name string
 		v    *view
@@ -166,7 +174,7 @@ func TestWayBackOfNames(t *testing.T) {
 	c := offering(t, "c", map[upstream.Part][]string{tools: {"off"}})
 	none := ""
 	c.config.Prefix = &none
-	view := compile("", []backend{a, b, c}, Names{}.withDefaults(), false, nil)
+	view := compiled("", Names{}, false, a, b, c)
 	for _, row := range []struct {
 		part upstream.Part
 		name string
@@ -190,7 +198,7 @@ func TestWayBackOfNames(t *testing.T) {
 		t.Errorf("a__app is %v, want it for clients that show apps", got)
 	}
 	for _, shown := range []bool{true, false} {
-		offered := compile("", []backend{a, b, c}, Names{AppTools: &shown}.withDefaults(), false, nil)
+		offered := compiled("", Names{AppTools: &shown}, false, a, b, c)
 		if got := offered.named(tools, "a__app"); shown != (got != nil && got.backend == backend(a) && !got.forApps) {
 			t.Errorf("with app_tools: %t, a__app is %v", shown, got)
 		}
@@ -210,8 +218,8 @@ func FuzzURIs(f *testing.F) {
 		a := offering(t, "a", map[upstream.Part][]string{upstream.PartResources: {"x:"}})
 		a.catalog.Resources[0].Name = uri
 		b := offering(t, "b", map[upstream.Part][]string{upstream.PartResources: {"other:"}})
-		v := compile("", []backend{a, b}, Names{}.withDefaults(), false, nil)
-		exposed := v.parts[upstream.PartResources].targets[0].exposed
+		v := compiled("", Names{}, false, a, b)
+		exposed := v.stocks[0].face(false).targets[0].exposed
 		if got, want := owner(t, v, exposed), "a "+uri; got != want {
 			t.Errorf("%q is shown as %q, which leads to %q", uri, exposed, got)
 		}
@@ -219,7 +227,7 @@ func FuzzURIs(f *testing.F) {
 			t.Errorf("%q is shown as %q, which says that it is %q of %q", uri, exposed, own, name)
 		}
 		b.catalog.Resources = append(b.catalog.Resources, a.catalog.Resources[0])
-		v = compile("", []backend{a, b}, Names{}.withDefaults(), false, nil)
+		v = compiled("", Names{}, false, a, b)
 		if got := owner(t, v, uri); !slices.Contains([]string{"either a, b"}, got) {
 			if name, _, ok := splitURI(uri); !ok || name != "a" && name != "b" {
 				t.Errorf("%q, which both have, leads to %q", uri, got)
@@ -230,16 +238,16 @@ func FuzzURIs(f *testing.F) {
 
 // TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has cost enough, every template of the same beginning counts as an owner.
 func TestSafety11OwnersTakeFewSteps(t *testing.T) {
-	var all table
+	var all []*stock
 	for i := range 1000 {
-		all.templates = append(all.templates, template{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i)), &canned{name: fmt.Sprint(i)}})
+		all = append(all, &stock{backend: &canned{name: fmt.Sprint(i)}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})
 	}
-	all.templates = append(all.templates, template{literals("y://{a}"), &canned{name: "other"}})
+	all = append(all, &stock{backend: &canned{name: "other"}, templates: [][]string{literals("y://{a}")}})
 	uri := "x://" + strings.Repeat("a", maxLookedUp-4)
-	if got, searched := len(all.owners(uri)), maxSearched/len(uri)+2; got < 1000-searched || got >= 1000 {
+	if got, searched := len(owners(slices.Values(all), uri)), maxSearched/len(uri)+2; got < 1000-searched || got >= 1000 {
 		t.Errorf("%d upstreams may own a URI of %d bytes, want all but the %d that were searched", got, len(uri), searched)
 	}
-	if got := all.owners(uri[:60]); len(got) != 0 {
+	if got := owners(slices.Values(all), uri[:60]); len(got) != 0 {
 		t.Errorf("%d upstreams may own a short URI that no template matches, want none", len(got))
 	}
 }

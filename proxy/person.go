@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -28,21 +27,15 @@ type People interface {
 	Of(*auth.Principal) []*upstream.Upstream
 }
 
-// persons are the endpoints of a world as people see them, made when they are first asked for.
-type persons struct {
-	mu sync.Mutex
-	of map[string]*person // by principal
-}
+// personKey is one of a person's endpoints.
+type personKey struct{ principal, endpoint string }
 
-// person is one of them. Guarded by persons.mu.
+// person is an endpoint of theirs, and what it was made of. It is immutable.
 type person struct {
-	own       []*upstream.Upstream
-	sources   []*upstream.Catalog // of own
-	endpoints map[string]*endpoint
+	own      []*upstream.Upstream
+	sources  []*upstream.Catalog // of own
+	endpoint *endpoint
 }
-
-// maxPersons bounds those that are remembered; with more people they are made again.
-const maxPersons = 1024
 
 // own returns the upstreams that are the principal's alone.
 func (w *world) own(p *auth.Principal) []*upstream.Upstream {
@@ -58,103 +51,42 @@ func (w *world) endpoint(name string, p *auth.Principal) *endpoint {
 	if len(own) == 0 {
 		return shared
 	}
-	sources := make([]*upstream.Catalog, len(own))
-	for i, u := range own {
-		sources[i] = u.Catalog()
+	key := personKey{p.ID, name}
+	known, _ := w.persons.get(key)
+	if known != nil && slices.Equal(known.own, own) && slices.EqualFunc(own, known.sources, func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }) {
+		return known.endpoint
 	}
-	w.persons.mu.Lock()
-	defer w.persons.mu.Unlock()
-	its := w.persons.of[p.ID]
-	before := map[string]*endpoint{}
-	if its != nil {
-		before = its.endpoints
+	its := &person{own: own}
+	for _, u := range own {
+		its.sources = append(its.sources, u.Catalog())
 	}
-	if its == nil || !slices.Equal(its.own, own) || !slices.Equal(its.sources, sources) {
-		if w.persons.of == nil || len(w.persons.of) >= maxPersons {
-			w.persons.of = map[string]*person{}
-		}
-		its = &person{own, sources, map[string]*endpoint{}}
-		w.persons.of[p.ID] = its
-	}
-	e := its.endpoints[name]
-	if e == nil {
-		if e = w.withOwn(name, shared, own, before[name]); e != shared { // there is no end to the names of what is not there
-			its.endpoints[name] = e
-		}
-	}
-	return e
-}
-
-// withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for themselves. before is what they saw until now; nil for nothing.
-func (w *world) withOwn(name string, shared *endpoint, own []*upstream.Upstream, before *endpoint) *endpoint {
-	e := &endpoint{name: name, shares: new(shares)}
-	var last *view // whose names stay
-	if before != nil {
-		last = before.view
-	}
-	if i := slices.IndexFunc(own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
-		e.view = compile(name, []backend{own[i]}, w.config.Names, true, last)
-	} else if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
+	if its.endpoint = w.withOwn(name, shared, its); its.endpoint == shared { // there is no end to the names of what is not there
 		return shared
-	} else {
-		var backends []backend
-		its := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
-		for _, u := range own {
-			if len(its) == 0 || slices.Contains(its, u.Name()) {
-				backends = append(backends, u)
-			}
-		}
-		if len(backends) == 0 {
-			return shared
-		}
-		e.surface, e.view = shared.surface, shared.view.with(name, backends, w.config.Names, last)
 	}
-	if w.policy.Pins() {
-		e.view.hold(w.config.Pins)
-	}
-	return e
+	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
+	w.persons.put(key, its, its.endpoint.bytes())
+	return its.endpoint
 }
 
-// with returns the view of an endpoint that has more backends than v: its items are those of v, and theirs.
-func (v *view) with(endpoint string, own []backend, names Names, old *view) *view {
-	switch {
-	case old == nil:
-		old = v
-	case !old.settled:
-		old = old.last
-	}
-	all := append(slices.Clone(v.backends), own...)
-	slices.SortStableFunc(all, func(a, b backend) int { return strings.Compare(a.Name(), b.Name()) })
-	n := newView(v.bare)
-	for _, b := range all {
-		if i := slices.Index(v.backends, b); i < 0 {
-			n.addAll(endpoint, b, b.Catalog(), names, old)
-		} else {
-			n.include(b, v.sources[i])
-			n.share(endpoint, b, v, old)
+// withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for themselves.
+func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
+	var added []*stock
+	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
+	for i, u := range its.own {
+		if u.Name() == name {
+			alone := []*stock{newStock(u, its.sources[i], w.making)}
+			return w.newEndpoint(u.Name(), "", compile(name, alone, true, nil))
+		}
+		if len(only) == 0 || slices.Contains(only, u.Name()) {
+			added = append(added, newStock(u, its.sources[i], w.making))
 		}
 	}
-	n.finish(endpoint, old)
-	return n
-}
-
-// share adds the items that another view of the endpoint has of a backend.
-func (v *view) share(endpoint string, b backend, from, old *view) {
-	for p := range from.parts {
-		own := v.parts[p].byOwn
-		for _, t := range from.parts[p].targets {
-			if t.backend != b {
-				continue
-			}
-			_, shared := own[t.name]
-			if t.named() && !v.bare {
-				own[t.name] = nil
-			}
-			if v.take(endpoint, t, old) && t.named() && !v.bare && !shared && from.parts[p].byOwn[t.name] == t {
-				own[t.name] = t
-			}
-		}
+	if shared == nil || name != "" && !strings.HasSuffix(name, "/") || len(added) == 0 {
+		return shared
 	}
+	stocks := append(slices.Clone(shared.view.stocks), added...)
+	slices.SortStableFunc(stocks, func(a, b *stock) int { return strings.Compare(a.backend.Name(), b.backend.Name()) })
+	return w.newEndpoint(shared.name, shared.surface, shared.view.derive(name, stocks))
 }
 
 // meet waits a moment for those of the principal's upstreams that were started just now: a client that asks for the tools once should find them.
@@ -167,28 +99,6 @@ func (w *world) meet(ctx context.Context, p *auth.Principal) {
 // connectTool is the tool that an upstream has for a person who is not connected to it.
 const connectTool = "connect"
 
-// addConnect adds what offers to connect an upstream: a tool in the lists while there is nothing else to list, and the way to it for who was on it when that changed.
-func (v *view) addConnect(endpoint string, b backend, catalog *upstream.Catalog, names Names, old *view) {
-	text := raw.AppendQuote([]byte(`{"name":"`+connectTool+`","title":`), "Connect "+b.Name())
-	text = raw.AppendQuote(append(text, `,"description":`...), b.Name()+" is not connected for the person that you work for, so that none of its tools are here yet. Calling this tool "+
-		"gives the address of a page where they connect it with their own account. Once they have, its tools appear in the list.")
-	text = append(text, `,"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
-	definition, err := raw.Parse(text)
-	if err != nil {
-		return // it is JSON
-	}
-	t := &target{backend: b, part: upstream.PartTools, name: connectTool, exposed: connectTool, bare: v.bare, connects: true, requires: b.Config().Capabilities}
-	t.tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
-	t.item = &t.tool.Item
-	if t.rename(names) != nil {
-		return // it has no URI
-	}
-	v.connects = append(v.connects, t)
-	if catalog.SignIn {
-		v.take(endpoint, t, old)
-	}
-}
-
 // connecting returns what offers to connect the upstream that a name means, if that is what a call of it is about: t is the tool of that name, nil for none. Names of tools
 // that an upstream had until its person was signed out are about that as well.
 func (x *exchange) connecting(t *target, name string) *target {
@@ -198,10 +108,14 @@ func (x *exchange) connecting(t *target, name string) *target {
 		}
 		return nil
 	}
-	v := x.share.view
-	for _, c := range v.connects {
+	bare := x.share.view.bare
+	for st := range x.share.sight().stocks() {
+		c := st.connect(bare)
+		if c == nil {
+			continue
+		}
 		begin := x.world.config.Names.full(prefixOf(c.backend), "")
-		if c.exposed == name || c.backend.Catalog().SignIn && (v.bare || begin != "" && strings.HasPrefix(name, begin)) {
+		if c.exposed == name || c.backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
 			return c
 		}
 	}

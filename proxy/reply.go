@@ -194,7 +194,8 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	buffer := texts.take()
 	defer texts.put(buffer)
 	text := append(jsonrpc.ResponseHead(slices.Grow((*buffer)[:0], size), id), r.head...)
-	text = append(append(append(text, r.body...), r.tail...), '}')
+	text = r.items.appendTo(append(text, r.body...), size, nil)
+	text = append(append(text, r.tail...), '}')
 	*buffer = text
 	if streaming {
 		p.last(text)
@@ -219,16 +220,25 @@ func (p *reply) last(text []byte) {
 // oneWrite is up to which size an answer is copied together: beyond it copying costs more than a few more system calls.
 const oneWrite = 64 << 10
 
-// large writes a result from where it is.
+// large writes a result from where it is, and the items of a list a buffer at a time.
 func (p *reply) large(id jsonrpc.ID, r result) {
 	head := append(jsonrpc.ResponseHead(nil, id), r.head...)
 	tail := append(r.tail[:len(r.tail):len(r.tail)], '}')
 	h := p.w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + len(tail))}
+	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + r.items.size + len(tail))}
 	p.deadline()
 	p.w.Write(head) // what cannot be written to a client has no one to be reported to
 	p.w.Write(r.body)
+	if len(r.items.list) > 0 {
+		buffer := texts.take()
+		defer texts.put(buffer)
+		*buffer = r.items.appendTo((*buffer)[:0], oneWrite, func(b []byte) []byte {
+			p.w.Write(b)
+			return b[:0]
+		})
+		p.w.Write(*buffer)
+	}
 	p.w.Write(tail)
 }
 

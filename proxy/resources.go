@@ -57,14 +57,17 @@ func (x *exchange) find(era upstream.Era, uri string, info *CallInfo) (*target, 
 
 // everything is the share of somebody who may use all of a view.
 func everything(v *view) *share {
-	return &share{view: v, rights: policy.Open().For(policy.Subject{})}
+	rights := policy.Open().For(policy.Subject{})
+	s := &share{view: v, rights: rights, guards: rights.Guards(), seen: v.whole}
+	s.looking.Do(func() {})
+	return s
 }
 
 // resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in no list, so that it is the upstream who says that there is none.
 // One that could belong to two upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave it, but never a guess. What the
 // subject may not use does not exist here, either, and makes nothing ambiguous.
 func (s *share) resource(era upstream.Era, uri string) (*target, error) {
-	v := s.view
+	v, seen := s.view, s.sight()
 	may := func(b backend, own string, bare bool) *target {
 		if t := newResource(b, own, uri, bare); s.ruling(t).Visible() {
 			return t
@@ -72,33 +75,37 @@ func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 		return nil
 	}
 	if v.bare {
-		if len(v.backends) > 0 && reads(v.sources[0]) {
-			if t := may(v.backends[0], uri, true); t != nil {
+		for st := range seen.stocks() {
+			if !reads(st.catalog) {
+				break
+			}
+			if t := may(st.backend, uri, true); t != nil {
 				return t, nil
 			}
 		}
 		return nil, unknownResource(era, uri)
 	}
 	if name, own, ok := splitURI(uri); ok {
-		for i, b := range v.backends {
-			if b.Name() == name && reads(v.sources[i]) {
-				if t := may(b, own, false); t != nil {
+		for st := range seen.stocks() {
+			if st.backend.Name() != name {
+				continue
+			}
+			if reads(st.catalog) {
+				if t := may(st.backend, own, false); t != nil {
 					return t, nil
 				}
-				return nil, unknownResource(era, uri)
-			} else if b.Name() == name {
-				return nil, unknownResource(era, uri)
 			}
+			return nil, unknownResource(era, uri)
 		}
 	}
-	owners := v.table.owners(uri)
+	owners := owners(seen.stocks(), uri)
 	if len(owners) == 0 && strings.HasPrefix(uri, "mcp://") {
 		return nil, unknownResource(era, uri) // of an upstream that is no more
 	}
 	if len(owners) == 0 {
-		for i, b := range v.backends {
-			if reads(v.sources[i]) && !(b.Tried() && unknown(v.sources[i])) {
-				owners = append(owners, b)
+		for st := range seen.stocks() {
+			if reads(st.catalog) && !(st.backend.Tried() && unknown(st.catalog)) {
+				owners = append(owners, st.backend)
 			}
 		}
 	}

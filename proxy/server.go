@@ -67,6 +67,7 @@ type Server struct {
 	results   buffers        // of upstreams' answers
 	requests  atomic.Int64   // in progress
 	replays   atomic.Int64   // streams that were taken up again
+	stocked   atomic.Uint64  // how many stocks were made
 
 	serverInfo []byte // JSON
 	modernMeta []byte // the _meta of a result that is ours
@@ -202,9 +203,8 @@ func (s *Server) Settle() {
 
 // settled reports whether the world has the catalogs as they are now.
 func (w *world) settled() bool {
-	v := w.endpoints[""].view
-	for i, b := range v.backends {
-		if b.Catalog() != v.sources[i] {
+	for b, st := range w.stocks {
+		if b.Catalog() != st.catalog {
 			return false
 		}
 	}
@@ -216,6 +216,7 @@ func (s *Server) swap(w *world) {
 	old := s.world.Swap(w)
 	s.renew(w)
 	s.follow()
+	old.close()
 	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
 		s.hooks.Problems(problems)
 	}
@@ -226,7 +227,11 @@ func (s *Server) Problems() []Problem { return s.world.Load().problems() }
 
 // Tools returns how many tools clients see on the merged endpoint.
 func (s *Server) Tools() int {
-	return len(s.world.Load().endpoints[""].view.parts[upstream.PartTools].targets)
+	n := 0
+	for range s.world.Load().endpoints[""].view.all(upstream.PartTools) {
+		n++
+	}
+	return n
 }
 
 func (w *world) problems() []Problem {

@@ -21,94 +21,95 @@ import (
 // This file holds what one subject may use of an endpoint. What policy denies it is not in its view, so that for this subject there is no such thing: not in a
 // list, not by name, not in an error, and not in a notification.
 
-// share is what one subject may use of an endpoint. It is immutable.
+// share is what one subject may use of an endpoint, found out when it is needed. Principals who may do the
+// same have one.
 type share struct {
 	rights  *policy.Rights
 	guards  *policy.Guards
 	limits  policy.Limits
-	view    *view // of the endpoint, without what is denied
-	rulings map[*target]*policy.Ruling
-	private bool      // the lists are not what everybody sees
+	view    *view     // of the endpoint, with what is denied
+	local   bool      // for the principal that everybody is
 	redact  *redactor // nil when nothing is taken out
+	rulings *rulings
+
+	looking sync.Once
+	seen    *sight
+
+	room  *room // nil where nothing is kept
+	likes alikeKey
+	refs  int // how many principals have the share in room; guarded by room.mu
+	bytes int // guarded by room.mu
 }
 
-// shares are those of one world, or of one person in it, made when they are first asked for.
+// shares are those of one endpoint that are kept.
 type shares struct {
-	mu    sync.RWMutex
-	of    map[shareKey]*share
-	alike map[alikeKey][]*share // those that differ: principals who may do the same share one
-	views map[viewKey]*view
+	of    cache[shareKey, *share]
+	alike map[alikeKey][]*share // those in of, which principals who may do the same share; guarded by room.mu
 }
 
-// alikeKey is what subjects with equal rights may still differ in.
+// alikeKey is the same for subjects who may do the same.
 type alikeKey struct {
-	endpoint string
-	local    bool
+	local  bool
+	rights uint64 // hash
 }
 
-// shareKey is what a share depends on, beside the world.
+// shareKey is what a share depends on, beside the world and the endpoint.
 type shareKey struct {
-	endpoint, principal string
-	claims              uint64     // of a principal that has some beside its id
-	address             netip.Addr // where policy asks for it
+	principal string
+	claims    uint64     // of a principal that has some beside its id
+	address   netip.Addr // where policy asks for it
 }
 
-// viewKey tells what is left of an endpoint's view: subjects who see the same share one.
-type viewKey struct{ endpoint, seen string }
+// begin makes the shares keep what fits into the room.
+func (all *shares) begin(r *room) {
+	all.alike = map[alikeKey][]*share{}
+	all.of = cache[shareKey, *share]{room: r, came: all.came, left: all.left}
+}
 
-// maxShares bounds those that are remembered; with more subjects they are made again.
-const maxShares = 4096
+// came counts a principal more that has the share.
+func (all *shares) came(s *share) {
+	if s.refs++; s.refs == 1 {
+		all.of.room.used += s.bytes
+		all.alike[s.likes] = append(all.alike[s.likes], s)
+	}
+}
+
+// left counts a principal less.
+func (all *shares) left(s *share) {
+	if s.refs--; s.refs > 0 {
+		return
+	}
+	all.of.room.used -= s.bytes
+	rest := slices.DeleteFunc(all.alike[s.likes], func(o *share) bool { return o == s })
+	if all.alike[s.likes] = rest; len(rest) == 0 {
+		delete(all.alike, s.likes)
+	}
+}
 
 // share returns what a principal may use of an endpoint.
 func (w *world) share(e *endpoint, p *auth.Principal) *share {
-	all := &w.shares
-	if e.shares != nil {
-		all = e.shares
-	}
-	key := shareKey{endpoint: e.name, principal: p.ID, claims: claims(p)}
+	key := shareKey{principal: p.ID, claims: claims(p)}
 	if w.policy.MatchesAddress() {
 		key.address = p.Address
 	}
-	all.mu.RLock()
-	s := all.of[key]
-	all.mu.RUnlock()
-	if s != nil {
+	if s, known := e.shares.of.get(key); known {
 		return s
 	}
-	rights, likes := w.policy.For(subject(p, e.surface)), alikeKey{e.name, p.Kind == auth.KindLocal}
-	all.mu.RLock()
-	alike := all.alike[likes]
-	all.mu.RUnlock()
-	for _, other := range alike {
-		if other.rights.Equal(rights) {
-			s = other
-			break
+	rights := w.policy.For(subject(p, e.surface))
+	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
+	key.principal = strings.Clone(p.ID) // it may be part of something long
+	return e.shares.of.keep(key, func() (*share, int) {
+		for _, other := range e.shares.alike[likes] {
+			if other.rights.Equal(rights) {
+				return other, len(key.principal) + perShareKey
+			}
 		}
-	}
-	known := s != nil
-	if !known {
-		s = w.newShare(e, rights, likes.local)
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if other := all.of[key]; other != nil {
-		return other
-	}
-	if all.of == nil || len(all.of) >= maxShares {
-		all.of, all.alike, all.views = map[shareKey]*share{}, map[alikeKey][]*share{}, map[viewKey]*view{}
-	}
-	if all.of[key] = s; known {
-		return s
-	}
-	all.alike[likes] = append(all.alike[likes], s)
-	seen := viewKey{e.name, s.seen(e.view)}
-	if same := all.views[seen]; same != nil {
-		s.view = same
-	} else {
-		all.views[seen] = s.view
-	}
-	return s
+		return w.newShare(e, rights, likes), len(key.principal) + perShareKey
+	})
 }
+
+// perShareKey is about what a shareKey takes, in the map and beside its value.
+const perShareKey = 200
 
 var claimSeed = maphash.MakeSeed()
 
@@ -128,16 +129,15 @@ func claims(p *auth.Principal) uint64 {
 	return h.Sum64()
 }
 
-func (w *world) newShare(e *endpoint, rights *policy.Rights, local bool) *share {
-	s := &share{rights: rights}
+func (w *world) newShare(e *endpoint, rights *policy.Rights, likes alikeKey) *share {
+	s := &share{rights: rights, view: e.view, local: likes.local, likes: likes, rulings: w.rulings, room: e.shares.of.room}
 	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
 	var rules []redaction
 	for _, r := range s.guards.Redactions {
 		rules = append(rules, redaction{r.Name, r.Re})
 	}
 	s.redact = newRedactor(rules, s.guards.Secrets)
-	s.restrict(e.view, w.config.Names)
-	s.private = s.view != e.view || !local
+	s.bytes = 300 + rights.Size() + 100*len(rules)
 	return s
 }
 
@@ -147,89 +147,106 @@ func subject(p *auth.Principal, surface string) policy.Subject {
 		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
 }
 
-// restrict makes the view that the rights leave of v: v itself if that is all of it.
-func (s *share) restrict(v *view, names Names) {
-	s.rulings = map[*target]*policy.Ruling{}
-	whole := true
-	reaches := func(k policy.Kind, b backend) bool {
-		return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, names.full(prefixOf(b), ""))
-	}
-	for p := range v.parts {
-		for _, t := range v.parts[p].targets {
-			g := s.rights.Bind(t.policyItem())
-			visible := g.Visible() && !(s.guards.Pinned && t.held != "")
-			if t.connects { // it is ours, and for all who may use anything there
-				visible = reaches(policy.Tool, t.backend) || reaches(policy.Prompt, t.backend) || reaches(policy.Resource, t.backend)
-			}
-			if visible {
-				s.rulings[t] = g
-			} else {
-				whole = false
+// sight returns what the subject sees.
+func (s *share) sight() *sight {
+	s.looking.Do(func() {
+		s.seen = s.look()
+		if s.room == nil {
+			return
+		}
+		s.room.mu.Lock()
+		defer s.room.mu.Unlock()
+		if s.bytes += s.seen.bytes(); s.refs > 0 {
+			s.room.used += s.seen.bytes()
+			s.room.trim()
+		}
+	})
+	return s.seen
+}
+
+// look finds out what the subject sees of the view: all of it, if it may use everything there.
+func (s *share) look() *sight {
+	v := s.view
+	places := make(bitset, len(v.offered))
+	reached := make([]bool, len(v.stocks))
+	for i, st := range v.stocks {
+		its := places[v.begin[i]:v.begin[i+1]]
+		st.visible(s.rights, its)
+		items := false
+		targets := st.face(v.bare).targets
+		if t := st.connect(v.bare); t != nil && s.sees(t) {
+			its.set(t.place)
+		}
+		for k := range its {
+			its[k] &= v.offered[v.begin[i]+k]
+			items = items || v.offered[v.begin[i]+k] != 0
+		}
+		if s.guards.Pinned {
+			for place, t := range targets {
+				if t != nil && t.held != "" {
+					its.clear(place)
+				}
 			}
 		}
-	}
-	reached := make([]bool, len(v.backends))
-	for i, b := range v.backends {
-		may := func(k policy.Kind) bool { return reaches(k, b) }
-		reached[i] = reads(v.sources[i]) && may(policy.Resource)
-		for t := range s.rulings {
-			if reached[i] {
-				break
-			}
-			reached[i] = t.backend == b
-		}
-		if !reached[i] && !offersItems(v, b) { // it is down, or has nothing yet
+		may := func(k policy.Kind) bool { return s.reaches(k, st) }
+		reached[i] = reads(st.catalog) && may(policy.Resource) || slices.ContainsFunc(its, func(octet byte) bool { return octet != 0 })
+		if !reached[i] && !items { // it is down, or has nothing yet
 			reached[i] = may(policy.Tool) || may(policy.Prompt)
 		}
-		whole = whole && reached[i]
 	}
-	if s.view = v; !whole {
-		s.view = v.restricted(func(t *target) bool { return s.rulings[t] != nil }, reached)
+	if !slices.Contains(reached, false) && string(places) == string(v.offered) {
+		return v.whole
 	}
+	return newSight(v, places, func(i int) bool { return reached[i] })
 }
 
-// offersItems reports whether the view has an item of the upstream's.
-func offersItems(v *view, b backend) bool {
-	for p := range v.parts {
-		if slices.ContainsFunc(v.parts[p].targets, func(t *target) bool { return t.backend == b }) {
-			return true
-		}
-	}
-	return false
+// reaches reports whether some item of an upstream's of that kind might be visible.
+func (s *share) reaches(k policy.Kind, st *stock) bool {
+	b := st.backend
+	return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.names.full(prefixOf(b), ""))
 }
 
-// seen is a text that is the same for those who see the same of v.
-func (s *share) seen(v *view) string {
-	if s.view == v {
-		return "all"
+// sees reports whether a target of the view's is there for the subject.
+func (s *share) sees(t *target) bool {
+	switch {
+	case t.connects: // it is ours, and for all who may use anything there
+		return s.reaches(policy.Tool, t.stock) || s.reaches(policy.Prompt, t.stock) || s.reaches(policy.Resource, t.stock)
+	case s.guards.Pinned && t.held != "":
+		return false
 	}
-	var b []byte
-	for p := range v.parts {
-		for _, t := range v.parts[p].targets {
-			if s.rulings[t] != nil {
-				b = append(b, 1)
-			} else {
-				b = append(b, 0)
+	return s.ruling(t).Visible()
+}
+
+// named returns the tool or prompt of that name that the subject sees; nil for none. What it does not see
+// makes the own name of another item no less sure.
+func (s *share) named(p upstream.Part, name string) *target {
+	if t := s.view.exposed(p, name); t != nil && s.sees(t) {
+		return t
+	}
+	sure, among := s.view.owners(p, name)
+	if sure != nil && s.sees(sure) {
+		return sure
+	}
+	if len(among) == 0 || s.sight().whole {
+		return nil
+	}
+	var found *target
+	for _, t := range among {
+		if s.sees(t) {
+			if found != nil {
+				return nil
 			}
+			found = t
 		}
 	}
-	for _, u := range v.backends {
-		if slices.Contains(s.view.backends, u) {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
-	}
-	return string(b)
+	return found
 }
+
+// private reports whether the lists are not what everybody sees.
+func (s *share) private() bool { return !s.local || !s.sight().whole }
 
 // ruling returns what policy says of a target: one of the view, or a resource that is in no list.
-func (s *share) ruling(t *target) *policy.Ruling {
-	if g := s.rulings[t]; g != nil {
-		return g
-	}
-	return s.rights.Bind(t.policyItem())
-}
+func (s *share) ruling(t *target) *policy.Ruling { return s.rulings.of(s.rights, t) }
 
 // policyItem is the target as policy sees it: by all names under which a rule may speak of it, which are the same on every endpoint.
 func (t *target) policyItem() policy.Item {
@@ -299,7 +316,7 @@ func (x *exchange) arguments() (raw.Object, error) {
 // named returns the tool or prompt of that name; nil when there is none for the caller. Of one that it is denied the audit has what denies it.
 func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 	info.Name = name
-	if t := x.share.view.named(p, name); t != nil {
+	if t := x.share.named(p, name); t != nil {
 		if t.forApps && x.who.profile.UI == "" {
 			return nil
 		}

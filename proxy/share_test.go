@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/upstream"
 )
 
 // TestSharesAreSharedByThoseWhoMayDoTheSame has many principals of few policies: what they may use is computed once for each policy, and is nobody else's.
@@ -34,23 +36,24 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		all.Go(func() {
 			groups := []string{"a", "b", "c"}[i%3]
 			got := w.share(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
-			if n, want := len(got.view.parts[0].targets), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
+			if n, want := len(slices.Collect(got.sight().all(upstream.PartTools))), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
 				t.Errorf("one of %s sees %d tools, want %d", groups, n, want)
 			}
-			if n, want := got.limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.private {
+			if n, want := got.limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.private() {
 				t.Errorf("one of %s may make %d calls at once, want %d", groups, n, want)
 			}
 		})
 	}
 	all.Wait()
-	if local := w.share(w.endpoints[""], auth.Local); local.private {
+	if local := w.share(w.endpoints[""], auth.Local); local.private() {
 		t.Error("the lists of everybody are private")
 	}
 	different := map[*share]bool{}
-	for _, s := range w.shares.of {
-		different[s] = true
+	of := w.endpoints[""].shares.of.of
+	for _, s := range of {
+		different[s.value] = true
 	}
-	if len(w.shares.of) != 2001 || len(different) > 50 { // some are made side by side
-		t.Errorf("%d principals have %d shares", len(w.shares.of), len(different))
+	if len(of) != 2001 || len(different) != 4 {
+		t.Errorf("%d principals have %d shares", len(of), len(different))
 	}
 }

@@ -238,7 +238,8 @@ func (s *Server) follow() {
 	ls.mu.Lock()
 	for h := range ls.hearers {
 		for key, sub := range h.subs {
-			for _, b := range h.endpoint.view.backends {
+			for _, st := range h.endpoint.view.stocks {
+				b := st.backend
 				if b.Name() == key.upstream && b != sub.backend {
 					list = append(list, moved{h, key, h.caller, sub.backend, b})
 				}
@@ -278,7 +279,7 @@ func (s *Server) follow() {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.view.offers.subscribe {
+	if !x.share.sight().offers.subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)
@@ -308,7 +309,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not subscribed to is none afterwards, either.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.view.offers.subscribe {
+	if !x.share.sight().offers.subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)

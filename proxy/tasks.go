@@ -43,7 +43,7 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An id that is not ours for this user and endpoint is that of no
 // task.
 func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.view.offers.tasks {
+	if !x.share.sight().offers.tasks {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	if !x.profile.Tasks {
@@ -60,7 +60,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, unknownTask()
 	}
 	info.Name = id.Tool
-	switch t := x.share.view.named(upstream.PartTools, id.Tool); {
+	switch t := x.share.named(upstream.PartTools, id.Tool); {
 	case t == nil && x.endpoint.view.named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // the tool is denied meanwhile
 	case t != nil:
@@ -68,8 +68,9 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 			return result{}, err
 		}
 	}
-	for i, b := range x.share.view.backends {
-		if b.Name() != id.Upstream || x.share.view.sources[i].Era == upstream.EraLegacy {
+	for st := range x.share.sight().stocks() {
+		b := st.backend
+		if b.Name() != id.Upstream || st.catalog.Era == upstream.EraLegacy {
 			continue
 		}
 		info.Upstream = b.Name()

@@ -31,11 +31,17 @@ type world struct {
 	endpoints map[string]*endpoint
 	routes    http.Handler
 	merged    http.Handler // what routes has at /mcp
-	shares    shares
-	persons   persons
-	fittings  fittings
-	direct    bool                   // no authentication, so that requests through a proxy are refused
-	host      atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
+	making    making
+	stocks    map[backend]*stock // of backends
+
+	subjects room // what subjects may use, and the endpoints of people and clients
+	pages    room // of lists; locked after subjects, if both are
+	wanted   wanted
+	rulings  *rulings
+	persons  cache[personKey, *person]
+
+	direct bool                   // no authentication, so that requests through a proxy are refused
+	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
 // endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a named one, whose name ends in a slash.
@@ -43,12 +49,62 @@ type endpoint struct {
 	name    string
 	surface string // for policy; "" is none
 	view    *view
-	shares  *shares // of a person's own endpoint, which end with it; nil where the world remembers them
+
+	// What is kept for those who use it ends with it, if it is of a person or a client.
+	shares   shares
+	pages    pages
+	fittings cache[uint64, *fitting] // by hash
+}
+
+// newEndpoint makes an endpoint of the world.
+func (w *world) newEndpoint(name, surface string, v *view) *endpoint {
+	e := &endpoint{name: name, surface: surface, view: v}
+	e.shares.begin(&w.subjects)
+	e.pages.of.room, e.pages.wanted = &w.pages, &w.wanted
+	e.fittings = cache[uint64, *fitting]{room: &w.subjects, left: func(f *fitting) { f.made.end() }}
+	return e
+}
+
+// bytes is about how much memory the endpoint of a person or a client takes.
+func (e *endpoint) bytes() int {
+	if e.view.base == nil { // it has one upstream, which is theirs
+		return 4000 + 2*e.view.stocks[0].bytes()
+	}
+	return 2000 + e.view.bytes()
+}
+
+// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is locked.
+func (e *endpoint) end() {
+	e.shares.of.end()
+	e.fittings.end()
+	e.pages.of.room.mu.Lock()
+	defer e.pages.of.room.mu.Unlock()
+	e.pages.of.end()
+}
+
+// close lets go what is kept for single principals and clients, since the world was replaced.
+func (w *world) close() {
+	w.subjects.close()
+	w.pages.close()
+	w.rulings.close()
 }
 
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
 func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
-	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
+	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}, stocks: map[backend]*stock{}, rulings: new(rulings)}
+	w.subjects.max, w.pages.max = maxSubjects, maxPages
+	w.persons = cache[personKey, *person]{room: &w.subjects, left: func(its *person) { its.endpoint.end() }}
+	w.making = making{names: c.Names, pinned: c.Policy.Pins(), pins: c.Pins, count: &s.stocked}
+	all := make([]*stock, len(backends))
+	for i, b := range backends {
+		if old != nil && old.making == w.making && old.policy == w.policy {
+			all[i] = old.stocks[b]
+		}
+		if catalog := b.Catalog(); all[i] == nil || all[i].catalog != catalog {
+			all[i] = newStock(b, catalog, w.making)
+		}
+		w.stocks[b] = all[i]
+	}
 	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view {
 		if old != nil && old.endpoints[name] != nil {
@@ -56,22 +112,17 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 		}
 		return nil
 	}
-	w.endpoints[""] = &endpoint{view: compile("", backends, c.Names, false, before(""))}
-	for _, b := range backends {
-		w.endpoints[b.Name()] = &endpoint{name: b.Name(), view: compile(b.Name(), []backend{b}, c.Names, true, before(b.Name()))}
+	w.endpoints[""] = w.newEndpoint("", "", compile("", all, false, before("")))
+	for i, b := range backends {
+		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
 	}
 	for name, n := range c.Endpoints {
-		its := backends
+		its := all
 		if len(n.Upstreams) > 0 {
-			its = slices.DeleteFunc(slices.Clone(backends), func(b backend) bool { return !slices.Contains(n.Upstreams, b.Name()) })
+			its = slices.DeleteFunc(slices.Clone(all), func(st *stock) bool { return !slices.Contains(n.Upstreams, st.backend.Name()) })
 		}
 		key := name + "/"
-		w.endpoints[key] = &endpoint{name: key, surface: cmp.Or(n.Surface, name), view: compile(key, its, c.Names, false, before(key))}
-	}
-	if c.Policy.Pins() {
-		for _, e := range w.endpoints {
-			e.view.hold(c.Pins)
-		}
+		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), compile(key, its, false, before(key)))
 	}
 	r := chi.NewRouter()
 	r.Use(w.checkOrigin)
@@ -108,7 +159,7 @@ func (c caller) user() string {
 
 // hidden reports whether the endpoint does not exist for the caller, because it may use nothing of what is there.
 func (c caller) hidden() bool {
-	return c.endpoint.name != "" && len(c.share.view.backends) == 0 && len(c.endpoint.view.backends) > 0
+	return c.endpoint.name != "" && len(c.endpoint.view.stocks) > 0 && c.share.sight().none()
 }
 
 // at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even what endpoints there are, and an endpoint of which the caller may
