@@ -18,6 +18,7 @@ type Items struct {
 
 	mu       sync.RWMutex
 	columns  map[*entry]column
+	bytes    int
 	building sync.Mutex // held while columns are made, so that no two subjects make the same
 }
 
@@ -28,9 +29,10 @@ type column struct {
 	unlike  bool // there are too many classes: each item may have a ruling of its own
 }
 
-// maxColumns bounds the policies that are remembered of the items of one upstream. With more they are
-// compared with the items again.
-const maxColumns = 1 << 10
+// maxColumns is how many columns are kept at least, and perColumn what each takes beside a byte for each
+// item. Columns of which all items are in one class have no such bytes. With more policies they are compared
+// with the items again.
+const maxColumns, perColumn = 600, 64
 
 // NewItems takes over the list, in which all items have the same Upstream.
 func NewItems(list []Item) *Items {
@@ -80,46 +82,68 @@ func (s *Items) Visible(r *Rights, bits []byte) {
 // classesOf returns the columns of the subject's policies in which the items differ, and whether the items
 // differ in more than columns can tell.
 func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
-	var missing []*entry
-	collect := func() {
-		classes, missing, unlike = nil, nil, s.requires.unlike
-		if s.requires.classes != nil {
-			classes = append(classes, s.requires.classes)
-		}
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		for _, e := range r.entries {
-			c, ok := s.columns[e]
-			if !ok {
-				missing = append(missing, e)
-			} else if unlike = unlike || c.unlike; c.classes != nil {
-				classes = append(classes, c.classes)
-			}
-		}
-	}
-	if collect(); len(missing) == 0 || unlike {
-		return classes, unlike
-	}
-	s.building.Lock()
-	defer s.building.Unlock()
-	if collect(); len(missing) == 0 || unlike {
-		return classes, unlike
-	}
-	made := s.compare(missing)
-	s.mu.Lock()
-	if len(s.columns)+len(missing) > maxColumns {
-		clear(s.columns)
-	}
-	for k, e := range missing {
-		s.columns[e] = made[k]
-	}
-	s.mu.Unlock()
-	for _, c := range made {
+	var missing, personal []*entry
+	use := func(c column) {
 		if unlike = unlike || c.unlike; c.classes != nil {
 			classes = append(classes, c.classes)
 		}
 	}
+	collect := func() {
+		classes, missing, personal, unlike = nil, nil, nil, false
+		use(s.requires)
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		for _, e := range r.entries {
+			if c, ok := s.columns[e]; ok {
+				use(c)
+			} else if e.personal() {
+				personal = append(personal, e)
+			} else {
+				missing = append(missing, e)
+			}
+		}
+	}
+	if collect(); unlike {
+		return nil, true
+	}
+	if len(missing) > 0 {
+		s.building.Lock()
+		defer s.building.Unlock()
+		if collect(); len(missing) > 0 && !unlike {
+			s.add(missing)
+			collect() // some may be missing now that were there, if there were too many
+		}
+	}
+	for _, c := range s.compare(append(personal, missing...)) {
+		use(c)
+	}
 	return classes, unlike
+}
+
+// personal reports whether the policy is for one subject. Its columns are not kept: there may be as many
+// such policies as subjects, and no other subject needs them.
+func (e *entry) personal() bool {
+	return slices.ContainsFunc(e.match.fields, func(f field) bool {
+		return len(f.list) == 1 && (f.key == "key" || f.key == "user" || f.key == "email")
+	})
+}
+
+// add makes the columns of policies, and keeps them.
+func (s *Items) add(entries []*entry) {
+	made := s.compare(entries)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := 0
+	for _, c := range made {
+		bytes += perColumn + len(c.classes)
+	}
+	if s.bytes += bytes; s.bytes > maxColumns*(perColumn+len(s.list)) {
+		clear(s.columns)
+		s.bytes = bytes
+	}
+	for k, e := range entries {
+		s.columns[e] = made[k]
+	}
 }
 
 // compare makes the columns of policies.
@@ -214,7 +238,7 @@ func (r *Rights) Hash(seed maphash.Seed) uint64 {
 func (r *Rights) Size() int {
 	n := 300 + 8*cap(r.entries) + 24*cap(r.guards.Redactions)
 	for _, held := range []int{len(r.held), len(r.scope), len(r.beyond)} {
-		n += 64 * (held + 7) / 8 * 8 // a map grows by eight
+		n += 64 * ((held + 7) / 8 * 8) // a map grows by eight
 	}
 	return n
 }

@@ -13,7 +13,7 @@ import (
 // The bytes of all caches of a world. Together they are less than 64 MiB: what the policies select (package
 // policy) has the rest.
 const (
-	maxSubjects = 36 << 20 // shares, and the endpoints of people and clients
+	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients
 	maxPages    = 16 << 20
 	maxRulings  = 4 << 20
 )

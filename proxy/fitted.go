@@ -65,7 +65,8 @@ func (w *world) fitted(e *endpoint, own []*upstream.Catalog) *endpoint {
 		}
 	}
 	f := &fitting{own, w.newEndpoint(e.name, e.surface, e.view.derive(e.name, stocks))}
-	if known := e.fittings.keep(key, func() (*fitting, int) { return f, f.made.bytes() }); slices.Equal(known.own, own) {
+	bytes := f.made.bytes()
+	if known := e.fittings.keep(key, func() (*fitting, int) { return f, bytes }); slices.Equal(known.own, own) {
 		return known.made
 	}
 	return f.made // of another one with the same hash

@@ -119,7 +119,7 @@ func (s *Server) renew(w *world) {
 		l.pending = now.still(l.pending)
 		for p, method := range listChanged {
 			about := telling{l.session, method}
-			if !l.hears(upstream.Part(p)) || old.print(p) == now.print(p) || l.session != nil && told[about] {
+			if !l.hears(upstream.Part(p)) || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
 				continue
 			}
 			told[about] = true
@@ -130,6 +130,8 @@ func (s *Server) renew(w *world) {
 	for h := range ls.hearers {
 		now := move(h.caller)
 		if now.share == nil && now.endpoint != nil && h.lapsed() {
+			now.share = w.share(now.endpoint, now.principal) // or the world before would stay as long as the session
+			h.caller, h.waiting = now, now.still(h.waiting)
 			continue
 		}
 		var gone []resourceKey
@@ -150,10 +152,18 @@ func (s *Server) renew(w *world) {
 	}
 }
 
-// print tells the caller's list of a part from others.
-func (c caller) print(p int) uint64 {
-	part, seen := upstream.Part(p), c.share.sight()
-	return seen.print(part, seen.view.kind(part, upstream.EraLegacy, c.who.profile))
+// sameList reports whether the caller's list of a part is the same as before. Where neither the rights nor
+// what there is have changed, nobody has to find out what the caller sees.
+func (c caller) sameList(now caller, p upstream.Part) bool {
+	if c.share == now.share || c.world.making == now.world.making && c.world.policy == now.world.policy &&
+		c.share.view.samePart(now.share.view, p) && c.share.rights.Equal(now.share.rights) {
+		return true
+	}
+	print := func(of caller) uint64 {
+		seen := of.share.sight()
+		return seen.print(p, seen.view.kind(p, upstream.EraLegacy, of.who.profile))
+	}
+	return print(c) == print(now)
 }
 
 // lapsed reports whether the subscriptions of a session wait for its client to come back with another token, since the last one is over. Nobody hears of them meanwhile.

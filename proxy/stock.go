@@ -218,8 +218,14 @@ func (st *stock) visible(r *policy.Rights, bits []byte) {
 	st.items.Visible(r, bits)
 }
 
-// places of a part in a stock: from the first to the one before the last.
-func (st *stock) part(p upstream.Part) (first, last int) { return st.first[p], st.first[p+1] }
+// part returns the places of the items of a part: from the first to the one before the end.
+func (st *stock) part(p upstream.Part) (first, end int) { return st.first[p], st.first[p+1] }
+
+// lacks reports whether the stock has nothing that could be in the lists of a part.
+func (st *stock) lacks(p upstream.Part) bool {
+	first, end := st.part(p)
+	return first == end && (p != upstream.PartTools || st.places == st.first[upstream.Parts])
+}
 
 // mayHave reports whether the URI may be an expansion of one of the upstream's templates. It adds to steps
 // how many bytes it has searched; beyond maxSearched every template of the same beginning counts.

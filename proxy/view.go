@@ -296,6 +296,25 @@ func (v *view) named(p upstream.Part, name string) *target {
 	return sure
 }
 
+// samePart reports whether another view offers the same items of a part, from the same stocks. False may be
+// wrong.
+func (v *view) samePart(o *view, p upstream.Part) bool {
+	next := func(v *view, i int) int { // the next stock that has such items
+		for i < len(v.stocks) && v.stocks[i].lacks(p) {
+			i++
+		}
+		return i
+	}
+	for i, k := next(v, 0), next(o, 0); ; i, k = next(v, i+1), next(o, k+1) {
+		if i == len(v.stocks) || k == len(o.stocks) {
+			return i == len(v.stocks) && k == len(o.stocks)
+		}
+		if v.stocks[i] != o.stocks[k] || string(v.offered[v.begin[i]:v.begin[i+1]]) != string(o.offered[o.begin[k]:o.begin[k+1]]) {
+			return false
+		}
+	}
+}
+
 // bytes is about how much memory a derived view takes, beside its base.
 func (v *view) bytes() int {
 	n := 2000 + 16*len(v.stocks) + 3*len(v.offered)

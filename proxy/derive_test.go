@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"junction/policy"
+	"junction/upstream"
+)
+
+// manyNames makes upstreams of which many items want the same names.
+type manyNames struct{ *rand.Rand }
+
+func (r manyNames) pick(list ...string) string { return list[r.IntN(len(list))] }
+
+func (r manyNames) backend(tb testing.TB, name string) *canned {
+	parts := map[upstream.Part][]string{}
+	for p := range upstream.Parts {
+		known := map[string]bool{}
+		for range r.IntN(12) {
+			own := r.pick("a", "b", "c", "d", "e", "f", "g", name)
+			if p >= upstream.PartResources {
+				own = r.pick("https://x.example/", "file:///", "note:") + own
+			}
+			if p == upstream.PartTemplates {
+				own += "{n}"
+			}
+			if !known[own] {
+				known[own], parts[p] = true, append(parts[p], own)
+			}
+		}
+	}
+	b := offering(tb, name, parts)
+	if prefix := r.pick("", "", "x", name); r.IntN(2) == 0 {
+		b.config.Prefix = &prefix
+	}
+	if r.IntN(3) == 0 {
+		b.config.Tools = upstream.Rules{{Glob: r.pick("a", "b"), Rule: upstream.Rule{Enabled: new(bool)}}}
+	}
+	return b
+}
+
+// expect is what a view is to offer, found out item by item: the targets that have their names.
+func expect(before *view, stocks []*stock) (offers []*target) {
+	has := func(t *target) bool { return slices.Contains(offers, t) }
+	each := func(f func(st *stock, t *target, kept bool)) {
+		for _, st := range stocks {
+			kept := before != nil && slices.Contains(before.stocks, st)
+			for _, t := range st.face(false).targets {
+				if t != nil {
+					f(st, t, kept)
+				}
+			}
+		}
+	}
+	each(func(st *stock, t *target, kept bool) {
+		if kept && before.has(t) {
+			offers = append(offers, t)
+		}
+	})
+	each(func(st *stock, t *target, kept bool) { // what takes the place of an item has its name
+		if kept || before == nil {
+			return
+		}
+		if o := before.exposed(t.part, t.exposed); o != nil && o.stock != st && o.backend.Name() == st.backend.Name() && o.name == t.name {
+			offers = append(offers, t)
+		}
+	})
+	each(func(st *stock, t *target, kept bool) {
+		if !kept && !slices.ContainsFunc(offers, func(o *target) bool { return o.part == t.part && o.exposed == t.exposed }) {
+			offers = append(offers, t)
+		}
+	})
+	var sorted []*target
+	each(func(_ *stock, t *target, _ bool) {
+		if has(t) {
+			sorted = append(sorted, t)
+		}
+	})
+	return sorted
+}
+
+// checkView compares a view with what it is to offer, for a subject who sees some of it.
+func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
+	t.Helper()
+	share := &share{view: v, rights: rights, guards: rights.Guards()}
+	visible := func(o *target) bool { return rights.Bind(o.policyItem()).Visible() }
+	for p := range upstream.Parts {
+		var all, seen []*target
+		for _, o := range want {
+			if o.part == p {
+				if all = append(all, o); visible(o) {
+					seen = append(seen, o)
+				}
+			}
+		}
+		if got := slices.Collect(v.all(p)); !slices.Equal(got, all) {
+			show := func(list []*target) (names []string) {
+				for _, o := range list {
+					names = append(names, o.backend.Name()+" "+o.name+" as "+o.exposed)
+				}
+				return names
+			}
+			t.Fatalf("the view has the %ss\n%q, want\n%q", p, show(got), show(all))
+		}
+		if got := slices.Collect(share.sight().all(p)); !slices.Equal(got, seen) {
+			t.Fatalf("the subject sees %d of %d %ss, want %d", len(got), len(all), p, len(seen))
+		}
+		for _, o := range all {
+			if v.exposed(p, o.exposed) != o || !v.has(o) {
+				t.Fatalf("%s of %s is not found by its name %s", o.name, o.backend.Name(), o.exposed)
+			}
+		}
+		if p > upstream.PartPrompts {
+			continue
+		}
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "a__a", "b__b", "x__c", "z__d", "m", "z"} {
+			var found *target
+			if i := slices.IndexFunc(seen, func(o *target) bool { return o.exposed == name }); i >= 0 {
+				found = seen[i]
+			} else if i := slices.IndexFunc(seen, func(o *target) bool { return o.name == name }); i >= 0 &&
+				!slices.ContainsFunc(seen[i+1:], func(o *target) bool { return o.name == name }) {
+				found = seen[i]
+			}
+			got := share.named(p, name)
+			if share.sight().whole && got == nil && found != nil && found.exposed != name {
+				continue // an item that is not offered may have the name, too
+			}
+			if got != found {
+				t.Fatalf("the %s %s is %v, want %v", p, name, got, found)
+			}
+		}
+	}
+}
+
+// TestSafety10DerivedViews makes views of everybody, derives those of people and of clients from them, and
+// compares each with what it is to be: the names of the view before stay, and others are added in order.
+func TestSafety10DerivedViews(t *testing.T) {
+	r := manyNames{rand.New(rand.NewPCG(10, 2))}
+	make1 := func(b *canned) *stock { return newStock(b, b.catalog, making{names: Names{}.withDefaults()}) }
+	replaced, hidden := 0, 0
+	for range 400 {
+		var stocks []*stock
+		for _, name := range []string{"b", "f", "m", "s"} {
+			stocks = append(stocks, make1(r.backend(t, name)))
+		}
+		p, err := policy.Compile(policy.Config{{Name: "p", Rules: []policy.Rule{
+			{Deny: &policy.Selector{Tools: policy.List{r.pick("*a", "*b", "x__*", "none")}, Resources: policy.List{r.pick("*https*", "none")}}},
+			{Deny: &policy.Selector{Upstreams: policy.List{r.pick("b", "f", "z", "none")}, Prompts: policy.List{"*"}}},
+			{Allow: &policy.Selector{Upstreams: policy.List{"*"}}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rights := p.For(policy.Subject{})
+		base := compile("", stocks, false, nil)
+		checkView(t, base, expect(nil, stocks), rights)
+		// What a person has for themselves.
+		own := slices.Concat([]*stock{make1(r.backend(t, "a"))}, stocks[:2], []*stock{make1(r.backend(t, "g"))}, stocks[2:], []*stock{make1(r.backend(t, "z"))})
+		person := base.derive("", own)
+		checkView(t, person, expect(base, own), rights)
+		// Of that, what a client sees that has connections of its own.
+		for _, from := range []*view{base, person} {
+			client := slices.Clone(from.stocks)
+			for i := range client {
+				if r.IntN(3) == 0 {
+					client[i] = make1(r.backend(t, client[i].backend.Name()))
+					replaced++
+				}
+			}
+			fitted := from.derive("", client)
+			checkView(t, fitted, expect(from, client), rights)
+			if fitted.base != base || fitted.bytes() < 1 {
+				t.Fatal("a view that is derived twice has another base")
+			}
+		}
+		for _, problem := range person.problems {
+			if problem.Reason == "" {
+				t.Errorf("%+v has no reason", problem)
+			}
+			hidden++
+		}
+	}
+	if replaced < 100 || hidden < 100 {
+		t.Errorf("%d catalogs were replaced, and %d items have lost their names: too few for this test", replaced, hidden)
+	}
+}
+
+// TestSafety10OldNamesStay: of two items that want a name the one that had it keeps it, whichever view comes
+// between, and a view that is not settled remembers the one before.
+func TestSafety10OldNamesStay(t *testing.T) {
+	none := ""
+	of := func(name string, tools ...string) *stock {
+		b := offering(t, name, map[upstream.Part][]string{upstream.PartTools: tools})
+		b.config.Prefix = &none
+		return newStock(b, b.catalog, making{names: Names{}.withDefaults()})
+	}
+	a, b, z := of("a", "x"), of("b", "x", "y"), of("z", "y")
+	before := compile("", []*stock{b, z}, false, nil)
+	after := compile("", []*stock{a, b, z}, false, before)
+	if got := after.exposed(upstream.PartTools, "x"); got == nil || got.stock != b {
+		t.Errorf("x is %v, want that of b, which had the name", got)
+	}
+	if len(after.problems) != 2 || after.problems[0].Upstream != "a" || after.problems[1].Upstream != "z" {
+		t.Errorf("the problems are %v, want one of a and one of z", after.problems)
+	}
+	if got := compile("", []*stock{a, b, z}, false, nil).exposed(upstream.PartTools, "x"); got == nil || got.stock != a {
+		t.Errorf("x is %v, want that of a, which is the first", got)
+	}
+}
