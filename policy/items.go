@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// This file finds out for many subjects which of many items are visible. The rules of a policy select an
-// item or not whoever the subject is. So each policy is compared with the items once, and the items that
-// the same rules select get one ruling.
+// This file finds out for many subjects which of many items are visible. The rules of a policy
+// select an item or not whoever the subject is. So each policy is compared with the items once, and
+// the items that the same rules select get one ruling.
 
 // Items are the items of one upstream. They are safe for concurrent use.
 type Items struct {
@@ -22,16 +22,16 @@ type Items struct {
 	building sync.Mutex // held while columns are made, so that no two subjects make the same
 }
 
-// column has the class of each item. Items of one class have the same rulings as far as one policy, or the
-// capabilities that they require, decide that. The zero value has all items in one class.
+// column has the class of each item. Items of one class have the same rulings as far as one policy,
+// or the capabilities that they require, decide that. The zero value has all items in one class.
 type column struct {
 	classes []uint8
 	unlike  bool // there are too many classes: each item may have a ruling of its own
 }
 
-// maxColumns is how many columns are kept at least, and perColumn what each takes beside a byte for each
-// item. Columns of which all items are in one class have no such bytes. With more policies they are compared
-// with the items again.
+// maxColumns is how many columns are kept at least, and perColumn what each takes beside a byte for
+// each item. Columns of which all items are in one class have no such bytes. With more policies
+// they are compared with the items again.
 const maxColumns, perColumn = 600, 64
 
 // NewItems takes over the list, in which all items have the same Upstream.
@@ -50,8 +50,8 @@ func NewItems(list []Item) *Items {
 	return s
 }
 
-// Visible sets the bits of the items that are visible for the subject: that of the item i is 1<<(i%8) of
-// bits[i/8]. It is Bind and Ruling.Visible of each item.
+// Visible sets the bits of the items that are visible for the subject: that of the item i is
+// 1<<(i%8) of bits[i/8]. It is Bind and Ruling.Visible of each item.
 func (s *Items) Visible(r *Rights, bits []byte) {
 	classes, unlike := s.classesOf(r)
 	known := map[string]bool{}
@@ -79,8 +79,8 @@ func (s *Items) Visible(r *Rights, bits []byte) {
 	}
 }
 
-// classesOf returns the columns of the subject's policies in which the items differ, and whether the items
-// differ in more than columns can tell.
+// classesOf returns the columns of the subject's policies in which the items differ, and whether
+// the items differ in more than columns can tell.
 func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 	var missing, personal []*entry
 	use := func(c column) {
@@ -120,8 +120,8 @@ func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 	return classes, unlike
 }
 
-// personal reports whether the policy is for one subject. Its columns are not kept: there may be as many
-// such policies as subjects, and no other subject needs them.
+// personal reports whether the policy is for one subject. Its columns are not kept: there may be as
+// many such policies as subjects, and no other subject needs them.
 func (e *entry) personal() bool {
 	return slices.ContainsFunc(e.match.fields, func(f field) bool {
 		return len(f.list) == 1 && (f.key == "key" || f.key == "user" || f.key == "email")
@@ -157,10 +157,11 @@ func (s *Items) compare(entries []*entry) []column {
 		rules []*rule // those that may be for the upstream
 	}
 	all := make([]work, len(entries))
+	upstream := func(g glob) bool { return g.match(s.list[0].Upstream) }
 	for k, e := range entries {
 		for i := range e.rules {
 			r := &e.rules[i]
-			if r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(s.list[0].Upstream) }) {
+			if r.upstreams == nil || slices.ContainsFunc(r.upstreams, upstream) {
 				all[k].rules = append(all[k].rules, r)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -29,8 +30,9 @@ func manyItems(s *script, n int) []policy.Item {
 	return list
 }
 
-// TestSafety10ItemsTogether compares what a subject sees of all items together with what it sees of each
-// item, for random policies that many subjects have in common, and for subjects that ask at once.
+// TestSafety10ItemsTogether compares what a subject sees of all items together with what it sees of
+// each item, for random policies that many subjects have in common, and for subjects that ask at
+// once.
 func TestSafety10ItemsTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 1))
 	visible, hidden := 0, 0
@@ -40,10 +42,13 @@ func TestSafety10ItemsTogether(t *testing.T) {
 			s[i] = byte(random.Uint32())
 		}
 		c := s.policies()
+		all := policy.List{"*"}
 		c = append(c, policy.Entry{Name: "more", Rules: []policy.Rule{
-			{Deny: &policy.Selector{Resources: pickOf(&s, nil, policy.List{"file:///etc/*"}), Prompts: pickOf(&s, policy.List{"*"}, policy.List{"u__a"})}},
-			{Ask: &policy.Selector{Resources: pickOf(&s, policy.List{"file:///*"}, policy.List{"mcp://u/note:*"})}},
-			{Allow: &policy.Selector{Upstreams: pickOf(&s, policy.List{"*"}, policy.List{"v"}), Prompts: policy.List{"*"}, Resources: policy.List{"note:*"}}}}})
+			{Deny: &policy.Selector{Prompts: pickOf(&s, all, policy.List{"u__a"})}},
+			{Deny: &policy.Selector{Resources: policy.List{pickOf(&s, "none:", "file:///etc/*")}}},
+			{Ask: &policy.Selector{Resources: policy.List{pickOf(&s, "file:///*", "mcp://u/note:*")}}},
+			{Allow: &policy.Selector{Upstreams: policy.List{pickOf(&s, "*", "v")}, Prompts: all, Resources: all}},
+		}})
 		p, err := policy.Compile(c)
 		if err != nil {
 			t.Fatal(err)
@@ -52,17 +57,17 @@ func TestSafety10ItemsTogether(t *testing.T) {
 		items := policy.NewItems(list)
 		subjects := []policy.Subject{{}, {Key: "k"}, {Surface: "s"}, {Key: "k", Surface: "s"}, {User: "nobody"}}
 		bits := make([][]byte, len(subjects))
-		var all sync.WaitGroup
+		var asking sync.WaitGroup
 		for k, subject := range subjects {
 			bits[k] = make([]byte, (len(list)+7)/8)
-			all.Go(func() { items.Visible(p.For(subject), bits[k]) })
+			asking.Go(func() { items.Visible(p.For(subject), bits[k]) })
 		}
-		all.Wait()
+		asking.Wait()
 		for k, subject := range subjects {
 			for i, it := range list {
 				want := p.For(subject).Bind(it).Visible()
 				if got := bits[k][i/8]&(1<<(i%8)) != 0; got != want {
-					t.Fatalf("round %d: %+v of %+v is visible: %t among the others, %t alone; of\n%+v", round, it, subject, got, want, c)
+					t.Fatalf("round %d: %+v of %+v is visible: %t, alone %t; of\n%+v", round, it, subject, got, want, c)
 				}
 				if want {
 					visible++
@@ -77,10 +82,10 @@ func TestSafety10ItemsTogether(t *testing.T) {
 	}
 }
 
-// TestSafety10ItemsOfManyRules has a policy with a rule for each tool, so that no two tools have the same
-// rules, and more policies than are remembered.
+// TestSafety10ItemsOfManyRules has a policy with a rule for each tool, so that no two tools have
+// the same rules, and more policies than are remembered.
 func TestSafety10ItemsOfManyRules(t *testing.T) {
-	const tools, policies = 600, 1100
+	const tools, policies = 600, 3000
 	var c policy.Config
 	each := policy.Entry{Name: "each"}
 	list := make([]policy.Item, tools)
@@ -103,32 +108,55 @@ func TestSafety10ItemsOfManyRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	items := policy.NewItems(list)
-	var all sync.WaitGroup
-	for i := range policies {
+	before := held()
+	look := func(i int) {
 		groups := []string{fmt.Sprint(i / 2), fmt.Sprint(i)}
 		if i%100 == 0 {
 			groups = append(groups, "each")
 		}
+		bits := make([]byte, tools/8)
+		items.Visible(p.For(policy.Subject{Groups: groups}), bits)
+		for k := range list {
+			want := k == i%tools || k == i/2%tools
+			if len(groups) > 2 {
+				want = k%3 != 0 // of the same layer
+			}
+			if got := bits[k/8]&(1<<(k%8)) != 0; got != want {
+				t.Errorf("%s is visible to %v: %t", list[k].Names, groups, got)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for begin := range 8 {
 		all.Go(func() {
-			rights, bits := p.For(policy.Subject{Groups: groups}), make([]byte, tools/8)
-			items.Visible(rights, bits)
-			for k := range list {
-				want := k == i%tools || k == i/2%tools
-				if len(groups) > 2 {
-					want = k%3 != 0 // of the same layer
-				}
-				if got := bits[k/8]&(1<<(k%8)) != 0; got != want {
-					t.Errorf("%s is visible to %v: %t", list[k].Names, groups, got)
-				}
+			for i := begin; i < policies; i += 8 {
+				look(i)
 			}
 		})
 	}
 	all.Wait()
+	grown := held() - before
+	if t.Logf("%d policies take %d KiB", policies, grown>>10); grown > 1<<20 {
+		t.Errorf("%d policies take %d KiB, want at most 1 MiB", policies, grown>>10)
+	}
+	runtime.KeepAlive(items)
+	runtime.KeepAlive(p)
+}
+
+// held returns how many bytes of memory are in use.
+func held() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestRightsHash: equal rights have one hash, and others do not, in nearly all cases.
 func TestRightsHash(t *testing.T) {
-	p := mustCompile(t, "- { name: a, match: { group: a }, rules: [{ allow: { tools: \"*\" } }] }\n- { name: b, match: { group: b }, capabilities: [x] }\n")
+	p := mustCompile(t, `
+- { name: a, match: { group: a }, rules: [{ allow: { tools: "*" } }] }
+- { name: b, match: { group: b }, capabilities: [x] }
+`)
 	seed := maphash.MakeSeed()
 	of := func(groups ...string) uint64 { return p.For(policy.Subject{Groups: groups}).Hash(seed) }
 	if of("a") != of("a", "c") || of("a") == of("b") || of("a", "b") == of("a") || of() == of("a") {
@@ -144,7 +172,9 @@ func BenchmarkItems(b *testing.B) {
 		var list []policy.Item
 		for i := range 50 {
 			name := fmt.Sprintf("upstream%d__tool_number_%d", u, i)
-			list = append(list, policy.Item{Upstream: fmt.Sprint("upstream", u), Names: []string{name, name}, Requires: []string{"web"}})
+			it := policy.Item{Upstream: fmt.Sprint("upstream", u), Names: []string{name, name}}
+			it.Requires = []string{"web"}
+			list = append(list, it)
 		}
 		all = append(all, policy.NewItems(list))
 	}

@@ -6,20 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// This file bounds the memory of everything that the proxy keeps for single principals or clients, and can
-// make again: what they may use, pages of lists, and endpoints of their own. All of it belongs to a world
-// and ends with it.
+// This file bounds the memory of everything that the proxy keeps for single principals or clients,
+// and can make again: what they may use, pages of lists, and endpoints of their own. All of it
+// belongs to a world and ends with it.
 
-// The bytes of all caches of a world. Together they are less than 64 MiB: what the policies select (package
-// policy) has the rest.
+// The bytes of all caches of a world. Together they are less than 64 MiB: what the policies select
+// (package policy) has the rest.
 const (
 	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients
 	maxPages    = 16 << 20
 	maxRulings  = 4 << 20
 )
 
-// room bounds the bytes of several caches together. When there are too many, entries go that were not used
-// since they were last looked at, the oldest first. The zero value keeps nothing.
+// room bounds the bytes of several caches together. When there are too many, entries go that were
+// not used since they were last looked at, the oldest first. The zero value keeps nothing.
 type room struct {
 	mu    sync.RWMutex
 	max   int
@@ -59,7 +59,7 @@ type cache[K comparable, V any] struct {
 	room       *room
 	of         map[K]*kept[K, V]
 	closed     bool
-	came, left func(V) // called with room.mu held for each value that comes into the cache or leaves it; nil does nothing
+	came, left func(V) // called with room.mu held for each value that comes or leaves; nil does nothing
 }
 
 // kept is an entry of a cache.
@@ -92,8 +92,8 @@ func (c *cache[K, V]) get(key K) (v V, ok bool) {
 	return k.value, true
 }
 
-// keep returns the value of the key. Where there is none, the cache takes the one that choose returns, which
-// takes that many bytes; choose runs with room.mu held.
+// keep returns the value of the key. Where there is none, the cache takes the one that choose
+// returns, which takes that many bytes; choose runs with room.mu held.
 func (c *cache[K, V]) keep(key K, choose func() (V, int)) V {
 	if c.room == nil {
 		v, _ := choose()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -36,7 +37,11 @@ func (r manyNames) backend(tb testing.TB, name string) *canned {
 		b.config.Prefix = &prefix
 	}
 	if r.IntN(3) == 0 {
-		b.config.Tools = upstream.Rules{{Glob: r.pick("a", "b"), Rule: upstream.Rule{Enabled: new(bool)}}}
+		b.config.Tools = upstream.Rules{{Glob: r.pick("a", "b"), Rule: upstream.Rule{Enabled: new(bool)}},
+			{Glob: "c", Rule: upstream.Rule{As: r.pick("", "a", "h.i"), Capabilities: []string{"x"}}}}
+	}
+	if r.IntN(3) == 0 {
+		b.config.Capabilities = []string{"y"}
 	}
 	return b
 }
@@ -63,12 +68,14 @@ func expect(before *view, stocks []*stock) (offers []*target) {
 		if kept || before == nil {
 			return
 		}
-		if o := before.exposed(t.part, t.exposed); o != nil && o.stock != st && o.backend.Name() == st.backend.Name() && o.name == t.name {
+		o := before.exposed(t.part, t.exposed)
+		if o != nil && o.stock != st && o.backend.Name() == st.backend.Name() && o.name == t.name {
 			offers = append(offers, t)
 		}
 	})
 	each(func(st *stock, t *target, kept bool) {
-		if !kept && !slices.ContainsFunc(offers, func(o *target) bool { return o.part == t.part && o.exposed == t.exposed }) {
+		same := func(o *target) bool { return o.part == t.part && o.exposed == t.exposed }
+		if !kept && !slices.ContainsFunc(offers, same) {
 			offers = append(offers, t)
 		}
 	})
@@ -84,6 +91,16 @@ func expect(before *view, stocks []*stock) (offers []*target) {
 // checkView compares a view with what it is to offer, for a subject who sees some of it.
 func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
 	t.Helper()
+	for _, st := range v.stocks {
+		items := st.policyItems()
+		for _, bare := range []bool{false, true} {
+			for place, o := range st.face(bare).targets {
+				if o != nil && !reflect.DeepEqual(items[place], o.policyItem()) {
+					t.Fatalf("policy reads %+v among the others, and %+v alone", items[place], o.policyItem())
+				}
+			}
+		}
+	}
 	share := &share{view: v, rights: rights, guards: rights.Guards()}
 	visible := func(o *target) bool { return rights.Bind(o.policyItem()).Visible() }
 	for p := range upstream.Parts {
@@ -134,8 +151,9 @@ func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
 	}
 }
 
-// TestSafety10DerivedViews makes views of everybody, derives those of people and of clients from them, and
-// compares each with what it is to be: the names of the view before stay, and others are added in order.
+// TestSafety10DerivedViews makes views of everybody, derives those of people and of clients from
+// them, and compares each with what it is to be: the names of the view before stay, and others are
+// added in order.
 func TestSafety10DerivedViews(t *testing.T) {
 	r := manyNames{rand.New(rand.NewPCG(10, 2))}
 	make1 := func(b *canned) *stock { return newStock(b, b.catalog, making{names: Names{}.withDefaults()}) }
@@ -145,18 +163,19 @@ func TestSafety10DerivedViews(t *testing.T) {
 		for _, name := range []string{"b", "f", "m", "s"} {
 			stocks = append(stocks, make1(r.backend(t, name)))
 		}
-		p, err := policy.Compile(policy.Config{{Name: "p", Rules: []policy.Rule{
-			{Deny: &policy.Selector{Tools: policy.List{r.pick("*a", "*b", "x__*", "none")}, Resources: policy.List{r.pick("*https*", "none")}}},
-			{Deny: &policy.Selector{Upstreams: policy.List{r.pick("b", "f", "z", "none")}, Prompts: policy.List{"*"}}},
-			{Allow: &policy.Selector{Upstreams: policy.List{"*"}}}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rights := p.For(policy.Subject{})
+		some := tools(r.pick("*a", "*b", "x__*", "none"))
+		some.Resources = policy.List{r.pick("*https*", "none")}
+		prompts := policy.Selector{Upstreams: policy.List{r.pick("b", "f", "z", "none")}, Prompts: policy.List{"*"}}
+		p := policy.Entry{Name: "p", Capabilities: []string{r.pick("x", "y")}}
+		p.Rules = []policy.Rule{deny(some), deny(prompts), allow(all())}
+		rights := compiledPolicy(t, policy.Config{p}).For(policy.Subject{})
 		base := compile("", stocks, false, nil)
 		checkView(t, base, expect(nil, stocks), rights)
 		// What a person has for themselves.
-		own := slices.Concat([]*stock{make1(r.backend(t, "a"))}, stocks[:2], []*stock{make1(r.backend(t, "g"))}, stocks[2:], []*stock{make1(r.backend(t, "z"))})
+		own := slices.Clone(stocks)
+		for i, name := range []string{"a", "g", "z"} { // beginning, middle and end
+			own = slices.Insert(own, 3*i, make1(r.backend(t, name)))
+		}
 		person := base.derive("", own)
 		checkView(t, person, expect(base, own), rights)
 		// Of that, what a client sees that has connections of its own.
@@ -182,12 +201,12 @@ func TestSafety10DerivedViews(t *testing.T) {
 		}
 	}
 	if replaced < 100 || hidden < 100 {
-		t.Errorf("%d catalogs were replaced, and %d items have lost their names: too few for this test", replaced, hidden)
+		t.Errorf("%d catalogs were replaced, and %d names lost: too few for this test", replaced, hidden)
 	}
 }
 
-// TestSafety10OldNamesStay: of two items that want a name the one that had it keeps it, whichever view comes
-// between, and a view that is not settled remembers the one before.
+// TestSafety10OldNamesStay: of two items that want a name the one that had it keeps it, whichever
+// view comes between, and a view that is not settled remembers the one before.
 func TestSafety10OldNamesStay(t *testing.T) {
 	none := ""
 	of := func(name string, tools ...string) *stock {
@@ -204,7 +223,8 @@ func TestSafety10OldNamesStay(t *testing.T) {
 	if len(after.problems) != 2 || after.problems[0].Upstream != "a" || after.problems[1].Upstream != "z" {
 		t.Errorf("the problems are %v, want one of a and one of z", after.problems)
 	}
-	if got := compile("", []*stock{a, b, z}, false, nil).exposed(upstream.PartTools, "x"); got == nil || got.stock != a {
+	fresh := compile("", []*stock{a, b, z}, false, nil)
+	if got := fresh.exposed(upstream.PartTools, "x"); got == nil || got.stock != a {
 		t.Errorf("x is %v, want that of a, which is the first", got)
 	}
 }

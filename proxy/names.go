@@ -40,6 +40,15 @@ func (n Names) full(prefix, name string) string {
 	return prefix + n.Separator + name
 }
 
+// of returns the names by which policy knows an item of an upstream: the whole one, and last the one that clients of the merged endpoint see.
+func (n Names) of(b backend, name string) []string {
+	full := n.full(prefixOf(b), name)
+	if merged := n.shorten(full); merged != full {
+		return []string{full, merged}
+	}
+	return []string{full}
+}
+
 // shorten returns the name under which clients see an item of that full name. It depends on nothing but its arguments, so it is the same after a restart and
 // whatever other upstreams there are. A name that clients would fold or cut keeps its start and ends in a hash of the whole.
 func (n Names) shorten(full string) string {

@@ -7,9 +7,9 @@ import (
 	"junction/policy"
 )
 
-// rulings are the rulings that were made last, of whichever subjects and items: a call of the same tool by
-// the same subject finds its ruling there. Each has one place, which the next one with that place takes, so
-// that nothing waits and nothing grows. A nil table keeps none.
+// rulings are the rulings that were made last, of whichever subjects and items: a call of the same
+// tool by the same subject finds its ruling there. Each has one place, which the next one with that
+// place takes, so that nothing waits and nothing grows. A nil table keeps none.
 type rulings struct {
 	places [1 << 12]atomic.Pointer[ruled]
 	bytes  atomic.Int64
@@ -50,7 +50,9 @@ func (r *rulings) of(rights *policy.Rights, t *target) *policy.Ruling {
 	}
 	r.replace(place, made)
 	for r.bytes.Load() > maxRulings {
-		r.replace(&r.places[r.hand.Add(1)%uint32(len(r.places))], nil)
+		if next := &r.places[r.hand.Add(1)%uint32(len(r.places))]; next != place {
+			r.replace(next, nil)
+		}
 	}
 	return made.ruling
 }

@@ -20,11 +20,12 @@ func (b bitset) has(i int) bool { return b[i/8]&(1<<(i%8)) != 0 }
 func (b bitset) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bitset) clear(i int)    { b[i/8] &^= 1 << (i % 8) }
 
-// sight is what one subject sees of a view: a bit for each item. It is immutable but for the prints.
+// sight is what one subject sees of a view: a bit for each item. It is immutable but for the
+// prints.
 type sight struct {
 	view *view
-	// seen is the places of the items, as in view.offered, and behind them a bit for each upstream that is
-	// reached. Sights of a view that see the same have the same handle.
+	// seen is the places of the items, as in view.offered, and behind them a bit for each upstream
+	// that is reached. Sights of a view that see the same have the same handle.
 	seen    unique.Handle[string]
 	whole   bool // it is all of the view
 	offers  offers
@@ -34,8 +35,8 @@ type sight struct {
 	prints    [upstream.Parts + 3]atomic.Uint64 // of the lists by kind; 0 is not known yet
 }
 
-// newSight makes the sight of these places, and of the upstreams that reached reports by their place in
-// view.stocks.
+// newSight makes the sight of these places, and of the upstreams that reached reports by their
+// place in view.stocks.
 func newSight(v *view, places bitset, reached func(i int) bool) *sight {
 	s := &sight{view: v, settled: true}
 	end := len(v.offered)
@@ -93,7 +94,10 @@ func (s *sight) all(p upstream.Part) iter.Seq[*target] {
 				}
 				place++
 			}
-			if last := st.places - 1; p == upstream.PartTools && st.connect(s.view.bare) != nil && places[(from+last)/8]&(1<<(last%8)) != 0 && !yield(targets[last]) {
+			if p != upstream.PartTools || st.connect(s.view.bare) == nil {
+				continue
+			}
+			if last := st.places - 1; places[(from+last)/8]&(1<<(last%8)) != 0 && !yield(targets[last]) {
 				return
 			}
 		}
@@ -156,8 +160,8 @@ func (s *sight) print(p upstream.Part, k listKind) uint64 {
 	return print
 }
 
-// page returns the definitions of a list from the offset on, at most n of them, and the offset of the next
-// page; 0 when there is none.
+// page returns the definitions of a list from the offset on, at most n of them, and the offset of
+// the next page; 0 when there is none.
 func (s *sight) page(p upstream.Part, k listKind, offset, n int) (list definitions, next int) {
 	at := 0
 	for t := range s.all(p) {
@@ -175,8 +179,9 @@ func (s *sight) page(p upstream.Part, k listKind, offset, n int) (list definitio
 	return list, 0
 }
 
-// freshness returns how long the merged list of a part stays fresh, and whether it is the same for every user: the least that its sources say
-// (2026-07-28, server/utilities/caching). An upstream that says nothing, or that was not listed yet, says 0.
+// freshness returns how long the merged list of a part stays fresh, and whether it is the same for
+// every user: the least that its sources say (2026-07-28, server/utilities/caching). An upstream
+// that says nothing, or that was not listed yet, says 0.
 func (s *sight) freshness(p upstream.Part, now time.Time) (ttl time.Duration, public bool) {
 	first := true
 	for st := range s.stocks() {

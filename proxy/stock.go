@@ -12,10 +12,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// stock is the items of one upstream's catalog, as clients see them. All views that have the upstream with
-// this catalog share it, also those of a later world. Each item has a place, which is a number: first come
-// the tools, then the other parts in their order, and last the tool that offers to connect the upstream,
-// if people sign in to it.
+// stock is the items of one upstream's catalog, as clients see them. All views that have the
+// upstream with this catalog share it, also those of a later world. Each item has a place, which is
+// a number: first come the tools, then the other parts in their order, and last the tool that
+// offers to connect the upstream, if people sign in to it.
 type stock struct {
 	backend backend
 	catalog *upstream.Catalog
@@ -68,7 +68,7 @@ type target struct {
 	requires   []string       // capabilities
 	forApps    bool           // only clients that show MCP Apps see it
 	connects   bool           // it is no item of the upstream's, but our offer to connect it
-	held       string         // why it is not offered to those who are to see accepted definitions only; "" when it may be
+	held       string         // why those who are to see accepted definitions do not see it; "" when they may
 }
 
 // newStock makes the stock of a catalog. Its targets are made when a view needs them.
@@ -173,19 +173,22 @@ func (t *target) finish() {
 	t.print = h.Sum64()
 }
 
-// addConnect adds the tool that offers to connect an upstream. It is in the lists while there is nothing
-// else to list; calls of it are answered also after that has changed.
+// addConnect adds the tool that offers to connect an upstream. It is in the lists while there is
+// nothing else to list; calls of it are answered also after that has changed.
 func (f *face) addConnect(st *stock, bare bool) {
 	b := st.backend
 	text := raw.AppendQuote([]byte(`{"name":"`+connectTool+`","title":`), "Connect "+b.Name())
-	text = raw.AppendQuote(append(text, `,"description":`...), b.Name()+" is not connected for the person that you work for, so that none of its tools are here yet. Calling this tool "+
-		"gives the address of a page where they connect it with their own account. Once they have, its tools appear in the list.")
-	text = append(text, `,"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
+	text = raw.AppendQuote(append(text, `,"description":`...), b.Name()+" is not connected for the person that you "+
+		"work for, so that none of its tools are here yet. Calling this tool gives the address of a page where they "+
+		"connect it with their own account. Once they have, its tools appear in the list.")
+	text = append(text, `,"inputSchema":{"type":"object","properties":{}},`+
+		`"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
 	definition, err := raw.Parse(text)
 	if err != nil {
 		return // it is JSON
 	}
-	t := &target{stock: st, place: st.places - 1, backend: b, part: upstream.PartTools, name: connectTool, exposed: connectTool, bare: bare, connects: true, requires: b.Config().Capabilities}
+	t := &target{stock: st, place: st.places - 1, backend: b, part: upstream.PartTools, bare: bare, connects: true}
+	t.name, t.exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
 	t.tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
 	t.item = &t.tool.Item
 	if t.rename(st.making.names) != nil {
@@ -203,19 +206,32 @@ func (st *stock) connect(bare bool) *target {
 	return st.face(bare).targets[st.places-1]
 }
 
-// visible sets the bits of the places of items that the rights make visible. It does not know of pins, nor
-// of the offer to connect.
+// visible sets the bits of the places of items that the rights make visible. It does not know of
+// pins, nor of the offer to connect.
 func (st *stock) visible(r *policy.Rights, bits []byte) {
-	st.sorting.Do(func() {
-		list := make([]policy.Item, st.first[upstream.Parts])
-		for i, t := range st.face(true).targets[:len(list)] { // which has all that other endpoints have
-			if list[i].Upstream = st.backend.Name(); t != nil {
-				list[i] = t.policyItem()
-			}
-		}
-		st.items = policy.NewItems(list)
-	})
+	st.sorting.Do(func() { st.items = policy.NewItems(st.policyItems()) })
 	st.items.Visible(r, bits)
+}
+
+// policyItems returns the items of the catalog as policyItem of their targets does, by place.
+func (st *stock) policyItems() []policy.Item {
+	b, config := st.backend, st.backend.Config()
+	list := make([]policy.Item, 0, st.first[upstream.Parts])
+	for p := range upstream.Parts {
+		for i := range st.catalog.Items(p) {
+			t := target{backend: b, part: p, name: st.catalog.Item(p, i).Name, requires: config.Capabilities}
+			switch as := t.name; p {
+			case upstream.PartTools:
+				rule, _ := config.Offers(t.name)
+				t.requires, as = union(config.Capabilities, rule.Capabilities), cmp.Or(rule.As, t.name)
+				fallthrough
+			case upstream.PartPrompts:
+				t.names = st.making.names.of(b, as)
+			}
+			list = append(list, t.policyItem())
+		}
+	}
+	return list
 }
 
 // part returns the places of the items of a part: from the first to the one before the end.
@@ -227,8 +243,9 @@ func (st *stock) lacks(p upstream.Part) bool {
 	return first == end && (p != upstream.PartTools || st.places == st.first[upstream.Parts])
 }
 
-// mayHave reports whether the URI may be an expansion of one of the upstream's templates. It adds to steps
-// how many bytes it has searched; beyond maxSearched every template of the same beginning counts.
+// mayHave reports whether the URI may be an expansion of one of the upstream's templates. It adds
+// to steps how many bytes it has searched; beyond maxSearched every template of the same beginning
+// counts.
 func (st *stock) mayHave(uri string, steps *int) bool {
 	for _, t := range st.templates {
 		if strings.HasPrefix(uri, t[0]) && (*steps > maxSearched || matches(t, uri, steps)) {
@@ -238,18 +255,19 @@ func (st *stock) mayHave(uri string, steps *int) bool {
 	return false
 }
 
-// bytes is about how much memory the stock takes, with its catalog.
+// bytes is about how much memory the stock takes, beside its catalog.
 func (st *stock) bytes() int {
-	n := 2000 + 1000*st.places
+	n := 2000 + 700*st.places
 	for p := range upstream.Parts {
 		for i := range st.catalog.Items(p) {
-			n += 2 * len(st.catalog.Item(p, i).Definition.Text())
+			n += len(st.catalog.Item(p, i).Definition.Text())
 		}
 	}
 	return n
 }
 
-// offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and its clients may therefore ask for.
+// offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and
+// its clients may therefore ask for.
 type offers struct {
 	completions bool
 	subscribe   bool // to resources
@@ -259,7 +277,12 @@ type offers struct {
 
 // or returns what one of both can do.
 func (o offers) or(p offers) offers {
-	return offers{o.completions || p.completions, o.subscribe || p.subscribe, o.logging || p.logging, o.tasks || p.tasks}
+	return offers{
+		completions: o.completions || p.completions,
+		subscribe:   o.subscribe || p.subscribe,
+		logging:     o.logging || p.logging,
+		tasks:       o.tasks || p.tasks,
+	}
 }
 
 // named reports whether it has a name, and no URI.
@@ -273,28 +296,25 @@ func union(a, b []string) []string {
 	return append(a[:len(a):len(a)], b...)
 }
 
-// prefixOf returns what the names of an upstream's tools and prompts begin with on the merged endpoint, before the separator; "" is nothing.
+// prefixOf returns what the names of an upstream's tools and prompts begin with on the merged
+// endpoint, before the separator; "" is nothing.
 func prefixOf(b backend) string { return b.Config().PrefixOr(b.Name()) }
 
-// rename finds the exposed name and makes the definition that clients see: the upstream's bytes, but for the name and the URIs in _meta.
+// rename finds the exposed name and makes the definition that clients see: the upstream's bytes,
+// but for the name and the URIs in _meta.
 func (t *target) rename(names Names) error {
 	definition := t.item.Definition
 	t.definition = definition.Text()
 	if t.named() {
-		full := names.full(prefixOf(t.backend), t.exposed)
-		merged := names.shorten(full)
-		if t.names = []string{full}; merged != full {
-			t.names = append(t.names, merged)
-		}
-		if !t.bare {
-			t.exposed = merged
+		if t.names = names.of(t.backend, t.exposed); !t.bare {
+			t.exposed = t.names[len(t.names)-1]
 		}
 	} else if !t.bare {
 		t.exposed = exposeURI(t.backend.Name(), t.name)
 	}
 	var edits []raw.Edit
-	if t.exposed != t.name {
-		edits = append(edits, raw.Edit{Name: t.part.Key(), Value: raw.Quote(t.exposed)}) // the catalog has read it already, so there is exactly one
+	if t.exposed != t.name { // the catalog has read it already, so there is exactly one
+		edits = append(edits, raw.Edit{Name: t.part.Key(), Value: raw.Quote(t.exposed)})
 	}
 	if t.tool != nil && !t.bare {
 		meta, err := t.renameMeta(definition)
@@ -304,7 +324,8 @@ func (t *target) rename(names Names) error {
 		edits = append(edits, meta...)
 	}
 	if t.tool != nil && t.tool.TaskOnly {
-		// We make the task, so that clients call it like any other tool. Those who believe that they must make one do not call it.
+		// We make the task, so that clients call it like any other tool. Those who believe that
+		// they must make one do not call it.
 		edits = append(edits, raw.Edit{Name: "execution"})
 	}
 	if len(edits) == 0 {

@@ -68,7 +68,7 @@ func (w *world) newEndpoint(name, surface string, v *view) *endpoint {
 // bytes is about how much memory the endpoint of a person or a client takes.
 func (e *endpoint) bytes() int {
 	if e.view.base == nil { // it has one upstream, which is theirs
-		return 4000 + 2*e.view.stocks[0].bytes()
+		return 4000 + e.view.stocks[0].bytes()
 	}
 	return 2000 + e.view.bytes()
 }

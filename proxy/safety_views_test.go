@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"weak"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// apart is a backend that has catalogs for single sessions.
+type apart struct {
+	*canned
+	of map[string]*upstream.Catalog
+}
+
+func (a *apart) Separates() bool { return true }
+func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Catalog {
+	if c := a.of[session]; c != nil {
+		return c
+	}
+	return a.catalog
+}
+
+// clientsApart is a server of 2,000 tools, and an upstream that has a catalog of its own for each client.
+func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
+	c := crowd{upstreams: 10, tools: 200}
+	own = &apart{cannedBackend(t, 3, 10), map[string]*upstream.Catalog{}}
+	own.name = "own"
+	for i := range clients {
+		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+		for _, name := range []string{fmt.Sprint("of", i), "tool1", "delete"} {
+			catalog.Tools = append(catalog.Tools, toolOf(t, `{"name":"`+name+`"}`))
+		}
+		own.of[fmt.Sprint(i)] = catalog
+	}
+	p := compiledPolicy(t, policy.Config{{Name: "all", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})
+	s = mustServer(t)
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, append([]backend{own}, c.backends(t)...))
+	return s, own
+}
+
+// seesItsOwn returns the endpoint of a client of clientsApart, which sees its own tools and those of all.
+func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
+	t.Helper()
+	w := s.world.Load()
+	key := &auth.Principal{Kind: auth.KindKey, ID: "key:a", Key: "a"}
+	c := caller{world: w, endpoint: w.endpoints[""], principal: key, share: w.share(w.endpoints[""], key)}
+	c.who.session = fmt.Sprint(i)
+	c = w.fit(c)
+	var its []string
+	n := 0
+	for target := range c.share.sight().all(upstream.PartTools) {
+		mine := target.backend == backend(own)
+		if n++; mine {
+			its = append(its, target.name)
+		}
+		if (mine || n%50 == 0) && c.share.named(upstream.PartTools, target.exposed) != target {
+			t.Errorf("client %d does not find %s by its name", i, target.exposed)
+		}
+	}
+	if want := []string{fmt.Sprint("of", i), "tool1"}; !slices.Equal(its, want) || n != 10*160+2 {
+		t.Fatalf("client %d lists %d tools, of which %v are its own, want %v", i, n, its, want)
+	}
+	finds := map[string]bool{fmt.Sprint("of", i): true, "own__tool1": true, "own__tool2": false, "own__delete": false}
+	for name, want := range finds {
+		if got := c.share.named(upstream.PartTools, name); (got != nil) != want {
+			t.Errorf("client %d finds %s: %v", i, name, got)
+		}
+	}
+	return c.endpoint
+}
+
+// TestSafety10ClientsWithTheirOwnCatalogs has 300 clients with catalogs of their own. Each endpoint is
+// compiled once, and takes little more than what is its own. With less memory some of them are kept.
+func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
+	const clients = 300
+	s, own := clientsApart(t, clients)
+	w := s.world.Load()
+	seesItsOwn(t, s, own, 0)
+	before, counted, stocked := held(), w.subjects.used, s.stocked.Load()
+	var first []*endpoint
+	for i := range clients {
+		first = append(first, seesItsOwn(t, s, own, i))
+	}
+	each, eachCounted := (held()-before)/clients, (w.subjects.used-counted)/clients
+	t.Logf("a client with a catalog of its own takes %d bytes; %d are counted", each, eachCounted)
+	if each > 16<<10 || int(each) > eachCounted*5/4 {
+		t.Errorf("a client with its own catalog takes %d bytes, of which %d are counted", each, eachCounted)
+	}
+	for i := range clients {
+		if seesItsOwn(t, s, own, i) != first[i] {
+			t.Fatalf("the endpoint of client %d is made again", i)
+		}
+	}
+	if n := s.stocked.Load() - stocked; n != clients-1 {
+		t.Errorf("%d catalogs were compiled, want %d", n, clients-1)
+	}
+	w.subjects.max = 512 << 10
+	w.subjects.trim()
+	gone := weak.Make(first[clients/2].view)
+	first = nil
+	for range 3 {
+		for i := range clients {
+			if i != clients/2 {
+				seesItsOwn(t, s, own, i)
+			}
+			if w.subjects.used > w.subjects.max {
+				t.Fatalf("%d bytes are in use, want at most %d", w.subjects.used, w.subjects.max)
+			}
+		}
+	}
+	if runtime.GC(); gone.Value() != nil {
+		t.Error("the view of a client that has not asked for long is still in memory")
+	}
+	seesItsOwn(t, s, own, clients/2)
+	if n := len(w.endpoints[""].fittings.of); n == 0 || n > clients/2 {
+		t.Errorf("%d endpoints are kept", n)
+	}
+}
+
+// TestSafety10RulingsAreBounded calls many tools as many subjects. What was ruled last is found again
+// without new memory, and all rulings together stay within their budget.
+func TestSafety10RulingsAreBounded(t *testing.T) {
+	c := keysOfOnePolicy(40, 10, 200)
+	for i := range c.policies {
+		for k := range 30 {
+			rule := ask(tools("*"))
+			rule.Ask.Where = policy.Where{"a": {{Glob: fmt.Sprint(k)}}}
+			c.policies[i].Rules = append(c.policies[i].Rules, rule)
+		}
+	}
+	s := c.server(t)
+	w := s.world.Load()
+	e := w.endpoints[""]
+	for _, p := range c.principals {
+		share := w.share(e, p)
+		for target := range e.view.all(upstream.PartTools) {
+			ruling, want := share.ruling(target), share.rights.Bind(target.policyItem())
+			if ruling.Visible() != want.Visible() || ruling.Reads() != want.Reads() {
+				t.Fatalf("the ruling of %s about %s is another one", p.ID, target.exposed)
+			}
+			if share.ruling(target) != ruling {
+				t.Fatalf("the ruling of %s about %s is made again at once", p.ID, target.exposed)
+			}
+		}
+		if n := w.rulings.bytes.Load(); n > maxRulings {
+			t.Fatalf("rulings take %d bytes, want at most %d", n, maxRulings)
+		}
+	}
+	share, target := w.share(e, c.principals[0]), e.view.exposed(upstream.PartTools, "up1__read_tool0")
+	if n := testing.AllocsPerRun(100, func() { share.ruling(target) }); n > 0 {
+		t.Errorf("a ruling that was just made takes %v pieces of memory", n)
+	}
+	sum := int64(0)
+	for i := range w.rulings.places {
+		if one := w.rulings.places[i].Load(); one != nil {
+			sum += one.bytes
+		}
+	}
+	if counted := w.rulings.bytes.Load(); sum != counted || sum < maxRulings/2 {
+		t.Errorf("the rulings take %d bytes, and %d are counted", sum, counted)
+	}
+}
+
+// TestSafety10PagesAreWrittenAlike: a page that is written from the definitions and one that is prepared are
+// the same bytes, whatever their size, in both eras and for clients with and without MCP Apps.
+func TestSafety10PagesAreWrittenAlike(t *testing.T) {
+	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"`
+	const ui = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
+	apps := strings.Replace(modernMeta, `clientCapabilities":{`, `clientCapabilities":{`+ui, 1)
+	for _, n := range []int{1, 7, 1000} {
+		b := cannedBackend(t, n, 10)
+		headers, older := toolOf(t, `{"name":"headers"}`), toolOf(t, `{"name":"older","outputSchema":{"type":"array"}}`)
+		headers.HeaderProblem, older.Older = "wrong", []raw.Edit{{Name: "outputSchema"}}
+		app := toolOf(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
+		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
+		s := mustServer(t, b)
+		s.limits.Page = 5000
+		plainID, _ := s.sessions.open("2025-11-25", "test", "local", upstream.Profile{})
+		appsID, _ := s.sessions.open("2025-11-25", "test", "local", upstream.Profile{UI: "1"})
+		lists := map[string]bool{}
+		for i, client := range []struct {
+			name, body   string
+			header       http.Header
+			legacy, apps bool
+		}{
+			{"legacy", body + "}", http.Header{"Mcp-Session-Id": {plainID}}, true, false},
+			{"legacy with apps", body + "}", http.Header{"Mcp-Session-Id": {appsID}}, true, true},
+			{"modern", body + `,"params":{` + modernMeta + "}}", modernHeader("tools/list", ""), false, false},
+			{"modern with apps", body + `,"params":{` + apps + "}}", modernHeader("tools/list", ""), false, true},
+		} {
+			t.Run(fmt.Sprintf("%d tools, %s", n, client.name), func(t *testing.T) {
+				text := ""
+				for round := range 3 {
+					w := newAnswer()
+					s.send(w, auth.Local, client.body, client.header)
+					if _, err := raw.Parse(w.text); err != nil {
+						t.Fatalf("%v: %.300s", err, w.text)
+					}
+					if round > 0 && string(w.text) != text {
+						t.Errorf("the list number %d differs from the first", round+1)
+					}
+					text = string(w.text)
+					if length := w.header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(text)) {
+						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
+					}
+				}
+				if got := len(s.world.Load().endpoints[""].pages.of.of); got != i+1 {
+					t.Errorf("%d pages are prepared, want %d", got, i+1)
+				}
+				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,
+					"up__older": true, "outputSchema": !client.legacy}
+				for name, want := range has {
+					if strings.Contains(text, `"`+name+`"`) != want {
+						t.Errorf("%s is in the list: %t", name, !want)
+					}
+				}
+				lists[text[strings.Index(text, `"tools"`):strings.LastIndex(text, "]")]] = true
+			})
+		}
+		if len(lists) != 4 {
+			t.Errorf("there are %d different lists, want 4", len(lists))
+		}
+	}
+}
+
+// TestSafety10CachesCount puts values into caches that share a room and takes them out again. The bytes are
+// those of what is there, what was used stays longer than what was not, and what is too large stays out.
+func TestSafety10CachesCount(t *testing.T) {
+	r := &room{max: 20 * (perKept + 100)}
+	left := map[int]int{}
+	a := cache[int, int]{room: r, came: func(v int) { left[v]-- }, left: func(v int) { left[v]++ }}
+	b := cache[string, int]{room: r}
+	check := func(want int) {
+		t.Helper()
+		if n := len(a.of) + len(b.of); n != want || r.order.Len() != n || r.used != n*(perKept+100) {
+			t.Fatalf("%d values are kept, %d in order, with %d bytes; want %d", n, r.order.Len(), r.used, want)
+		}
+	}
+	for i := range 15 {
+		a.put(i, i, 100)
+	}
+	b.put("b", 1, 100)
+	check(16)
+	for i := range 100 {
+		a.put(100+i, i, 100)
+		a.get(3)
+		if _, ok := b.get("b"); !ok {
+			t.Fatalf("after %d others a value that is in use has left", i+1)
+		}
+	}
+	check(20)
+	if _, ok := a.get(4); ok {
+		t.Error("a value that is not used is still there")
+	}
+	if v, ok := a.get(3); !ok || v != 3 {
+		t.Error("a value that is in use has left")
+	}
+	a.put(3, 33, 100)
+	if v, _ := a.get(3); v != 33 {
+		t.Errorf("the value is %d, want the new one", v)
+	}
+	if v := a.keep(3, func() (int, int) { return 0, 100 }); v != 33 {
+		t.Errorf("the value is %d, want the one that is there", v)
+	}
+	if a.put(1, 1, r.max/2); len(a.of)+len(b.of) != 20 {
+		t.Error("a value that takes half of the room is kept")
+	}
+	r.mu.Lock()
+	n := len(b.of)
+	a.end()
+	r.mu.Unlock()
+	if check(n); len(left) == 0 {
+		t.Error("nothing has left")
+	}
+	for v, n := range left {
+		if n != 0 {
+			t.Errorf("the value %d has left %d times more than it came", v, n)
+		}
+	}
+	if a.put(1, 1, 100); len(a.of) != 0 {
+		t.Error("a cache that has ended keeps a value")
+	}
+	r.close()
+	check(0)
+	if b.put("b", 1, 1); len(b.of) != 0 {
+		t.Error("a room that is closed keeps a value")
+	}
+}
