@@ -94,7 +94,8 @@ func (s *Sandbox) validate(bad func(path, format string, args ...any)) {
 			case home && (rest == "" || rest[0] == '/'):
 				bad(at, "~ means nothing here; write ${HOME}%s", rest)
 			case !filepath.IsAbs(p):
-				bad(at, "want an absolute path, such as /srv/data; a relative one would depend on the folder in which Junction was started")
+				bad(at, "want an absolute path, such as /srv/data; "+
+					"a relative one would depend on the folder in which Junction was started")
 			case strings.Contains(p, "\x00"):
 				bad(at, "has a NUL byte; write an absolute path, such as /srv/data")
 			}
@@ -155,7 +156,8 @@ func (s *Sandbox) pathProblem(key, path string) string {
 	case err == nil:
 		return ""
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("%s cannot be used: %v; make it accessible to the user of Junction, or remove the entry", path, err)
+		return fmt.Sprintf("%s cannot be used: %v; make it accessible to the user of Junction, or remove the entry",
+			path, err)
 	case key == "write":
 		return fmt.Sprintf("%s does not exist; create it (a folder: mkdir -p %s), or remove the entry", path, path)
 	}

@@ -22,7 +22,8 @@ var _ = role("standing", func() { // tells where it stands, and which files it h
 		os.Exit(9)
 	}
 	session, _ := unix.Getsid(0)
-	fmt.Fprintf(os.Stderr, "leads its group: %v, its session: %v, dies with its parent by signal %d\n", unix.Getpgrp() == os.Getpid(), session == os.Getpid(), signal)
+	fmt.Fprintf(os.Stderr, "leads its group: %v, its session: %v, dies with its parent by signal %d\n",
+		unix.Getpgrp() == os.Getpid(), session == os.Getpid(), signal)
 	ls := exec.Command("ls", "/proc/self/fd")
 	ls.Stdin, ls.Stdout, ls.Stderr = os.Stdin, os.Stderr, os.Stderr
 	ls.Run()
@@ -42,7 +43,8 @@ func TestSafety3WhereAChildStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(), Log: authtest.Log(t)}
+	o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(),
+		Log: authtest.Log(t)}
 	if o.Confine != nil {
 		o.Confine.Read = []string{"/proc"}
 	}

@@ -47,7 +47,8 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	mustEnforce(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	names := "TestStdio(Call|ConcurrentCalls|Close|OpenErrors|EnvAndDir|Death|Stderr|AnswersBeforeDeathCount|ContextEnds|StrangeLines)|" +
+	names := "TestStdio(Call|ConcurrentCalls|Close|OpenErrors|EnvAndDir|Death|Stderr)|" +
+		"TestStdio(AnswersBeforeDeathCount|ContextEnds|StrangeLines)|" +
 		"TestKeeper(LivesWithChildren|ParentKilled)|TestSafety3WhereAChildStands"
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^("+names+")$", "-test.v")
 	cmd.Env = append(os.Environ(), sandboxEnv+"=1", "TMPDIR="+t.TempDir()) // where processes that are killed leave folders
@@ -66,7 +67,9 @@ func TestSafety3PrivateFolders(t *testing.T) {
 	t.Setenv("NPM_CONFIG_CACHE", "/home/shared") // in another case than ours
 	t.Setenv("PIP_CACHE_DIR", "/home/shared")
 	t.Setenv("XDG_CACHE_HOME", "/home/shared")
-	for name, kernel := range map[string]sandbox.Support{"enforced": sandbox.Kernel(), "not enforced": {Why: "none here"}} {
+	for name, kernel := range map[string]sandbox.Support{
+		"enforced": sandbox.Kernel(), "not enforced": {Why: "none here"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "enforced" {
 				mustEnforce(t)
@@ -74,7 +77,8 @@ func TestSafety3PrivateFolders(t *testing.T) {
 			private := filepath.Join(t.TempDir(), "sandboxes", "up")
 			start := func(dir, script string, env map[string]string) (said []string) {
 				t.Helper()
-				o := stdioOptions{Command: []string{"sh", "-c", script + "; exit 3"}, Env: env, Dir: dir, Log: authtest.Log(t),
+				o := stdioOptions{Command: []string{"sh", "-c", script + "; exit 3"}, Env: env, Dir: dir,
+					Log:     authtest.Log(t),
 					Confine: &confinement{Sandbox: &Sandbox{}, name: "up", support: kernel, private: private}}
 				w, err := openStdio(o, nil)
 				if err != nil {
@@ -87,7 +91,8 @@ func TestSafety3PrivateFolders(t *testing.T) {
 				}
 				return strings.Split(exit.stderr, "\n")
 			}
-			const show = `echo a >kept; echo b >"$TMPDIR/x"; mkdir -p "$XDG_CACHE_HOME"; echo c >"$XDG_CACHE_HOME/y"; { pwd; env | sort; } >&2`
+			const show = `echo a >kept; echo b >"$TMPDIR/x"; mkdir -p "$XDG_CACHE_HOME"; echo c >"$XDG_CACHE_HOME/y"
+				{ pwd; env | sort; } >&2`
 			said := start("", show, map[string]string{"UV_CACHE_DIR": "/own"})
 			temp := ""
 			for _, line := range said {
@@ -95,8 +100,8 @@ func TestSafety3PrivateFolders(t *testing.T) {
 					temp = value
 				}
 			}
-			want := []string{private, "PWD=" + private, "XDG_CACHE_HOME=" + private + "/.cache", "npm_config_cache=" + private + "/.cache/npm",
-				"UV_CACHE_DIR=/own", "UV_TOOL_DIR=" + private + "/.cache/uv-tools"}
+			want := []string{private, "PWD=" + private, "XDG_CACHE_HOME=" + private + "/.cache",
+				"npm_config_cache=" + private + "/.cache/npm", "UV_CACHE_DIR=/own", "UV_TOOL_DIR=" + private + "/.cache/uv-tools"}
 			for _, line := range want {
 				if !slices.Contains(said, line) {
 					t.Errorf("the command has no %s, but %q", line, said)
@@ -109,7 +114,8 @@ func TestSafety3PrivateFolders(t *testing.T) {
 				t.Errorf("the temporary folder %q is left: %v", temp, err)
 			}
 			dir := t.TempDir()
-			if said := start(dir, `pwd >&2; cat "$OLD/kept" "$XDG_CACHE_HOME/y" >&2`, map[string]string{"OLD": private}); !slices.Equal(said, []string{dir, "a", "c"}) {
+			said = start(dir, `pwd >&2; cat "$OLD/kept" "$XDG_CACHE_HOME/y" >&2`, map[string]string{"OLD": private})
+			if !slices.Equal(said, []string{dir, "a", "c"}) {
 				t.Errorf("the next process says %q, want what the first one kept", said)
 			}
 		})
@@ -127,7 +133,8 @@ func TestSafety3ExchangedVariables(t *testing.T) {
 		"the entry's":           {map[string]string{"npm_config_cache": "/e"}, []string{"A=1"}},
 		"the entry's, in upper": {map[string]string{"NPM_CONFIG_CACHE": "/e"}, []string{"A=1"}},
 	} {
-		if got := exchange([]string{"A=1", "NPM_CONFIG_CACHE=/h", "npm_config_cache=/h", "PIP_CACHE_DIR=/h"}, private, row.own); !slices.Equal(got, row.want) {
+		given := []string{"A=1", "NPM_CONFIG_CACHE=/h", "npm_config_cache=/h", "PIP_CACHE_DIR=/h"}
+		if got := exchange(given, private, row.own); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
@@ -136,7 +143,9 @@ func TestSafety3ExchangedVariables(t *testing.T) {
 // TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be enforced, and
 // the status says so; with it, no process starts, and the upstream is blocked with the reason.
 func TestSafety3KernelsThatLack(t *testing.T) {
-	ports := Ports{word: allPorts}
+	const ran3 = "exited with status 3"
+	ports, required, none := Ports{word: allPorts}, Sandbox{Require: true}, sandbox.Support{Why: "none here"}
+	abi := func(n int) sandbox.Support { return sandbox.Support{ABI: n} }
 	for _, row := range []struct {
 		name    string
 		sandbox Sandbox
@@ -145,13 +154,13 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 		status  string // how Status.Sandbox begins
 		err     string // is part of Status.Err
 	}{
-		{"none", Sandbox{}, sandbox.Support{Why: "none here"}, StateWaiting, "not enforced: none here", "exited with status 3"},
-		{"none, required", Sandbox{Require: true}, sandbox.Support{Why: "none here"}, StateBlocked, "not enforced: none here", "(sandbox.require): none here"},
-		{"too old", Sandbox{}, sandbox.Support{ABI: 1}, StateWaiting, "not enforced: Landlock of this kernel (ABI 1)", "exited with status 3"},
-		{"too old, required", Sandbox{Require: true}, sandbox.Support{ABI: 1}, StateBlocked, "not enforced: ", "ABI 1"},
-		{"no TCP, required", Sandbox{Require: true}, sandbox.Support{ABI: 3}, StateBlocked, "enforced in part: ", "does not restrict TCP"},
-		{"no TCP, not needed", Sandbox{Require: true, TCP: ports}, sandbox.Support{ABI: 3}, StateWaiting, Enforced, "exited with status 3"},
-		{"no TCP", Sandbox{}, sandbox.Support{ABI: 3}, StateWaiting, "enforced in part: ", "exited with status 3"},
+		{"none", Sandbox{}, none, StateWaiting, "not enforced: none here", ran3},
+		{"none, required", required, none, StateBlocked, "not enforced: none here", "(sandbox.require): none here"},
+		{"too old", Sandbox{}, abi(1), StateWaiting, "not enforced: Landlock of this kernel (ABI 1)", ran3},
+		{"too old, required", required, abi(1), StateBlocked, "not enforced: ", "ABI 1"},
+		{"no TCP, required", required, abi(3), StateBlocked, "enforced in part: ", "does not restrict TCP"},
+		{"no TCP, not needed", Sandbox{Require: true, TCP: ports}, abi(3), StateWaiting, Enforced, ran3},
+		{"no TCP", Sandbox{}, abi(3), StateWaiting, "enforced in part: ", ran3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.kernel.Enforces() && row.state == StateWaiting {
@@ -168,7 +177,8 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 			<-u.Met()
 			s := u.Status()
 			if s.State != row.state || !strings.HasPrefix(s.Sandbox, row.status) || !strings.Contains(s.Err, row.err) {
-				t.Errorf("status is %v, sandbox %q, error %q; want %v, %q, %q", s.State, s.Sandbox, s.Err, row.state, row.status, row.err)
+				t.Errorf("status is %v, sandbox %q, error %q; want %v, %q, %q",
+					s.State, s.Sandbox, s.Err, row.state, row.status, row.err)
 			}
 			if text, err := os.ReadFile(ran); (len(text) > 0) != (row.state == StateWaiting) || err != nil {
 				t.Errorf("the command has left %q (%v)", text, err)
@@ -198,10 +208,13 @@ func TestSafety3PathsThatAreNotThere(t *testing.T) {
 			want string
 		}{
 			{Sandbox{Read: []string{there, gone}}, "sandbox.read: " + gone + " does not exist; create it, or remove the entry"},
-			{Sandbox{Write: []string{gone}}, "sandbox.write: " + gone + " does not exist; create it (a folder: mkdir -p " + gone + "), or remove the entry"},
-			{Sandbox{Write: []string{there + "\x00"}}, "sandbox.write: " + there + "\x00 cannot be used: invalid argument; make it accessible to the user of Junction, or remove the entry"},
+			{Sandbox{Write: []string{gone}}, "sandbox.write: " + gone +
+				" does not exist; create it (a folder: mkdir -p " + gone + "), or remove the entry"},
+			{Sandbox{Write: []string{there + "\x00"}}, "sandbox.write: " + there + "\x00 cannot be used: " +
+				"invalid argument; make it accessible to the user of Junction, or remove the entry"},
 		} {
-			w, err := openStdio(stdioOptions{Command: []string{"true"}, Log: authtest.Log(t), Confine: &confinement{Sandbox: &row.s, name: "up", support: kernel}}, nil)
+			c := &confinement{Sandbox: &row.s, name: "up", support: kernel}
+			w, err := openStdio(stdioOptions{Command: []string{"true"}, Log: authtest.Log(t), Confine: c}, nil)
 			if err == nil {
 				w.Close()
 			}
@@ -220,7 +233,8 @@ func TestSafety3RelativePrograms(t *testing.T) {
 	if err := os.WriteFile("server", []byte("#!/bin/sh\necho \"$0\" >&2; exit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := openStdio(stdioOptions{Command: []string{"./server"}, Log: authtest.Log(t), Confine: &confinement{Sandbox: &Sandbox{}, name: "up", support: sandbox.Kernel()}}, nil)
+	c := &confinement{Sandbox: &Sandbox{}, name: "up", support: sandbox.Kernel()}
+	w, err := openStdio(stdioOptions{Command: []string{"./server"}, Log: authtest.Log(t), Confine: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +262,8 @@ func TestSafety3AChangedSandboxRestarts(t *testing.T) {
 		t.Error("equal rules restart the command")
 	}
 	for i, change := range []func(*Sandbox){
-		func(s *Sandbox) { s.Write = nil }, func(s *Sandbox) { s.Read = []string{dir} }, func(s *Sandbox) { s.TCP.List[0] = 80 },
+		func(s *Sandbox) { s.Write = nil }, func(s *Sandbox) { s.Read = []string{dir} },
+		func(s *Sandbox) { s.TCP.List[0] = 80 },
 		func(s *Sandbox) { s.TCP = Ports{word: allPorts} }, func(s *Sandbox) { s.Require = true },
 	} {
 		next := set.Apply(config(change), o, nil)[0].pool

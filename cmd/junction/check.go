@@ -90,7 +90,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 		if len(u.Command) == 0 || u.Off() {
 			continue
 		}
-		c.warnSandbox(at, &u, d.file, d.refs.getenv, warn)
+		c.warnSandbox(at, &u, d, warn)
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
 			warn(at+".dir", "is no folder; that upstream shows as waiting")
 			continue

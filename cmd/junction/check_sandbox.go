@@ -13,7 +13,8 @@ import (
 
 // warnSandbox looks at the sandbox of a command: whether this machine can enforce it, whether its paths
 // exist, and whether it leaves open what it should protect.
-func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv func(string) (string, bool), warn func(path, format string, args ...any)) {
+func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn func(path, format string, args ...any)) {
+	file, getenv := d.file, d.refs.getenv
 	if u.Sandbox == nil {
 		return
 	}
@@ -23,7 +24,8 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv 
 	case u.Sandbox.Require:
 		warn(at+".require", "this machine cannot enforce the sandbox, and that upstream shows as blocked: %s", missing)
 	default:
-		warn(at, "this machine does not enforce all of it, and the command starts all the same: %s; require: true prevents that", missing)
+		warn(at, "this machine does not enforce all of it, and the command starts all the same: %s; "+
+			"require: true prevents that", missing)
 	}
 	absent := u.Absent()
 	for _, key := range slices.Sorted(maps.Keys(absent)) {
@@ -48,10 +50,12 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, file string, getenv 
 		}
 	}
 	if dir := u.WideDir(); dir != "" {
-		warn(at, "does not make the working directory %s readable, because it contains the home folder; name in read what the command needs there", dir)
+		warn(at, "does not make the working directory %s readable, because it contains the home folder; "+
+			"name in read what the command needs there", dir)
 	}
 	if installer(u.Command) && !u.Sandbox.TCP.All() && len(u.Sandbox.TCP.List) == 0 {
-		warn(at, "permits no TCP, which %s needs to download packages; add tcp: [443], or the port of your proxy", filepath.Base(u.Command[0]))
+		warn(at, "permits no TCP, which %s needs to download packages; add tcp: [443], or the port of your proxy",
+			filepath.Base(u.Command[0]))
 	}
 }
 
@@ -74,8 +78,10 @@ func (c *Config) within(path, file string, getenv func(string) (string, bool)) s
 		database = ""
 	}
 	for _, own := range []struct{ what, path string }{
-		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile}, {"the master keys", c.Storage.KeyFile},
-		{"the sign-ins", database}, {"the accepted definitions", c.Pins}, {"the keys and sign-ins of Junction", keyDir("", getenv)},
+		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile},
+		{"the master keys", c.Storage.KeyFile},
+		{"the sign-ins", database}, {"the accepted definitions", c.Pins},
+		{"the keys and sign-ins of Junction", keyDir("", getenv)},
 	} {
 		secret, err := filepath.Abs(own.path)
 		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) || sandbox.Covers([]string{secret}, paths[0])) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,7 +30,8 @@ upstreams:
 	}
 	for name, want := range map[string]upstream.Sandbox{
 		"narrow": {},
-		"wide":   {Read: []string{"/data/a", "/srv/b"}, Write: []string{"/srv/c"}, TCP: upstream.Ports{List: []upstream.Port{443, 8443, 80}}, Require: true},
+		"wide": {Read: []string{"/data/a", "/srv/b"}, Write: []string{"/srv/c"},
+			TCP: upstream.Ports{List: []upstream.Port{443, 8443, 80}}, Require: true},
 		"closed": {TCP: upstream.Ports{List: []upstream.Port{}}},
 	} {
 		if got := c.Upstreams[name].Sandbox; got == nil || !reflect.DeepEqual(*got, want) || got.TCP.All() {
@@ -47,7 +47,8 @@ upstreams:
 // the sandbox should protect, and nothing else.
 func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
 	dir := t.TempDir()
-	home, state, data, configs := filepath.Join(dir, "home"), filepath.Join(dir, "state"), filepath.Join(dir, "data"), filepath.Join(dir, "configs")
+	home, state := filepath.Join(dir, "home"), filepath.Join(dir, "state")
+	data, configs := filepath.Join(dir, "data"), filepath.Join(dir, "configs")
 	for _, d := range []string{home, filepath.Join(state, "junction"), data, configs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -62,36 +63,51 @@ func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	file, gone := filepath.Join(configs, "junction.yaml"), filepath.Join(dir, "gone")
-	own, keys := "the configuration file, "+file, "the keys and sign-ins of Junction, "+filepath.Join(state, "junction")
+	own := "the configuration file, " + file
+	keys := "the keys and sign-ins of Junction, " + filepath.Join(state, "junction")
 	absent := gone + " does not exist; create it, or remove the entry; that upstream shows as waiting"
+	uncreated := strings.Replace(absent, "create it", "create it (a folder: mkdir -p "+gone+")", 1)
+	lets := func(verb, what string) string {
+		return "." + map[string]string{"read": "read", "change": "write"}[verb] + "[0]: lets the command " + verb + " " +
+			what + "; name a narrower path"
+	}
+	in := func(dir string) string { // the beginning of an entry with that working directory
+		if dir != "" {
+			dir = ", dir: " + dir
+		}
+		return "command: [sh]" + dir + ", sandbox: { "
+	}
 	for name, row := range map[string]struct {
 		entry string
 		want  []string // without upstreams.x.sandbox
 	}{
-		"nothing to say":            {fmt.Sprintf("command: [sh], dir: %s, sandbox: { read: [%s] }", data, data), nil},
-		"a missing path to read":    {fmt.Sprintf("command: [sh], sandbox: { read: [%s, %s] }", data, gone), []string{".read[1]: " + absent}},
-		"a missing path to write":   {fmt.Sprintf("command: [sh], sandbox: { write: [%s] }", gone), []string{".write[0]: " + strings.Replace(absent, "create it", "create it (a folder: mkdir -p "+gone+")", 1)}},
-		"the configuration":         {fmt.Sprintf("command: [sh], sandbox: { read: [%s] }", configs), []string{".read[0]: lets the command read " + own + "; name a narrower path"}},
-		"the configuration, linked": {fmt.Sprintf("command: [sh], sandbox: { write: [%s] }", link), []string{".write[0]: lets the command change " + own + "; name a narrower path"}},
-		"the keys":                  {fmt.Sprintf("command: [sh], sandbox: { read: [%s/] }", state), []string{".read[0]: lets the command read " + keys + "; name a narrower path"}},
-		"a file of the keys":        {fmt.Sprintf("command: [sh], sandbox: { read: [%s/junction/key] }", state), []string{".read[0]: lets the command read " + keys + "; name a narrower path"}},
-		"the folder of the file":    {fmt.Sprintf("command: [sh], dir: %s, sandbox: {}", configs), []string{": makes the working directory readable, and with it " + own + "; set dir to another folder"}},
-		"the accepted tools": {fmt.Sprintf("command: [sh], sandbox: { write: [%s] } }\npins: %s/pins.json #", data, data),
-			[]string{".write[0]: lets the command change the accepted definitions, " + data + "/pins.json; name a narrower path"}},
-		"the home as a folder": {fmt.Sprintf("command: [sh], dir: %s, sandbox: {}", home), []string{": does not make the working directory " + home +
+		"nothing to say":            {in(data) + "read: [" + data + "] }", nil},
+		"a missing path to read":    {in("") + "read: [" + data + ", " + gone + "] }", []string{".read[1]: " + absent}},
+		"a missing path to write":   {in("") + "write: [" + gone + "] }", []string{".write[0]: " + uncreated}},
+		"the configuration":         {in("") + "read: [" + configs + "] }", []string{lets("read", own)}},
+		"the configuration, linked": {in("") + "write: [" + link + "] }", []string{lets("change", own)}},
+		"the keys":                  {in("") + "read: [" + state + "/] }", []string{lets("read", keys)}},
+		"a file of the keys":        {in("") + "read: [" + state + "/junction/key] }", []string{lets("read", keys)}},
+		"the accepted tools": {in("") + "write: [" + data + "] } }\npins: " + data + "/pins.json #",
+			[]string{lets("change", "the accepted definitions, "+data+"/pins.json")}},
+		"the folder of the file": {in(configs) + "}", []string{
+			": makes the working directory readable, and with it " + own + "; set dir to another folder"}},
+		"the home as a folder": {in(home) + "}", []string{": does not make the working directory " + home +
 			" readable, because it contains the home folder; name in read what the command needs there"}},
-		"the home, named":     {fmt.Sprintf("command: [sh], dir: %s, sandbox: { read: [%s] }", home, home), nil},
-		"npx without network": {"command: [npx, x], sandbox: {}", []string{": permits no TCP, which npx needs to download packages; add tcp: [443], or the port of your proxy"}},
-		"npx with a proxy":    {"command: [npx, x], sandbox: { tcp: [3128] }", nil},
-		"npx with all ports":  {"command: [npx, x], sandbox: { tcp: all }", nil},
-		"without a sandbox":   {fmt.Sprintf("command: [npx, x], dir: %s", configs), nil},
+		"the home, named": {in(home) + "read: [" + home + "] }", nil},
+		"npx without network": {"command: [npx, x], sandbox: {}", []string{
+			": permits no TCP, which npx needs to download packages; add tcp: [443], or the port of your proxy"}},
+		"npx with a proxy":   {"command: [npx, x], sandbox: { tcp: [3128] }", nil},
+		"npx with all ports": {"command: [npx, x], sandbox: { tcp: all }", nil},
+		"without a sandbox":  {"command: [npx, x], dir: " + configs, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte("upstreams:\n  x: { "+row.entry+" }\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := check(&out, file, environment(map[string]string{"XDG_STATE_HOME": state, "PATH": os.Getenv("PATH")})); err != nil {
+			getenv := environment(map[string]string{"XDG_STATE_HOME": state, "PATH": os.Getenv("PATH")})
+			if err := check(&out, file, getenv); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

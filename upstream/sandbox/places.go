@@ -19,9 +19,11 @@ func System() []string {
 		"/etc/alternatives",
 		"/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf",
 		"/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
-		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf",
+		"/etc/pki/tls/certs", "/etc/pki/tls/cert.pem",
 		"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust", "/etc/ca-certificates", "/etc/crypto-policies",
-		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/locale.conf", "/etc/os-release", "/etc/lsb-release", "/etc/debian_version",
+		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/locale.conf",
+		"/etc/os-release", "/etc/lsb-release", "/etc/debian_version",
 		"/etc/mime.types", "/etc/terminfo", "/etc/fonts",
 		"/sys/devices/system/cpu",
 		"/dev/random", "/dev/urandom",
@@ -37,8 +39,10 @@ func System() []string {
 func Devices() []string { return []string{"/dev/null", "/dev/zero", "/dev/full"} }
 
 // certificates are variables that name files or folders of certificates.
-var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
-	"npm_config_cafile", "NPM_CONFIG_CAFILE"}
+var certificates = []string{
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
+	"npm_config_cafile", "NPM_CONFIG_CAFILE",
+}
 
 // managers are the folders of version managers and of programs that they have installed: the variable
 // that names each, and where it is in the home folder otherwise.

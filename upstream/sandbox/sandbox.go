@@ -56,11 +56,14 @@ func (s Support) Missing(tcp bool) string {
 	case s.ABI < abiMove:
 		return "Landlock of this kernel (ABI 1) does not let programs move files between folders; " + newer
 	case s.ABI < abiTruncate && tcp:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) restricts neither truncating files nor TCP; %s", s.ABI, newer)
+		return fmt.Sprintf("Landlock of this kernel (ABI %d) restricts neither truncating files nor TCP; %s",
+			s.ABI, newer)
 	case s.ABI < abiTruncate:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict truncating files; use Linux 6.2 or newer", s.ABI)
+		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict truncating files; "+
+			"use Linux 6.2 or newer", s.ABI)
 	case s.ABI < abiTCP && tcp:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict TCP; %s, or set tcp: all", s.ABI, newer)
+		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict TCP; %s, or set tcp: all",
+			s.ABI, newer)
 	}
 	return ""
 }

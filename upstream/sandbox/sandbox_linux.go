@@ -19,7 +19,8 @@ import (
 
 // Kernel asks the kernel what it can enforce.
 func Kernel() Support {
-	const allow = "a seccomp filter forbids Landlock; allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
+	const allow = "a seccomp filter forbids Landlock; " +
+		"allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
 	abi, err := landlocksyscall.LandlockGetABIVersion()
 	switch {
 	case err == nil:
@@ -94,7 +95,8 @@ func (h *Handover) Started() error {
 
 func (h *Handover) broken(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w within %v; a path of its rules may be on a file system that does not answer", ErrSetUp, setUpTime)
+		return fmt.Errorf("%w within %v; a path of its rules may be on a file system that does not answer",
+			ErrSetUp, setUpTime)
 	}
 	return fmt.Errorf("%w: %w", ErrSetUp, err)
 }
@@ -201,5 +203,7 @@ func confine(r *Rules, abi int) error {
 
 // configs are what each version of Landlock from abiMove to abiNewest restricts.
 func configs() []landlock.Config {
-	return []landlock.Config{landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9}
+	return []landlock.Config{
+		landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9,
+	}
 }

@@ -167,8 +167,10 @@ func TestSafety3AConfinedCommand(t *testing.T) {
 		os.Mkdir(path("w/two"), 0o700)
 		os.Symlink(path("other"), path("w/out"))
 		script := []byte("#!/bin/sh\n")
-		if err := errors.Join(os.WriteFile(path("r/run"), script, 0o700), os.WriteFile(path("other/run"), script, 0o700)); err != nil {
-			t.Fatal(err)
+		for _, f := range []string{"r/run", "other/run"} {
+			if err := os.WriteFile(path(f), script, 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	self := strconv.Itoa(os.Getpid())
@@ -242,7 +244,9 @@ func TestSafety3OlderKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	deeds := []string{"read " + secret, "truncate " + secret, "connect " + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)}
-	for abi, want := range map[int][]string{2: {"EACCES", "ok", "ok"}, 3: {"EACCES", "EACCES", "ok"}, 4: {"EACCES", "EACCES", "EACCES"}} {
+	for abi, want := range map[int][]string{
+		2: {"EACCES", "ok", "ok"}, 3: {"EACCES", "EACCES", "ok"}, 4: {"EACCES", "EACCES", "EACCES"},
+	} {
 		if got := run(t, &Rules{}, Support{ABI: abi}, deeds...); !slices.Equal(got, want) {
 			t.Errorf("ABI %d: %q, want %q", abi, got, want)
 		}

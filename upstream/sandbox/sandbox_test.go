@@ -83,6 +83,8 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 		}
 		return paths
 	}
+	wide := strings.Join(append(at("", "alias"), filepath.Dir(home), "/", ".", ""), ":")
+	env, keys := "project/.env", ".local/share/keyrings/login"
 	for name, row := range map[string]struct {
 		program  string
 		path     string // PATH
@@ -90,14 +92,16 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 		want     []string
 		unwanted []string // must not be covered
 	}{
-		"npx of an installation of Node":      {"node/bin/npx", "", nil, at("node/bin", "node/lib", ".nvm"), at("project/.env")},
-		"a link into a virtual environment":   {".local/bin/server", "", nil, at("project/.venv/bin", "project/.venv/pyvenv.cfg", ".local/bin/server"), at("project/.env", ".local/share/keyrings/login")},
+		"npx of an installation of Node": {"node/bin/npx", "", nil, at("node/bin", "node/lib", ".nvm"), at(env)},
+		"a link into a virtual environment": {".local/bin/server", "", nil,
+			at("project/.venv/bin", "project/.venv/pyvenv.cfg", ".local/bin/server"), at(env, keys)},
 		"an installation of PATH":             {"ca.pem", at("node/bin")[0], nil, at("node/bin", "node/lib"), nil},
-		"PATH with programs alone":            {"ca.pem", at(".local/bin")[0], nil, at(".local/bin"), at(".local/share/keyrings/login")},
-		"PATH with the home, and what has it": {"ca.pem", strings.Join(append(at("", "alias"), filepath.Dir(home), "/", ".", ""), ":"), nil, at("ca.pem"), at("project/.env")},
-		"a manager in the home":               {"ca.pem", "", []string{"PYENV_ROOT=" + home, "VOLTA_HOME=/", "BUN_INSTALL=."}, at("ca.pem"), at("project/.env")},
-		"certificates":                        {"node/bin/npx", "", []string{"SSL_CERT_FILE=" + home + "/ca.pem"}, at("ca.pem"), at("project/.env")},
-		"links in a circle":                   {"circle/bin/server", "", nil, at(".nvm"), at("project/.env")},
+		"PATH with programs alone":            {"ca.pem", at(".local/bin")[0], nil, at(".local/bin"), at(keys)},
+		"PATH with the home, and what has it": {"ca.pem", wide, nil, at("ca.pem"), at(env)},
+		"a manager in the home": {"ca.pem", "", []string{"PYENV_ROOT=" + home, "VOLTA_HOME=/", "BUN_INSTALL=."},
+			at("ca.pem"), at(env)},
+		"certificates":      {"node/bin/npx", "", []string{"SSL_CERT_FILE=" + home + "/ca.pem"}, at("ca.pem"), at(env)},
+		"links in a circle": {"circle/bin/server", "", nil, at(".nvm"), at(env)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Programs(filepath.Join(home, row.program), append([]string{"HOME=" + home, "PATH=" + row.path}, row.more...))
@@ -113,7 +117,7 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 			}
 		})
 	}
-	for _, dir := range []string{home, home + "/", filepath.Dir(home), home + "/project/..", "/", filepath.Join(home, "alias")} {
+	for _, dir := range append(at("", "alias"), home+"/", filepath.Dir(home), home+"/project/..", "/") {
 		if !TooWide(dir, []string{"HOME=" + home}) {
 			t.Errorf("%s is not too wide", dir)
 		}
@@ -127,13 +131,18 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 // keep secrets in.
 func TestSafety3SystemHasNoSecrets(t *testing.T) {
 	all := slices.Concat(System(), Devices())
-	for _, secret := range []string{"/etc", "/etc/shadow", "/etc/junction/config.yaml", "/etc/ssl/private/key.pem", "/etc/ssh", "/proc", "/proc/1/cmdline", "/root", "/home",
-		"/var", "/run", "/run/secrets/token", "/run/user/1000", "/tmp", "/dev", "/dev/shm", "/dev/sda", "/dev/mem", "/sys", "/opt", "/srv", "/mnt"} {
+	for _, secret := range []string{
+		"/etc", "/etc/shadow", "/etc/junction/config.yaml", "/etc/ssl/private/key.pem", "/etc/ssh",
+		"/proc", "/proc/1/cmdline", "/root", "/home", "/var", "/run", "/run/secrets/token", "/run/user/1000",
+		"/tmp", "/dev", "/dev/shm", "/dev/sda", "/dev/mem", "/sys", "/opt", "/srv", "/mnt",
+	} {
 		if Covers(all, secret) {
 			t.Errorf("every command may read %s", secret)
 		}
 	}
-	for _, needed := range []string{"/usr/bin/node", "/etc/ssl/certs/ca-certificates.crt", "/etc/resolv.conf", "/dev/null"} {
+	for _, needed := range []string{
+		"/usr/bin/node", "/etc/ssl/certs/ca-certificates.crt", "/etc/resolv.conf", "/dev/null",
+	} {
 		if !Covers(all, needed) {
 			t.Errorf("no command may read %s", needed)
 		}
