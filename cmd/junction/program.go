@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -397,7 +398,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 			list = append(list, bannerRow{Name: name, State: byPerson})
 		}
 		banner(p.stdout, url, keys, list)
-		rest()
+		debug.FreeOSMemory() // only starting needed it, and the collector has little to do from now on
 	}
 	return nil
 }
