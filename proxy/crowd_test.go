@@ -60,8 +60,8 @@ func (c *crowd) other(i int) string {
 	return fmt.Sprintf("up%d__*_tool%d", i/(c.tools*4/5), tool/4*5+[]int{0, 1, 3, 4}[tool%4])
 }
 
-// usersOfGroups has a policy for everybody and one for each group. Each user is in another set of six
-// groups.
+// usersOfGroups has a policy for everybody and one for each group. Each user is in another set of
+// six groups.
 func usersOfGroups(users, groups, upstreams, perUpstream int) crowd {
 	c := crowd{upstreams: upstreams, tools: perUpstream}
 	c.policies = append(c.policies, policy.Entry{
@@ -136,7 +136,8 @@ func compiledPolicy(tb testing.TB, c policy.Config) *policy.Policy {
 	return p
 }
 
-// listTools sends a request of the modern era for a page of the tools, the first one if cursor is "".
+// listTools sends a request of the modern era for a page of the tools, the first one if cursor is
+// "".
 func (s *Server) listTools(w http.ResponseWriter, p *auth.Principal, cursor string) {
 	params := modernMeta
 	if cursor != "" {

@@ -5,7 +5,7 @@
 //	server.go     Server takes the request and loads the world, once
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit (budget.go)
 //	direct.go     without authentication: no request through a proxy, no page of another port
-//	share.go      what the caller may use of the endpoint: a view without what policy denies, and the decision about each call
+//	share.go      what the caller sees of the endpoint (sight.go), and the decision about each call (rulings.go)
 //	person.go     what the caller signs in to themselves, merged in; and the offer to connect it
 //	fitted.go     the endpoint as a client sees it that has connections of its own to some upstreams
 //	exchange.go   the message becomes an exchange: one request, on its way to one answer
@@ -13,7 +13,7 @@
 //	legacy.go     2025-11-25 and older: the handshake, the session (session.go), arrays of messages (batch.go), the GET stream
 //	modern.go     2026-07-28: header and body must agree; server/discover
 //	dispatch.go   the table from method to function: what is not there does not exist; calls are metered where policy limits them (meter.go)
-//	list.go       the lists are answered from the view, page by page
+//	list.go       the lists are answered from the definitions of the view, page by page
 //	tools.go      tools/call finds in the view the upstream, and the tool's own name; so do prompts.go, resources.go and completion.go
 //	await.go      a list or a call waits for an upstream that is starting
 //	completing.go what policy allows of a completion, by the URIs that its values make of a template (expand.go)
@@ -32,9 +32,12 @@
 //	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
 // A world is immutable and belongs to the request to its end. It is made of the file's sections (config.go), and holds a view for each endpoint (view.go): the catalogs of
-// its upstreams, merged and renamed (names.go), with the way back, and the answers to the lists prepared; tools whose definition nobody has accepted (pins.go,
-// canonical.go) are marked. A reload of the configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen
-// (listen.go, subscriptions.go) are told if one of their lists is another one then, and of resources that they have subscribed to.
+// its upstreams (stock.go), merged and renamed (names.go), with the way back; tools whose definition nobody has accepted (pins.go, canonical.go) are marked. A reload of the
+// configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of
+// their lists is another one then, and of resources that they have subscribed to.
+//
+// All subjects share a world. What it keeps for single ones, such as what they see, has a budget of bytes
+// (cache.go). It is made when it is asked for, and made again when it had to go. It ends with the world.
 //
 // Beside that way are profile.go, what upstreams may learn of a client; logging.go, from which level on it hears of their logs; and visible.go, how a text that others wrote is
 // shown to a person.

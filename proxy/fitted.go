@@ -16,7 +16,8 @@ type identity struct {
 	session string // the key of a legacy session; "" in the modern era
 }
 
-// fitting is an endpoint with other catalogs for some of its upstreams; nil leaves that of the view.
+// fitting is an endpoint with other catalogs for some of its upstreams; nil leaves that of the
+// view.
 type fitting struct {
 	own  []*upstream.Catalog
 	made *endpoint
@@ -46,8 +47,8 @@ func (w *world) fit(c caller) caller {
 
 var fittingSeed = maphash.MakeSeed()
 
-// fitted returns the endpoint e with other catalogs. It is made when it is first asked for, and again when
-// it was not asked for in a while.
+// fitted returns the endpoint e with other catalogs. It is made when it is first asked for, and
+// again when it was not asked for in a while.
 func (w *world) fitted(e *endpoint, own []*upstream.Catalog) *endpoint {
 	var h maphash.Hash
 	h.SetSeed(fittingSeed)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"io"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -87,20 +88,40 @@ func (d *definitions) add(text []byte) {
 	d.size += len(text)
 }
 
-// appendTo appends them to b, and has flush empty it whenever it has more than enough bytes.
-func (d *definitions) appendTo(b []byte, enough int, flush func([]byte) []byte) []byte {
+// appendTo appends them to b.
+func (d *definitions) appendTo(b []byte) []byte {
 	for i, text := range d.list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if len(b)+len(text) > enough && len(b) > 0 {
-			b = flush(b)
-		}
-		if b = append(b, text...); len(b) > enough {
-			b = flush(b)
-		}
+		b = append(b, text...)
 	}
 	return b
+}
+
+// writeTo writes them, small ones together. What cannot be written to a client has no one to be
+// reported to.
+func (d *definitions) writeTo(w io.Writer) {
+	const together = 32 << 10
+	buffer := texts.take()
+	defer texts.put(buffer)
+	b := (*buffer)[:0]
+	for i, text := range d.list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if len(b)+len(text) > together {
+			w.Write(b)
+			b = b[:0]
+		}
+		if len(text) > together {
+			w.Write(text)
+			continue
+		}
+		b = append(b, text...)
+	}
+	w.Write(b)
+	*buffer = b
 }
 
 // pages are those of one endpoint that are prepared.
@@ -112,6 +133,7 @@ type pages struct {
 
 // pageKey is a page of a list that some subjects see.
 type pageKey struct {
+	view   *view
 	seen   unique.Handle[string]
 	part   upstream.Part
 	kind   listKind
@@ -129,30 +151,28 @@ type prepared struct {
 type wanted [1 << 12]atomic.Uint64
 
 // again reports whether a page was asked for before, and notes that it was. It may be wrong.
-func (a *wanted) again(v *view, key pageKey) bool {
-	hash := maphash.Comparable(claimSeed, struct {
-		*view
-		pageKey
-	}{v, key})
+func (a *wanted) again(key pageKey) bool {
+	hash := maphash.Comparable(claimSeed, key)
 	return a[hash%uint64(len(a))].Swap(hash) == hash
 }
 
-// page returns a page of a list, and the offset of the next one; 0 when there is none. It is made of the
-// definitions, which all subjects share. A page that is asked for again is prepared for those who see the
-// same, so that it need not be joined any more. While all room for pages is taken most pages are not: to
-// prepare pages that leave before they are asked for once more takes longer than to make them.
+// page returns a page of a list, and the offset of the next one; 0 when there is none. It is made
+// of the definitions, which all subjects share. A page that is asked for again is prepared for
+// those who see the same, so that it need not be joined any more. While all room for pages is taken
+// most pages are not: to prepare pages that leave before they are asked for once more takes longer
+// than to make them.
 func (e *endpoint) page(seen *sight, p upstream.Part, k listKind, offset, n int) (r result, next int) {
-	key := pageKey{seen.seen, p, k, offset, n}
+	key := pageKey{seen.view, seen.seen, p, k, offset, n}
 	if known, ok := e.pages.of.get(key); ok {
 		return result{body: known.text}, known.next
 	}
 	list, next := seen.page(p, k, offset, n)
 	bytes := 200 + len(seen.seen.Value()) + list.size
-	if list.size == 0 || list.size > maxPages/4 || !e.pages.wanted.again(seen.view, key) ||
+	if list.size == 0 || list.size > maxPages/4 || !e.pages.wanted.again(key) ||
 		!e.pages.of.fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
 		return result{items: list}, next
 	}
-	text := list.appendTo(make([]byte, 0, list.size), list.size, nil)
+	text := list.appendTo(make([]byte, 0, list.size))
 	e.pages.of.put(key, prepared{text, next}, bytes)
 	return result{body: text}, next
 }

@@ -152,8 +152,8 @@ func (s *Server) renew(w *world) {
 	}
 }
 
-// sameList reports whether the caller's list of a part is the same as before. Where neither the rights nor
-// what there is have changed, nobody has to find out what the caller sees.
+// sameList reports whether the caller's list of a part is the same as before. Where neither the
+// rights nor what there is have changed, nobody has to find out what the caller sees.
 func (c caller) sameList(now caller, p upstream.Part) bool {
 	if c.share == now.share || c.world.making == now.world.making && c.world.policy == now.world.policy &&
 		c.share.view.samePart(now.share.view, p) && c.share.rights.Equal(now.share.rights) {

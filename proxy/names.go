@@ -40,7 +40,8 @@ func (n Names) full(prefix, name string) string {
 	return prefix + n.Separator + name
 }
 
-// of returns the names by which policy knows an item of an upstream: the whole one, and last the one that clients of the merged endpoint see.
+// of returns the names by which policy knows an item of an upstream: the whole one, and last the
+// one that clients of the merged endpoint see.
 func (n Names) of(b backend, name string) []string {
 	full := n.full(prefixOf(b), name)
 	if merged := n.shorten(full); merged != full {
@@ -123,8 +124,9 @@ func literals(text string) []string {
 	}
 }
 
-// matches reports whether the URI can be an expansion of the template with these literals, where an expression may stand for anything: rather one owner too many than
-// a wrong one. It adds to steps how many bytes it has searched.
+// matches reports whether the URI can be an expansion of the template with these literals, where an
+// expression may stand for anything: rather one owner too many than a wrong one. It adds to steps
+// how many bytes it has searched.
 func matches(literals []string, uri string, steps *int) bool {
 	last := len(literals) - 1
 	if last == 0 {
@@ -140,8 +142,9 @@ func matches(literals []string, uri string, steps *int) bool {
 	return ok && strings.HasSuffix(rest, literals[last])
 }
 
-// owners returns those of the upstreams that list the URI, and then those that have a template of it. It is for URIs that do not say whose they are: web addresses,
-// and URIs that clients found in a text of an upstream's.
+// owners returns those of the upstreams that list the URI, and then those that have a template of
+// it. It is for URIs that do not say whose they are: web addresses, and URIs that clients found in
+// a text of an upstream's.
 func owners(stocks iter.Seq[*stock], uri string) (all []backend) {
 	for st := range stocks {
 		if st.uris[uri] {

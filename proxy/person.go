@@ -52,39 +52,43 @@ func (w *world) endpoint(name string, p *auth.Principal) *endpoint {
 		return shared
 	}
 	key := personKey{p.ID, name}
-	known, _ := w.persons.get(key)
-	if known != nil && slices.Equal(known.own, own) && slices.EqualFunc(own, known.sources, func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }) {
-		return known.endpoint
+	same := func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }
+	its, known := w.persons.get(key)
+	if known && slices.Equal(its.own, own) && slices.EqualFunc(own, its.sources, same) {
+		return its.endpoint
 	}
-	its := &person{own: own}
+	its = &person{own: own}
 	for _, u := range own {
 		its.sources = append(its.sources, u.Catalog())
 	}
-	if its.endpoint = w.withOwn(name, shared, its); its.endpoint == shared { // there is no end to the names of what is not there
-		return shared
+	if its.endpoint = w.withOwn(name, shared, its); its.endpoint == shared {
+		return shared // there is no end to the names of what is not there
 	}
 	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
 	w.persons.put(key, its, its.endpoint.bytes())
 	return its.endpoint
 }
 
-// withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for themselves.
+// withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for
+// themselves.
 func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
-	var added []*stock
-	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
-	for i, u := range its.own {
-		if u.Name() == name {
-			alone := []*stock{newStock(u, its.sources[i], w.making)}
-			return w.newEndpoint(u.Name(), "", compile(name, alone, true, nil))
-		}
-		if len(only) == 0 || slices.Contains(only, u.Name()) {
-			added = append(added, newStock(u, its.sources[i], w.making))
-		}
+	if i := slices.IndexFunc(its.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
+		alone := newStock(its.own[i], its.sources[i], w.making)
+		return w.newEndpoint(alone.backend.Name(), "", compile(name, []*stock{alone}, true, nil))
 	}
-	if shared == nil || name != "" && !strings.HasSuffix(name, "/") || len(added) == 0 {
+	if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
 		return shared
 	}
-	stocks := append(slices.Clone(shared.view.stocks), added...)
+	stocks := slices.Clone(shared.view.stocks)
+	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
+	for i, u := range its.own {
+		if len(only) == 0 || slices.Contains(only, u.Name()) {
+			stocks = append(stocks, newStock(u, its.sources[i], w.making))
+		}
+	}
+	if len(stocks) == len(shared.view.stocks) {
+		return shared
+	}
 	slices.SortStableFunc(stocks, func(a, b *stock) int { return strings.Compare(a.backend.Name(), b.backend.Name()) })
 	return w.newEndpoint(shared.name, shared.surface, shared.view.derive(name, stocks))
 }

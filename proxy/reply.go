@@ -194,7 +194,7 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	buffer := texts.take()
 	defer texts.put(buffer)
 	text := append(jsonrpc.ResponseHead(slices.Grow((*buffer)[:0], size), id), r.head...)
-	text = r.items.appendTo(append(text, r.body...), size, nil)
+	text = r.items.appendTo(append(text, r.body...))
 	text = append(append(text, r.tail...), '}')
 	*buffer = text
 	if streaming {
@@ -231,13 +231,7 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 	p.w.Write(head) // what cannot be written to a client has no one to be reported to
 	p.w.Write(r.body)
 	if len(r.items.list) > 0 {
-		buffer := texts.take()
-		defer texts.put(buffer)
-		*buffer = r.items.appendTo((*buffer)[:0], oneWrite, func(b []byte) []byte {
-			p.w.Write(b)
-			return b[:0]
-		})
-		p.w.Write(*buffer)
+		r.items.writeTo(p.w)
 	}
 	p.w.Write(tail)
 }

@@ -31,8 +31,8 @@ func (w *recorded) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// listed returns the names of the tools that a principal lists, page by page from the cursor on, and the
-// cursors on the way.
+// listed returns the names of the tools that a principal lists, page by page from the cursor on,
+// and the cursors on the way.
 func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names, cursors []string) {
 	tb.Helper()
 	for {
@@ -59,7 +59,8 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 	}
 }
 
-// mayList returns the names of the tools that policy makes visible for a principal, found out one by one.
+// mayList returns the names of the tools that policy makes visible for a principal, found out one
+// by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
 	w := s.world.Load()
 	rights := w.policy.For(subject(p, ""))
@@ -71,8 +72,8 @@ func (s *Server) mayList(p *auth.Principal) (names []string) {
 	return names
 }
 
-// TestSafety10BytesOfAPrincipal has principals with a policy each list 10,500 tools. Each of them keeps at
-// most 4 KB, of which the caches count as much. Before, it was 10.5 MB.
+// TestSafety10BytesOfAPrincipal has principals with a policy each list 10,500 tools. Each of them
+// keeps at most 4 KB, of which the caches count as much. Before, it was 10.5 MB.
 func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	const some, keys = 20, 220
 	c := keysOfOnePolicy(keys, 50, 210)
@@ -101,7 +102,8 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	runtime.KeepAlive(&c)
 }
 
-// TestSafety10PrincipalsWhoSeeTheSame have different policies. A page is prepared for all of them together.
+// TestSafety10PrincipalsWhoSeeTheSame have different policies. A page is prepared for all of them
+// together.
 func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 	c := keysOfOnePolicy(3, 4, 50)
 	for i := range c.policies {
@@ -123,9 +125,9 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 	}
 }
 
-// TestSafety10OneToolMakesADifference has principals who may use all tools but one each. They list again and
-// again while the configuration is loaded anew, with another tool for each. None ever gets a page with its
-// tool, a page that lacks another tool, or the tool by its name.
+// TestSafety10OneToolMakesADifference has principals who may use all tools but one each. They list
+// again and again while the configuration is loaded anew, with another tool for each. None ever
+// gets a page with its tool, a page that lacks another tool, or the tool by its name.
 func TestSafety10OneToolMakesADifference(t *testing.T) {
 	const keys, perUpstream, page = 12, 40, 7
 	c := keysOfOnePolicy(keys, 1, perUpstream)
@@ -160,7 +162,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 		text := ""
 		for offset := 0; ; {
 			r, next := e.page(share.sight(), upstream.PartTools, legacyKind, offset, page)
-			text += string(r.items.appendTo(slices.Clone(r.body), r.size(), nil))
+			text += string(r.items.appendTo(slices.Clone(r.body)))
 			if offset = next; next == 0 {
 				break
 			}
@@ -188,8 +190,9 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 	loads.Wait()
 }
 
-// TestSafety10BudgetHolds has 10,000 principals with other policies each, in memory for some hundreds. The
-// caches stay within their budget, and each principal sees what policy says, whatever has left the caches.
+// TestSafety10BudgetHolds has 10,000 principals with other policies each, in memory for some
+// hundreds. The caches stay within their budget, and each principal sees what policy says, whatever
+// has left the caches.
 func TestSafety10BudgetHolds(t *testing.T) {
 	const budget = 256 << 10
 	n := 10_000
@@ -239,7 +242,8 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	runtime.KeepAlive(&c)
 }
 
-// TestSafety10CursorsOutliveEviction takes a cursor, has everything leave the caches that can, and goes on.
+// TestSafety10CursorsOutliveEviction takes a cursor, has everything leave the caches that can, and
+// goes on.
 func TestSafety10CursorsOutliveEviction(t *testing.T) {
 	c := keysOfOnePolicy(2, 3, 20)
 	s := c.server(t)
@@ -267,8 +271,9 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 	}
 }
 
-// TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals that ask
-// for nothing. What the worlds before have kept is gone, also for a session whose token has expired.
+// TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
+// that ask for nothing. What the worlds before have kept is gone, also for a session whose token
+// has expired.
 func TestSafety10ChangeIsLazy(t *testing.T) {
 	c := keysOfOnePolicy(50, 3, 20)
 	c.policies = append(c.policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},

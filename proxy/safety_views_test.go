@@ -30,7 +30,8 @@ func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Cata
 	return a.catalog
 }
 
-// clientsApart is a server of 2,000 tools, and an upstream that has a catalog of its own for each client.
+// clientsApart is a server of 2,000 tools, and an upstream that has a catalog of its own for each
+// client.
 func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 	c := crowd{upstreams: 10, tools: 200}
 	own = &apart{cannedBackend(t, 3, 10), map[string]*upstream.Catalog{}}
@@ -48,7 +49,8 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 	return s, own
 }
 
-// seesItsOwn returns the endpoint of a client of clientsApart, which sees its own tools and those of all.
+// seesItsOwn returns the endpoint of a client of clientsApart, which sees its own tools and those
+// of all.
 func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	t.Helper()
 	w := s.world.Load()
@@ -79,8 +81,9 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	return c.endpoint
 }
 
-// TestSafety10ClientsWithTheirOwnCatalogs has 300 clients with catalogs of their own. Each endpoint is
-// compiled once, and takes little more than what is its own. With less memory some of them are kept.
+// TestSafety10ClientsWithTheirOwnCatalogs has 300 clients with catalogs of their own. Each endpoint
+// is compiled once, and takes little more than what is its own. With less memory some of them are
+// kept.
 func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	const clients = 300
 	s, own := clientsApart(t, clients)
@@ -104,10 +107,21 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	if n := s.stocked.Load() - stocked; n != clients-1 {
 		t.Errorf("%d catalogs were compiled, want %d", n, clients-1)
 	}
+	one := first[3]
+	w.subjects.mu.Lock()
+	for _, f := range w.endpoints[""].fittings.of {
+		if f.value.made == one {
+			f.leave()
+		}
+	}
+	w.subjects.mu.Unlock()
+	if !one.pages.of.closed || !one.shares.of.closed || len(one.shares.of.of) > 0 || len(one.shares.alike) > 0 {
+		t.Error("an endpoint that has left the cache still keeps something")
+	}
 	w.subjects.max = 512 << 10
 	w.subjects.trim()
 	gone := weak.Make(first[clients/2].view)
-	first = nil
+	first, one = nil, nil
 	for range 3 {
 		for i := range clients {
 			if i != clients/2 {
@@ -127,8 +141,8 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	}
 }
 
-// TestSafety10RulingsAreBounded calls many tools as many subjects. What was ruled last is found again
-// without new memory, and all rulings together stay within their budget.
+// TestSafety10RulingsAreBounded calls many tools as many subjects. What was ruled last is found
+// again without new memory, and all rulings together stay within their budget.
 func TestSafety10RulingsAreBounded(t *testing.T) {
 	c := keysOfOnePolicy(40, 10, 200)
 	for i := range c.policies {
@@ -171,8 +185,9 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSafety10PagesAreWrittenAlike: a page that is written from the definitions and one that is prepared are
-// the same bytes, whatever their size, in both eras and for clients with and without MCP Apps.
+// TestSafety10PagesAreWrittenAlike: a page that is written from the definitions and one that is
+// prepared are the same bytes, whatever their size, in both eras and for clients with and without
+// MCP Apps.
 func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"`
 	const ui = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
@@ -233,8 +248,9 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 	}
 }
 
-// TestSafety10CachesCount puts values into caches that share a room and takes them out again. The bytes are
-// those of what is there, what was used stays longer than what was not, and what is too large stays out.
+// TestSafety10CachesCount puts values into caches that share a room and takes them out again. The
+// bytes are those of what is there, what was used stays longer than what was not, and what is too
+// large stays out.
 func TestSafety10CachesCount(t *testing.T) {
 	r := &room{max: 20 * (perKept + 100)}
 	left := map[int]int{}

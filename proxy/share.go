@@ -21,8 +21,8 @@ import (
 // This file holds what one subject may use of an endpoint. What policy denies it is not in its view, so that for this subject there is no such thing: not in a
 // list, not by name, not in an error, and not in a notification.
 
-// share is what one subject may use of an endpoint, found out when it is needed. Principals who may do the
-// same have one.
+// share is what one subject may use of an endpoint, found out when it is needed. Principals who may
+// do the same have one.
 type share struct {
 	rights  *policy.Rights
 	guards  *policy.Guards
@@ -130,7 +130,7 @@ func claims(p *auth.Principal) uint64 {
 }
 
 func (w *world) newShare(e *endpoint, rights *policy.Rights, likes alikeKey) *share {
-	s := &share{rights: rights, view: e.view, local: likes.local, likes: likes, rulings: w.rulings, room: e.shares.of.room}
+	s := &share{rights: rights, view: e.view, local: likes.local, rulings: w.rulings, room: e.shares.of.room, likes: likes}
 	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
 	var rules []redaction
 	for _, r := range s.guards.Redactions {
@@ -172,26 +172,26 @@ func (s *share) look() *sight {
 	for i, st := range v.stocks {
 		its := places[v.begin[i]:v.begin[i+1]]
 		st.visible(s.rights, its)
-		items := false
-		targets := st.face(v.bare).targets
 		if t := st.connect(v.bare); t != nil && s.sees(t) {
 			its.set(t.place)
 		}
+		offered, items := false, false
 		for k := range its {
 			its[k] &= v.offered[v.begin[i]+k]
-			items = items || v.offered[v.begin[i]+k] != 0
 		}
 		if s.guards.Pinned {
-			for place, t := range targets {
+			for place, t := range st.face(v.bare).targets {
 				if t != nil && t.held != "" {
 					its.clear(place)
 				}
 			}
 		}
-		may := func(k policy.Kind) bool { return s.reaches(k, st) }
-		reached[i] = reads(st.catalog) && may(policy.Resource) || slices.ContainsFunc(its, func(octet byte) bool { return octet != 0 })
-		if !reached[i] && !items { // it is down, or has nothing yet
-			reached[i] = may(policy.Tool) || may(policy.Prompt)
+		for k := range its {
+			offered, items = offered || v.offered[v.begin[i]+k] != 0, items || its[k] != 0
+		}
+		reached[i] = items || reads(st.catalog) && s.reaches(st, policy.Resource)
+		if !reached[i] && !offered { // it is down, or has nothing yet
+			reached[i] = s.reaches(st, policy.Tool, policy.Prompt)
 		}
 	}
 	if !slices.Contains(reached, false) && string(places) == string(v.offered) {
@@ -200,25 +200,27 @@ func (s *share) look() *sight {
 	return newSight(v, places, func(i int) bool { return reached[i] })
 }
 
-// reaches reports whether some item of an upstream's of that kind might be visible.
-func (s *share) reaches(k policy.Kind, st *stock) bool {
+// reaches reports whether some item of an upstream's, of one of those kinds, might be visible.
+func (s *share) reaches(st *stock, kinds ...policy.Kind) bool {
 	b := st.backend
-	return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.names.full(prefixOf(b), ""))
+	return slices.ContainsFunc(kinds, func(k policy.Kind) bool {
+		return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.names.full(prefixOf(b), ""))
+	})
 }
 
 // sees reports whether a target of the view's is there for the subject.
 func (s *share) sees(t *target) bool {
 	switch {
 	case t.connects: // it is ours, and for all who may use anything there
-		return s.reaches(policy.Tool, t.stock) || s.reaches(policy.Prompt, t.stock) || s.reaches(policy.Resource, t.stock)
+		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
 	case s.guards.Pinned && t.held != "":
 		return false
 	}
 	return s.ruling(t).Visible()
 }
 
-// named returns the tool or prompt of that name that the subject sees; nil for none. What it does not see
-// makes the own name of another item no less sure.
+// named returns the tool or prompt of that name that the subject sees; nil for none. What it does
+// not see makes the own name of another item no less sure.
 func (s *share) named(p upstream.Part, name string) *target {
 	if t := s.view.exposed(p, name); t != nil && s.sees(t) {
 		return t

@@ -30,11 +30,12 @@ type backend interface {
 	Prepare(ctx context.Context, p upstream.Profile, session, principal string) bool
 }
 
-// view is what one endpoint offers: the stocks of its upstreams, merged, with the way back. It is immutable.
+// view is what one endpoint offers: the stocks of its upstreams, merged, with the way back. It is
+// immutable.
 //
-// The view of a person, or of a client with connections of its own, is derived from that of everybody: it
-// has other stocks for some upstreams, or more of them, and names of its own for these alone. So it takes
-// memory for what is different.
+// The view of a person, or of a client with connections of its own, is derived from that of
+// everybody: it has other stocks for some upstreams, or more of them, and names of its own for
+// these alone. So it takes memory for what is different.
 type view struct {
 	bare    bool     // names and URIs are the upstream's own, of which there is one
 	stocks  []*stock // in the order of the upstreams' names
@@ -53,8 +54,8 @@ type view struct {
 	whole     *sight
 }
 
-// part is the names of one kind of items. Those of a derived view are in its base, unless it has a stock of
-// its own that has the name.
+// part is the names of one kind of items. Those of a derived view are in its base, unless it has a
+// stock of its own that has the name.
 type part struct {
 	byName map[string]*target
 	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that several upstreams have, or that is not offered.
@@ -69,9 +70,10 @@ type Problem struct {
 	Name, Reason       string
 }
 
-// compile builds the view of an endpoint over stocks, which are in the order of their upstreams' names. With bare set the items keep their own names. Of two items that
-// want one name the one that had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order decides, so
-// that a restart gives the same names whoever is ready first.
+// compile builds the view of an endpoint over stocks, which are in the order of their upstreams' names.
+// With bare set the items keep their own names. Of two items that want one name the one that had it in old
+// keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order
+// decides, so that a restart gives the same names whoever is ready first.
 func compile(endpoint string, stocks []*stock, bare bool, old *view) *view {
 	if old != nil && !old.settled {
 		old = old.last
@@ -87,8 +89,8 @@ func compile(endpoint string, stocks []*stock, bare bool, old *view) *view {
 	return v
 }
 
-// derive returns the view of the same endpoint with other stocks: those that v has, too, offer what they
-// offer in v, and the others are added. The names of v stay.
+// derive returns the view of the same endpoint with other stocks: those that v has, too, offer what
+// they offer in v, and the others are added. The names of v stay.
 func (v *view) derive(endpoint string, stocks []*stock) *view {
 	d := newView(stocks, v.bare)
 	if d.base = v.base; d.base == nil {
@@ -96,7 +98,7 @@ func (v *view) derive(endpoint string, stocks []*stock) *view {
 	}
 	for i, st := range stocks {
 		if k := slices.Index(v.stocks, st); k >= 0 {
-			copy(d.offered[d.begin[i]:d.begin[i+1]], v.offered[v.begin[k]:v.begin[k+1]])
+			copy(d.of(i), v.of(k))
 		}
 	}
 	for i, st := range stocks {
@@ -105,8 +107,8 @@ func (v *view) derive(endpoint string, stocks []*stock) *view {
 		}
 		var only bitset
 		if slices.Contains(v.stocks, st) {
-			only = slices.Clone(d.offered[d.begin[i]:d.begin[i+1]])
-			clear(d.offered[d.begin[i]:d.begin[i+1]])
+			only = slices.Clone(d.of(i))
+			clear(d.of(i))
 		}
 		d.addAll(endpoint, i, only, v)
 	}
@@ -128,7 +130,8 @@ func newView(stocks []*stock, bare bool) *view {
 	return v
 }
 
-// addAll offers the items of a stock; of a stock that another view has already, those that have their names there.
+// addAll offers the items of a stock; of a stock that another view has already, those that have
+// their names there.
 func (v *view) addAll(endpoint string, i int, only bitset, old *view) {
 	st := v.stocks[i]
 	face := st.face(v.bare)
@@ -152,10 +155,11 @@ func (v *view) take(endpoint string, i int, t *target, old *view) {
 	}
 	if owner != nil {
 		v.offered.clear(v.place(owner))
-		v.problems = append(v.problems, Problem{endpoint, owner.backend.Name(), t.part, owner.name, collision(t, owner)})
+		lost := Problem{endpoint, owner.backend.Name(), t.part, owner.name, collision(t, owner)}
+		v.problems = append(v.problems, lost)
 	}
 	v.parts[t.part].byName[t.exposed] = t
-	v.offered.set(8*v.begin[i] + t.place)
+	v.of(i).set(t.place)
 }
 
 // outranks reports whether a target takes its name from the one that has it.
@@ -171,6 +175,9 @@ func (v *view) outranks(t, owner *target, old *view) bool {
 	}
 	return slices.Index(v.stocks, t.stock) < slices.Index(v.stocks, owner.stock)
 }
+
+// of returns what is offered of the stock i, by place.
+func (v *view) of(i int) bitset { return v.offered[v.begin[i]:v.begin[i+1]] }
 
 // place returns the bit of offered that is the target's; -1 if the view does not have its stock.
 func (v *view) place(t *target) int {
@@ -211,11 +218,14 @@ func (v *view) finish(endpoint string) {
 			v.addOwn(i)
 		}
 		for _, t := range st.face(v.bare).targets[:st.first[upstream.PartTools+1]] {
-			if t == nil || !v.offered.has(8*v.begin[i]+t.place) {
+			if t == nil || !v.of(i).has(t.place) {
 				continue
 			}
-			if v.apps, v.eras = v.apps || t.forApps, v.eras || t.older != nil || t.tool.HeaderProblem != ""; t.tool.HeaderProblem != "" {
-				v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), t.part, t.name, "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem})
+			v.apps, v.eras = v.apps || t.forApps, v.eras || t.older != nil
+			if t.tool.HeaderProblem != "" {
+				v.eras = true
+				reason := "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem
+				v.problems = append(v.problems, Problem{endpoint, t.backend.Name(), t.part, t.name, reason})
 			}
 		}
 	}
@@ -234,7 +244,7 @@ func (v *view) addOwn(i int) {
 		first, end := st.part(p)
 		for place := first; place < end; place++ {
 			name, t := st.catalog.Item(p, place-first).Name, targets[place]
-			if !v.offered.has(8*v.begin[i] + place) {
+			if !v.of(i).has(place) {
 				t = nil
 			}
 			owner, known := part.byOwn[name]
@@ -269,8 +279,8 @@ func (v *view) exposed(p upstream.Part, name string) *target {
 	return nil
 }
 
-// owners returns the one target that has an upstream's own name; nil where that is not sure. Then it returns
-// those that have it and are offered.
+// owners returns the one target that has an upstream's own name; nil where that is not sure. Then
+// it returns those that have it and are offered.
 func (v *view) owners(p upstream.Part, own string) (sure *target, among []*target) {
 	if t, known := v.parts[p].byOwn[own]; known || v.base == nil {
 		return t, v.parts[p].rivals[own]
@@ -296,8 +306,8 @@ func (v *view) named(p upstream.Part, name string) *target {
 	return sure
 }
 
-// samePart reports whether another view offers the same items of a part, from the same stocks. False may be
-// wrong.
+// samePart reports whether another view offers the same items of a part, from the same stocks.
+// False may be wrong.
 func (v *view) samePart(o *view, p upstream.Part) bool {
 	next := func(v *view, i int) int { // the next stock that has such items
 		for i < len(v.stocks) && v.stocks[i].lacks(p) {
@@ -309,7 +319,7 @@ func (v *view) samePart(o *view, p upstream.Part) bool {
 		if i == len(v.stocks) || k == len(o.stocks) {
 			return i == len(v.stocks) && k == len(o.stocks)
 		}
-		if v.stocks[i] != o.stocks[k] || string(v.offered[v.begin[i]:v.begin[i+1]]) != string(o.offered[o.begin[k]:o.begin[k+1]]) {
+		if v.stocks[i] != o.stocks[k] || string(v.of(i)) != string(o.of(k)) {
 			return false
 		}
 	}
@@ -338,10 +348,12 @@ func completes(c *upstream.Catalog) bool {
 // unknown reports whether we do not know yet what the upstream can do.
 func unknown(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
 
-// appendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and resources are always there: which of them an upstream has may change at any
-// time, and an empty list is an honest answer. The rest is there as soon as some upstream can do it.
+// appendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and resources
+// are always there: which of them an upstream has may change at any time, and an empty list is an honest
+// answer. The rest is there as soon as some upstream can do it.
 //
-// MCP Apps are always there as well: the extension has no methods of its own, and its parts in tools and resources pass through whatever an upstream declares.
+// MCP Apps are always there as well: the extension has no methods of its own, and its parts in tools and
+// resources pass through whatever an upstream declares.
 func (o offers) appendCapabilities(b []byte, era upstream.Era) []byte {
 	b = append(b, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`...)
 	if o.subscribe {

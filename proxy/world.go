@@ -73,7 +73,8 @@ func (e *endpoint) bytes() int {
 	return 2000 + e.view.bytes()
 }
 
-// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is locked.
+// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
+// locked.
 func (e *endpoint) end() {
 	e.shares.of.end()
 	e.fittings.end()
@@ -91,20 +92,11 @@ func (w *world) close() {
 
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
 func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
-	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}, stocks: map[backend]*stock{}, rulings: new(rulings)}
-	w.subjects.max, w.pages.max = maxSubjects, maxPages
-	w.persons = cache[personKey, *person]{room: &w.subjects, left: func(its *person) { its.endpoint.end() }}
+	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = making{names: c.Names, pinned: c.Policy.Pins(), pins: c.Pins, count: &s.stocked}
-	all := make([]*stock, len(backends))
-	for i, b := range backends {
-		if old != nil && old.making == w.making && old.policy == w.policy {
-			all[i] = old.stocks[b]
-		}
-		if catalog := b.Catalog(); all[i] == nil || all[i].catalog != catalog {
-			all[i] = newStock(b, catalog, w.making)
-		}
-		w.stocks[b] = all[i]
-	}
+	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(rulings)
+	w.persons = cache[personKey, *person]{room: &w.subjects, left: func(its *person) { its.endpoint.end() }}
+	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view {
 		if old != nil && old.endpoints[name] != nil {
@@ -119,7 +111,8 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	for name, n := range c.Endpoints {
 		its := all
 		if len(n.Upstreams) > 0 {
-			its = slices.DeleteFunc(slices.Clone(all), func(st *stock) bool { return !slices.Contains(n.Upstreams, st.backend.Name()) })
+			other := func(st *stock) bool { return !slices.Contains(n.Upstreams, st.backend.Name()) }
+			its = slices.DeleteFunc(slices.Clone(all), other)
 		}
 		key := name + "/"
 		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), compile(key, its, false, before(key)))
@@ -136,6 +129,24 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
 	w.merged = w.checkOrigin(merged)
 	return w
+}
+
+// stockUp makes the stocks of the backends, but for those that the world before has.
+func (w *world) stockUp(old *world) (all []*stock) {
+	w.stocks = map[backend]*stock{}
+	for _, b := range w.backends {
+		catalog := b.Catalog()
+		var st *stock
+		if old != nil && old.making == w.making && old.policy == w.policy {
+			st = old.stocks[b]
+		}
+		if st == nil || st.catalog != catalog {
+			st = newStock(b, catalog, w.making)
+		}
+		w.stocks[b] = st
+		all = append(all, st)
+	}
+	return all
 }
 
 var errNoEndpoint = errors.New("there is no such endpoint for the caller")
