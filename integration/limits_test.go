@@ -96,9 +96,10 @@ func TestLimitSessions(t *testing.T) {
 	}
 }
 
+// TestLimitStreamsAndRequests has one program open streams and send requests: half of the limits is its share.
 func TestLimitStreamsAndRequests(t *testing.T) {
 	server, url := upstreamtest.Start(t, upstreamtest.Script{})
-	s := mustStand(t, proxy.Limits{Streams: 2, Requests: 2}, map[string]upstream.Config{"up": {URL: url}})
+	s := mustStand(t, proxy.Limits{Streams: 4, Requests: 4}, map[string]upstream.Config{"up": {URL: url}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open := func() *http.Response {
@@ -116,7 +117,7 @@ func TestLimitStreamsAndRequests(t *testing.T) {
 		t.Cleanup(func() { resp.Body.Close() })
 		return resp
 	}
-	for i, want := range []int{200, 200, 503, 503} {
+	for i, want := range []int{200, 200, 429, 429} {
 		if got := open().StatusCode; got != want {
 			t.Errorf("stream %d = %d, want %d", i+1, got, want)
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at once, and in one document. Sessions of other versions, and
-// requests of no session, have no batches.
-func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte) {
+// requests of no session, have no batches. Each message counts as a request.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *grant) {
 	f := legacyFront{s}
-	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits)}
+	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.empty()}
 	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
 		return
@@ -27,6 +27,10 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 	items, err := raw.ElementsWithin(body, maxBatch) // the index of all items can be many times as large as the body
 	if err != nil || len(items) == 0 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
+		return
+	}
+	if err := held.take(ofRequests, int64(len(items)-1)); err != nil {
+		f.refuse(all, overused(w, err))
 		return
 	}
 	answers := make([][]byte, len(items))
@@ -69,7 +73,7 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte 
 		return jsonrpc.AppendError(nil, m.ID, problem)
 	}
 	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
-	x.profile, x.listeners = all.profile, all.listeners
+	x.profile, x.listeners, x.held = all.profile, all.listeners, all.held
 	if !m.IsRequest() {
 		f.accept(x)
 		return nil

@@ -1,52 +1,338 @@
 package proxy
 
-import "sync"
+import (
+	"cmp"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
-// budget bounds the bytes of all request bodies in progress. Nothing waits for it: a body that gets no share of it is refused at once, so that clients that send
-// slowly delay no other client. The zero value has no bytes to give.
-type budget struct {
-	mu    sync.Mutex
-	total int64
-	used  int64
-	of    map[string]int64 // the part of used that a principal has
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/auth"
+)
+
+// This file holds how the callers share what there is only so much of. A caller gets at most half of
+// what the others leave: alone half of all, beside one that has all of its share a quarter. So there
+// is always something left for a caller that comes next, and callers that always ask for more end at
+// equal shares, with one such share free (the rule is that of dynamic thresholds in packet switches).
+// Nothing waits here: a request beyond its share is refused at once.
+
+// quota is something that callers share.
+type quota int
+
+const (
+	ofRequests quota = iota // in progress
+	ofStreams               // open
+	ofBytes                 // of request bodies, and of what else is held in memory for a caller
+	quotas
+)
+
+// limit returns the key of the configuration that says how much there is.
+func (q quota) limit() string {
+	return [quotas]string{"limits.requests", "limits.streams", "limits.bodies"}[q]
 }
 
-// grant is the share of a budget that one request has. It is not for use by several goroutines at once.
-type grant struct {
-	budget    *budget
+// least returns how much an account may have in any case, as long as that is free.
+func (q quota) least() int64 {
+	return [quotas]int64{1, 1, leastBytes}[q]
+}
+
+// leastBytes is enough for a small call.
+const leastBytes = 64 << 10
+
+// account is the one that a use counts for: a principal. Where there is no authentication, everyone
+// is the same principal. Then it is a program on this machine by its User-Agent, or, behind a proxy
+// that authenticates, the client's network.
+type account struct {
 	principal string
-	bytes     int64
+	program   uint64     // hash of the User-Agent; 0 for none
+	from      netip.Addr // the first address of the network; the zero Addr for none
 }
 
-// take adds n bytes to the share, and reports whether they were free. One principal has at most half of what the others leave.
-func (g *grant) take(n int64) bool {
+// account returns the one of a request.
+func (c caller) account(r *http.Request) account {
+	a := account{principal: c.principal.ID}
+	switch {
+	case c.principal.Kind != auth.KindLocal:
+	case c.world.direct:
+		if agent := header(r.Header, "User-Agent"); agent != "" {
+			a.program = maphash.String(programs, agent)
+		}
+	default:
+		a.from = network(c.principal.Address)
+	}
+	return a
+}
+
+var programs = maphash.MakeSeed()
+
+// network returns the first address of the network that a client can take its addresses from: a
+// whole /64 in IPv6.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	n, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return n.Addr()
+}
+
+// budget is what all callers share. Its zero value has nothing to give. total may not be changed
+// once a grant was taken.
+type budget struct {
+	total [quotas]int64
+	log   *slog.Logger // nil discards
+
+	mu   sync.Mutex
+	used [quotas]int64
+	of   map[account]*balance
+	many int       // from this number of balances on, those without a use are dropped
+	told time.Time // of the last line in the log
+
+	refused int // since then, of all accounts
+}
+
+// balance is what one account uses. It is guarded by budget.mu.
+type balance struct {
+	name    string // for operators
+	used    [quotas]int64
+	refused [quotas]int       // since the last line in the log
+	last    [quotas]time.Time // refused
+	gone    bool              // it was dropped
+}
+
+// grant is what one request has of a budget. It is not for use by several goroutines at once.
+type grant struct {
+	budget  *budget
+	account account
+	agent   string // the User-Agent of a program without a principal of its own
+	balance *balance
+	held    [quotas]int64
+}
+
+// grant returns one for a request, which has nothing yet.
+func (s *Server) grant(c caller, r *http.Request) grant {
+	g := grant{budget: &s.budget, account: c.account(r)}
+	if g.account.program != 0 {
+		g.agent = header(r.Header, "User-Agent")
+	}
+	return g
+}
+
+// overuse is the error of an account that gets no more.
+type overuse struct {
+	quota       quota
+	own, others int64 // what is used now
+	total       int64
+}
+
+func (e *overuse) Error() string { return "no share of " + e.quota.limit() + " is left" }
+
+// take adds n of a quota to what the request has. The error is an *overuse.
+func (g *grant) take(q quota, n int64) error {
+	var all [quotas]int64
+	all[q] = n
+	return g.takeAll(all)
+}
+
+// takeAll adds to what the request has, or else changes nothing. The error is an *overuse.
+func (g *grant) takeAll(n [quotas]int64) error {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	its := b.of[g.principal]
-	if left := b.total - (b.used - its); its+n > left/2 {
-		return false
+	if g.balance == nil || g.balance.gone {
+		g.balance = b.balance(g)
 	}
-	if b.of == nil {
-		b.of = map[string]int64{}
+	its := g.balance
+	for q := range quotas {
+		if n[q] == 0 {
+			continue
+		}
+		others, now := b.used[q]-its.used[q], its.used[q]+n[q]
+		if now+others > b.total[q] || now > max(q.least(), (b.total[q]-others)/2) {
+			b.refuse(its, q)
+			return &overuse{q, its.used[q], others, b.total[q]}
+		}
 	}
-	b.of[g.principal] = its + n
-	b.used += n
-	g.bytes += n
-	return true
+	for q := range quotas {
+		its.used[q] += n[q]
+		b.used[q] += n[q]
+		g.held[q] += n[q]
+	}
+	return nil
 }
 
-// release gives the share back.
-func (g *grant) release() {
-	b := g.budget
-	if g.bytes == 0 {
+// give returns n of a quota.
+func (g *grant) give(q quota, n int64) {
+	var all [quotas]int64
+	all[q] = n
+	g.giveAll(all)
+}
+
+func (g *grant) giveAll(n [quotas]int64) {
+	if n == [quotas]int64{} {
 		return
 	}
+	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= g.bytes
-	if b.of[g.principal] -= g.bytes; b.of[g.principal] == 0 {
-		delete(b.of, g.principal)
+	for q := range quotas {
+		g.balance.used[q] -= n[q]
+		b.used[q] -= n[q]
+		g.held[q] -= n[q]
 	}
-	g.bytes = 0
+}
+
+// release returns all that the request has.
+func (g *grant) release() { g.giveAll(g.held) }
+
+// empty returns a grant of the same account that has nothing.
+func (g *grant) empty() grant {
+	e := *g
+	e.held = [quotas]int64{}
+	return e
+}
+
+// part moves what the request has of a quota into a grant of its own, for something that goes on
+// when the request is over.
+func (g *grant) part(q quota) *grant {
+	own := g.empty()
+	own.held[q], g.held[q] = g.held[q], 0
+	return &own
+}
+
+// balance returns that of the account of a grant; b.mu is held.
+func (b *budget) balance(g *grant) *balance {
+	if its := b.of[g.account]; its != nil {
+		return its
+	}
+	if b.of == nil {
+		b.of, b.many = map[account]*balance{}, fewBalances
+	}
+	if len(b.of) >= b.many {
+		now := time.Now()
+		for a, its := range b.of {
+			if its.idle(now) {
+				its.gone = true
+				delete(b.of, a)
+			}
+		}
+		b.many = max(fewBalances, 2*len(b.of))
+	}
+	its := &balance{name: g.name()}
+	b.of[g.account] = its
+	return its
+}
+
+// fewBalances may be there for nothing.
+const fewBalances = 2048
+
+// idle reports whether there is nothing to know of an account.
+func (its *balance) idle(now time.Time) bool {
+	return its.used == [quotas]int64{} && now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
+}
+
+// name is what operators read of an account.
+func (g *grant) name() string {
+	name := g.account.principal
+	switch {
+	case g.account.program != 0:
+		name += " (" + strings.ToValidUTF8(auth.Redact(g.agent[:min(len(g.agent), maxClient)]), "") + ")"
+	case g.account.from.IsValid():
+		name += " from " + g.account.from.String()
+	}
+	return name
+}
+
+// calm is how long the log says nothing more about refusals, and how long /readyz tells of one.
+const calm = time.Minute
+
+// refuse counts a refusal. At most once a minute it has a line in the log: about the account with
+// most of them, or, where they were of accounts without a use, about the account that uses most.
+// b.mu is held.
+func (b *budget) refuse(its *balance, q quota) {
+	now := time.Now()
+	b.refused++
+	if its.used[q] > 0 {
+		its.refused[q]++
+		its.last[q] = now
+	}
+	if b.log == nil || now.Sub(b.told) < calm {
+		return
+	}
+	most, at := its, q
+	for _, other := range b.of {
+		for k := range quotas {
+			if c := cmp.Compare(other.refused[k], most.refused[at]); c > 0 || c == 0 && k == at && other.used[k] > most.used[at] {
+				most, at = other, k
+			}
+		}
+	}
+	b.log.Warn("requests refused: a caller uses all that it may have now", "principal", most.name, "limit", at.limit(), "used", most.used[at],
+		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others", b.refused-most.refused[at])
+	b.told, b.refused = now, 0
+	for _, other := range b.of {
+		other.refused = [quotas]int{}
+	}
+}
+
+// Overuse says that a caller was refused something because it has its share of a limit already, or because others have all.
+type Overuse struct {
+	Principal string    // and its program or address where there is no authentication
+	Limit     string    // the key of the configuration
+	Used      int64     // by the caller, now
+	Others    int64     // what the others use, now
+	Total     int64     // what there is
+	Last      time.Time // when it was refused last
+}
+
+// Overused returns the callers that were refused something within the last minute, the latest first.
+func (s *Server) Overused() []Overuse {
+	b := &s.budget
+	now := time.Now()
+	var list []Overuse
+	b.mu.Lock()
+	for _, its := range b.of {
+		for q, last := range its.last {
+			if !last.IsZero() && now.Sub(last) <= calm {
+				list = append(list, Overuse{its.name, quota(q).limit(), its.used[q], b.used[q] - its.used[q], b.total[q], last})
+			}
+		}
+	}
+	b.mu.Unlock()
+	slices.SortFunc(list, func(x, y Overuse) int {
+		return cmp.Or(y.Last.Compare(x.Last), cmp.Compare(x.Principal, y.Principal), cmp.Compare(x.Limit, y.Limit))
+	})
+	return list
+}
+
+// refuse is the refusal of a request whose account gets no more. It is 429 where the account has its
+// share: with 503 a proxy in front might take us for broken, and send no requests of others either.
+func (e *overuse) refuse(rw http.ResponseWriter) *refusal {
+	things := [quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.quota]
+	wait, remedy := "1", "wait until a request of yours is over"
+	if e.quota == ofStreams {
+		wait, remedy = "30", "close a stream"
+	}
+	rw.Header().Set("Retry-After", wait)
+	if e.own > 0 && e.own+e.others < e.total {
+		return refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR, "too many %s for you: %d, and your share of %s is no more now; %s", things, e.own, e.quota.limit(), remedy)
+	}
+	return refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many %s: %d for you and %d for others (%s); try again later", things, e.own, e.others, e.quota.limit())
+}
+
+// overused is refuse for an error of take.
+func overused(rw http.ResponseWriter, err error) error {
+	if e, ok := errors.AsType[*overuse](err); ok {
+		return e.refuse(rw)
+	}
+	return err
 }

@@ -31,7 +31,7 @@ type exchange struct {
 	own     reply                   // the memory of reply, as a rule
 	info    CallInfo                // for the hook
 	size    int                     // of the body
-	bytes   grant                   // of the body
+	held    grant                   // of the request and its body; nothing in a batch, which has all
 	buffer  *[]byte                 // for the upstream's answer; nil means none
 	end     context.CancelCauseFunc // of the context that the request is served with
 

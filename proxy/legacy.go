@@ -55,8 +55,8 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.sessions.find(id)
-	if err != nil || s.principal != x.principal.ID {
+	s, err := f.sessions.find(id, x.held.account)
+	if err != nil {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
 	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
@@ -120,7 +120,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	if declared, err := x.params.Object("capabilities"); err == nil {
 		x.profile = profileOf(declared, version)
 	}
-	id, _ := f.sessions.open(version, x.client, x.principal.ID, x.profile)
+	id, _ := f.sessions.open(version, x.client, x.held.account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
 	b = x.share.sight().offers.appendCapabilities(append(b, `,"capabilities":`...), x.era)
@@ -131,7 +131,8 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 
 // get opens the stream on which a session hears what it did not ask for.
 func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
-	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits)}
+	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
+	defer x.held.release()
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
@@ -143,6 +144,10 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	if !accepts(r, "text/event-stream") {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
+		return
+	}
+	if err := x.held.take(ofStreams, 1); err != nil {
+		f.refuse(x, overused(w, err))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -170,11 +175,11 @@ func everyList() (all [upstream.Parts]bool) {
 
 // delete ends a session.
 func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
-	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits)}
+	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return
 	}
-	f.sessions.delete(header(r.Header, "Mcp-Session-Id"))
+	f.sessions.delete(header(r.Header, "Mcp-Session-Id"), x.held.account)
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -45,12 +45,9 @@ type listeners struct {
 	hearers map[*hearer]struct{}
 }
 
-func (ls *listeners) add(l *listener, max int) bool {
+func (ls *listeners) add(l *listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if len(ls.open) >= max {
-		return false
-	}
 	ls.open[l] = struct{}{}
 	for h := range ls.hearers {
 		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
@@ -62,7 +59,6 @@ func (ls *listeners) add(l *listener, max int) bool {
 			l.nudge()
 		}
 	}
-	return true
 }
 
 func (ls *listeners) remove(l *listener) {
@@ -277,7 +273,7 @@ func (ls *listeners) take(l *listener) []note {
 	return list
 }
 
-// listen keeps the stream open until ctx ends, because the client goes or deletes its session, or until we shut down.
+// listen keeps the stream, which has its share of limits.streams, open until ctx ends, because the client goes or deletes its session, or until we shut down.
 func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
@@ -287,10 +283,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		defer cancel()
 	}
 	began := l.world
-	if !s.listeners.add(l, s.limits.Streams) {
-		tooManyStreams(w)
-		return
-	}
+	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	s.catchUp(began)
 	clearReadDeadline(w)
@@ -351,11 +344,6 @@ func (l *listener) appendEvent(b []byte, n note) []byte {
 	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, params))
 }
 
-func tooManyStreams(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", "30")
-	http.Error(w, "Too many streams are open (limits.streams).", http.StatusServiceUnavailable)
-}
-
 // maxSubscribe bounds the request of a subscription, which is held for as long as its stream is open.
 const maxSubscribe = 64 << 10
 
@@ -386,6 +374,9 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
 	l.meta = append(l.meta, '}')
+	if err := x.held.take(ofStreams, 1); err != nil {
+		return result{}, overused(x.reply.w, err)
+	}
 	h := s.listeners.hear(x.caller, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
@@ -406,8 +397,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
 	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
 	x.reply.finish()
-	s.requests.Add(-1) // a stream counts as one, and no longer as a request
-	defer s.requests.Add(1)
+	x.held.give(ofRequests, 1) // a stream counts as one, and no longer as a request
 	s.listen(ctx, x.reply.w, x.request, l)
 	return result{}, errAnswered
 }

@@ -64,6 +64,7 @@ type openQuestion struct {
 func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{lot: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
+	params := x.held.part(ofBytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -71,11 +72,11 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
-		defer x.bytes.release() // the params are in use until here
+		defer params.release()
 		p.finish(x.fit(x.target.backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
-		x.bytes.release()
+		params.release()
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)

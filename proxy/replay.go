@@ -127,12 +127,6 @@ func (s *session) recorded(id string) (*record, int) {
 
 // replay writes the rest of a stream that broke off, and what is still to come on it, for as long as the caller is let in.
 func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *record, n int) {
-	if f.replays.Add(1) > int64(f.limits.Streams) {
-		f.replays.Add(-1)
-		tooManyStreams(w)
-		return
-	}
-	defer f.replays.Add(-1)
 	if ends := c.principal.Expires; !ends.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, ends)

@@ -49,7 +49,7 @@ const largeBody = 16 << 20
 // TestSafety7MemoryBySmallMembers sends bodies of the full size that have as many members as possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
-	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", "key:many", upstream.Profile{})
+	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
 		return before + strings.Repeat(member+",", n) + member + after
@@ -87,7 +87,7 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{cannedBackend(t, 1, 10)})
-	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", "key:many", upstream.Profile{})
+	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,
 	} {
@@ -135,8 +135,8 @@ func TestSafety7StalledBodies(t *testing.T) {
 		runtime.ReadMemStats(&during)
 		refused := len(answers)
 		for range refused {
-			if w := <-answers; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "limits.bodies") {
-				t.Errorf("a body that gets no share is answered %d %v %s, want 503, limits.bodies, and when to try again", w.Code, w.Header(), w.Body)
+			if w := <-answers; w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "limits.bodies") {
+				t.Errorf("a body that gets no share is answered %d %v %s, want 429, limits.bodies, and when to try again", w.Code, w.Header(), w.Body)
 			}
 		}
 		held := int64(during.HeapInuse) - int64(before.HeapInuse)
@@ -152,28 +152,29 @@ func TestSafety7StalledBodies(t *testing.T) {
 		for range 100 - refused {
 			<-answers
 		}
-		if s.budget.used != 0 || len(s.budget.of) != 0 {
-			t.Errorf("%d bytes of %v are in use when all requests are over, want none", s.budget.used, s.budget.of)
+		if s.budget.used != [quotas]int64{} {
+			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.used)
 		}
 	})
 }
 
 // TestSafety7BodiesAreShared takes bytes for principals in turn.
 func TestSafety7BodiesAreShared(t *testing.T) {
-	b := &budget{total: 1000}
-	one, again, two := &grant{budget: b, principal: "one"}, &grant{budget: b, principal: "one"}, &grant{budget: b, principal: "two"}
+	const unit = leastBytes
+	b := &budget{total: [quotas]int64{ofBytes: 1000 * unit}}
+	one, again, two := &grant{budget: b, account: account{principal: "one"}}, &grant{budget: b, account: account{principal: "one"}}, &grant{budget: b, account: account{principal: "two"}}
 	for i, step := range []struct {
 		grant *grant
-		bytes int64
+		units int64
 		want  bool
 	}{{one, 501, false}, {one, 400, true}, {again, 101, false}, {again, 100, true}, {two, 251, false}, {two, 250, true}, {one, 1, false}} {
-		if got := step.grant.take(step.bytes); got != step.want {
-			t.Fatalf("step %d: %s takes %d bytes: %v, want %v", i, step.grant.principal, step.bytes, got, step.want)
+		if err := step.grant.take(ofBytes, step.units*unit); (err == nil) != step.want {
+			t.Fatalf("step %d: %s takes %d units: %v, want %v", i, step.grant.account.principal, step.units, err, step.want)
 		}
 	}
 	one.release()
 	one.release()
-	if !again.take(275) || b.used != 625 {
-		t.Errorf("after the release of 400 bytes %d are in use, want 625", b.used)
+	if err := again.take(ofBytes, 275*unit); err != nil || b.used[ofBytes] != 625*unit {
+		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.used[ofBytes]/unit, err)
 	}
 }

@@ -63,10 +63,8 @@ type Server struct {
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests
-	budget    budget         // of the bytes in them
+	budget    budget         // what callers share
 	results   buffers        // of upstreams' answers
-	requests  atomic.Int64   // in progress
-	replays   atomic.Int64   // streams that were taken up again
 	stocked   atomic.Uint64  // how many stocks were made
 
 	serverInfo []byte // JSON
@@ -85,10 +83,11 @@ type Server struct {
 // New returns a Server that offers nothing until Apply.
 func New(o Options) (*Server, error) {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, log: o.Log}
-	s.budget.total = int64(s.limits.Bodies)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.budget.log = s.log
+	s.budget.total = [quotas]int64{ofRequests: int64(s.limits.Requests), ofStreams: int64(s.limits.Streams), ofBytes: int64(s.limits.Bodies)}
 	box, err := o.Key.Box("session")
 	if err != nil {
 		return nil, err

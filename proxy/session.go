@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"container/heap"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -50,6 +51,9 @@ type sealedSession struct {
 }
 
 // sessions are the sessions in memory, bounded in number and idle time, and the ids that were deleted.
+//
+// An account has at most half of the number that the others leave; a further session of it takes the place of its own that was unused for longest. Where there is no
+// room although all keep to that, because there are many accounts, the one with most sessions loses one.
 type sessions struct {
 	box    *seal.Box
 	max    int
@@ -57,18 +61,45 @@ type sessions struct {
 	maxAge time.Duration
 
 	mu      sync.Mutex
-	byID    map[string]*list.Element             // of order
-	order   *list.List                           // of *entry, the latest used in front
+	byID    map[string]*entry
+	order   *list.List // of *entry, the latest used in front
+	holders map[account]*holder
+	most    holders                              // all of them, one with most sessions first
 	over    func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
 	deleted map[[16]byte]time.Time               // hashes of ids, and when their age ends them anyway
 	tell    func(hash [16]byte, until time.Time) // called for each id that is deleted; nil does nothing
 }
 
+// entry is a session in memory. It is in two orders: that of all, and that of its holder.
 type entry struct {
-	id   string
-	s    *session
-	born time.Time
-	used time.Time
+	id       string
+	s        *session
+	born     time.Time
+	used     time.Time
+	holder   *holder
+	all, own *list.Element
+}
+
+// holder is an account that has sessions in memory.
+type holder struct {
+	account account
+	order   *list.List // of *entry, the latest used in front
+	at      int        // in sessions.most
+}
+
+// holders is a heap.
+type holders []*holder
+
+func (h holders) Len() int           { return len(h) }
+func (h holders) Less(i, j int) bool { return h[i].order.Len() > h[j].order.Len() }
+func (h holders) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
+func (h *holders) Push(x any)        { x.(*holder).at = len(*h); *h = append(*h, x.(*holder)) }
+func (h *holders) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return x
 }
 
 var (
@@ -78,40 +109,41 @@ var (
 
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
-		byID: map[string]*list.Element{}, order: list.New(), deleted: map[[16]byte]time.Time{}}
+		byID: map[string]*entry{}, order: list.New(), holders: map[account]*holder{}, deleted: map[[16]byte]time.Time{}}
 }
 
-// open begins a session and returns its id.
-func (ss *sessions) open(version, client, principal string, p upstream.Profile) (string, *session) {
+// open begins a session of the account's principal and returns its id.
+func (ss *sessions) open(version, client string, a account, p upstream.Profile) (string, *session) {
 	now := time.Now()
-	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), principal}) // strings and a number: this cannot fail
+	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.principal}) // strings and a number: this cannot fail
 	id := ss.box.Seal(said)
-	s, _ := ss.find(id)
+	s, _ := ss.find(id, a)
 	return id, s
 }
 
-// find returns the session of an id; the error is errUnknownSession.
-func (ss *sessions) find(id string) (*session, error) {
+// find returns the session of an id, if it is the principal's; the error is errUnknownSession.
+func (ss *sessions) find(id string, a account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if e, ok := ss.byID[id]; ok {
-		entry := e.Value.(*entry)
-		if now.Sub(entry.born) > ss.maxAge {
+		if e.s.principal != a.principal {
+			return nil, errUnknownSession
+		}
+		if now.Sub(e.born) > ss.maxAge {
 			ss.drop(e)
 			return nil, errUnknownSession
 		}
-		entry.used = now
-		ss.order.MoveToFront(e)
+		ss.use(e, now)
 		ss.trim(now)
-		return entry.s, nil
+		return e.s, nil
 	}
 	plain, err := ss.box.Open(id)
 	if err != nil {
 		return nil, errUnknownSession
 	}
 	var said sealedSession
-	if json.Unmarshal(plain, &said) != nil {
+	if json.Unmarshal(plain, &said) != nil || said.Owner != a.principal {
 		return nil, errUnknownSession
 	}
 	born := time.Unix(said.Born, 0)
@@ -120,40 +152,86 @@ func (ss *sessions) find(id string) (*session, error) {
 	}
 	id = strings.Clone(id) // it is part of what the client has sent, which may be long
 	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile, principal: said.Owner}
-	ss.byID[id] = ss.order.PushFront(&entry{id, s, born, now})
+	ss.add(&entry{id: id, s: s, born: born, used: now}, a)
 	ss.trim(now)
 	return s, nil
 }
 
-// trim forgets the sessions that are idle for too long, or too many. One that is in use stays.
-func (ss *sessions) trim(now time.Time) {
-	for e, looked := ss.order.Back(), 0; e != nil && looked < 16; looked++ {
-		before := e.Prev()
-		entry := e.Value.(*entry)
-		if len(ss.byID) <= ss.max && now.Sub(entry.used) < ss.idle {
+// add takes a session into memory, and makes room for it; mu is held.
+func (ss *sessions) add(e *entry, a account) {
+	h := ss.holders[a]
+	if h == nil {
+		h = &holder{account: a, order: list.New()}
+		ss.holders[a] = h
+		heap.Push(&ss.most, h)
+	}
+	ss.byID[e.id] = e
+	e.holder, e.all, e.own = h, ss.order.PushFront(e), h.order.PushFront(e)
+	heap.Fix(&ss.most, h.at)
+	its, others := h.order.Len(), len(ss.byID)-h.order.Len()
+	if its > max(1, (ss.max-others)/2) {
+		ss.evict(h, e)
+	}
+	if len(ss.byID) > ss.max {
+		ss.evict(ss.most[0], e)
+	}
+}
+
+// evict forgets the session of an account that was unused for longest, but for one that is in use, or newest; mu is held. Of very many in use only some are looked at: the
+// next time it is the turn of others.
+func (ss *sessions) evict(h *holder, newest *entry) {
+	now := time.Now()
+	for range min(h.order.Len(), 16) {
+		e := h.order.Back().Value.(*entry)
+		if e != newest && !e.s.busy() {
+			ss.drop(e)
 			return
 		}
-		if entry.s.busy() {
-			entry.used = now
-			ss.order.MoveToFront(e)
+		ss.use(e, now)
+	}
+}
+
+// use notes that a session was used; mu is held.
+func (ss *sessions) use(e *entry, now time.Time) {
+	e.used = now
+	ss.order.MoveToFront(e.all)
+	e.holder.order.MoveToFront(e.own)
+}
+
+// trim forgets sessions that are idle for too long. One that is in use stays.
+func (ss *sessions) trim(now time.Time) {
+	for range 16 {
+		last := ss.order.Back()
+		if last == nil || now.Sub(last.Value.(*entry).used) < ss.idle {
+			return
+		}
+		if e := last.Value.(*entry); e.s.busy() {
+			ss.use(e, now)
 		} else {
 			ss.drop(e)
 		}
-		e = before
 	}
 }
 
-func (ss *sessions) drop(e *list.Element) {
-	ss.order.Remove(e)
-	delete(ss.byID, e.Value.(*entry).id)
+// drop forgets a session; mu is held.
+func (ss *sessions) drop(e *entry) {
+	ss.order.Remove(e.all)
+	delete(ss.byID, e.id)
+	h := e.holder
+	if h.order.Remove(e.own); h.order.Len() == 0 {
+		heap.Remove(&ss.most, h.at)
+		delete(ss.holders, h.account)
+	} else {
+		heap.Fix(&ss.most, h.at)
+	}
 	if ss.over != nil {
-		ss.over(e.Value.(*entry).s)
+		ss.over(e.s)
 	}
 }
 
-// delete ends a session for good, with its calls and streams.
-func (ss *sessions) delete(id string) {
-	s, err := ss.find(id)
+// delete ends a session of the principal for good, with its calls and streams.
+func (ss *sessions) delete(id string, a account) {
+	s, err := ss.find(id, a)
 	if err != nil {
 		return
 	}

@@ -331,35 +331,32 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 
 // post reads the message of a request and gives it to the front of its era.
 func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
-	if s.requests.Add(1) > int64(s.limits.Requests) {
-		s.requests.Add(-1)
-		rw.Header().Set("Retry-After", "1")
-		fail(rw, r, s, refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many requests are in progress (limits.requests)"))
-		return
-	}
-	defer s.requests.Add(-1)
 	if !isJSON(r.Header["Content-Type"]) {
 		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json"))
 		return
 	}
-	bytes := grant{budget: &s.budget, principal: c.principal.ID}
-	body, err := s.readBody(rw, r, &bytes)
+	held := s.grant(c, r)
+	body, err := s.readBody(rw, r, &held)
 	if err != nil {
-		bytes.release()
+		held.release()
 		fail(rw, r, s, err)
 		return
 	}
 	var x *exchange
 	defer func() {
+		if x == nil {
+			held.release()
+		} else {
+			x.held.release()
+		}
 		if x == nil || !x.outlived {
 			s.bodies.put(body)
-			bytes.release()
 		}
 	}()
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && isArray(*body) {
-			s.batch(rw, r, c, *body)
+			s.batch(rw, r, c, *body, &held)
 			return
 		}
 		problem, status := answer(malformed(err), "")
@@ -368,7 +365,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request, x.bytes = &x.own, len(*body), r, bytes
+	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
 	if err != nil {
 		problem, status := answer(err, "")
 		x.reply.fail(m.ID, problem, status)
@@ -403,16 +400,16 @@ func isArray(body []byte) bool {
 	return false
 }
 
-// readBody reads the body, of at most limits.body, and takes its bytes from the budget before it has memory for them. The http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to
-// s.bodies when the request is answered.
-func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, bytes *grant) (*[]byte, error) {
+// readBody counts the request as one in progress, and reads the body, of at most limits.body. It takes the body's bytes from the budget before it has memory for them. The
+// http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to s.bodies when the request is answered.
+func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) (*[]byte, error) {
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)
 	}
 	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to see the end of the body without growing
-	if !bytes.take(int64(room)) {
-		return nil, tooMuch(rw)
+	if err := held.takeAll([quotas]int64{ofRequests: 1, ofBytes: int64(room)}); err != nil {
+		return nil, tooMuch(rw, err)
 	}
 	body := s.bodies.take()
 	b := (*body)[:0]
@@ -428,8 +425,8 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, bytes *grant)
 			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) { // a quarter of it has come, so that the rest is believed
 				more = rest
 			}
-			if !bytes.take(int64(more)) {
-				return nil, tooMuch(rw)
+			if err := held.take(ofBytes, int64(more)); err != nil {
+				return nil, tooMuch(rw, err)
 			}
 			room += more
 			b = slices.Grow(b, more)
@@ -462,11 +459,10 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
 }
 
-// tooMuch is the refusal of a body for which the budget has no bytes. The rest of it is not read.
-func tooMuch(rw http.ResponseWriter) error {
+// tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not read.
+func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
-	rw.Header().Set("Retry-After", "1")
-	return refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many bytes of request bodies are in progress (limits.bodies)")
+	return overused(rw, err)
 }
 
 func bytesText(n int64) string {
