@@ -6,7 +6,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/policy"
 	"junction/upstream"
 )
 
@@ -65,19 +64,12 @@ func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (res
 	if h == nil {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
-	if limits := x.share.limits; (limits.Rate > 0 || limits.Concurrent > 0) && metered(x.msg.Method) {
-		m, wait, err := s.meters.enter(x.principal.ID, limits)
-		if err != nil {
-			if member := namedBy(x.msg.Method); member != "" {
-				info.Name, _ = x.params.String(member)
-			}
-			info.Verdict, info.Rule = policy.Deny.String(), "limits.concurrent"
-			if err == errTooFast {
-				info.Rule = "limits.rate"
-			}
-			return result{}, x.limited(err, wait)
-		}
-		defer s.meters.leave(x.principal.ID, m)
+	done, err := s.meter(x, info)
+	if err != nil {
+		return result{}, err
+	}
+	if done != nil {
+		defer done()
 	}
 	return h(ctx, s, x, info)
 }

@@ -109,6 +109,10 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 		f.refuse(x, invalidParams("Invalid params: no protocolVersion"))
 		return
 	}
+	if _, err := f.meter(x, &x.info); err != nil {
+		f.refuse(x, err)
+		return
+	}
 	version := asked
 	if !legacyVersion(asked) {
 		version = mcp.ProtocolVersion20251125
@@ -144,6 +148,12 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	if !accepts(r, "text/event-stream") {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
+		return
+	}
+	if wait, err := f.meters.other(x.principal.ID, x.share.limits); err != nil {
+		e := x.limited(err, wait)
+		e.status = http.StatusTooManyRequests
+		f.refuse(x, e)
 		return
 	}
 	if err := x.held.take(ofStreams, 1); err != nil {
