@@ -227,7 +227,7 @@ func (b *budget) balance(g *grant) *balance {
 		}
 		b.many = max(fewBalances, 2*len(b.of))
 	}
-	its := &balance{name: g.name()}
+	its := &balance{name: g.newName()}
 	b.of[g.account] = its
 	return its
 }
@@ -240,8 +240,16 @@ func (its *balance) idle(now time.Time) bool {
 	return its.used == [quotas]int64{} && now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
 }
 
-// name is what operators read of an account.
+// name returns what tells the account from others, for a grant that has something.
 func (g *grant) name() string {
+	if g.balance == nil {
+		return g.account.principal
+	}
+	return g.balance.name
+}
+
+// newName makes the name of an account, which operators read.
+func (g *grant) newName() string {
 	name := g.account.principal
 	switch {
 	case g.account.program != 0:

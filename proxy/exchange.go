@@ -107,7 +107,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.user(), Peer: x,
+	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.user(), Account: x.held.name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key

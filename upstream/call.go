@@ -31,6 +31,8 @@ type Call struct {
 	Profile   Profile
 	Session   string
 	Principal string // "" where there is one user only
+	// Account is whom the call counts for where callers share what the upstream takes at once: Principal, or what tells callers apart where there is none.
+	Account string
 	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid until the caller uses it for something else. The
 	// upstream leaves a larger one here if it needed that.
 	Buffer *[]byte
@@ -173,6 +175,7 @@ type clock struct {
 	max     time.Duration
 	began   time.Time
 	heard   atomic.Int64 // when the last bytes of the call's own response came, in nanoseconds after began; 0 is never
+	slot    slot         // of the call
 
 	mu    sync.Mutex
 	alive prober    // asks the server whether it is alive; nil where that cannot be asked
@@ -261,6 +264,20 @@ func (c *clock) restart() {
 	now := time.Now()
 	c.due = now.Add(c.timeout)
 	c.timer.Reset(min(c.timeout/2, c.end.Sub(now)))
+}
+
+// left returns how much time the call has.
+func (c *clock) left() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held > 0 {
+		return c.timeout
+	}
+	due := c.due
+	if c.end.Before(due) {
+		due = c.end
+	}
+	return time.Until(due)
 }
 
 func (c *clock) stop() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -75,6 +76,8 @@ type stdio struct {
 
 	mu     sync.Mutex
 	calls  map[jsonrpc.ID]chan answer // that wait for a response
+	left   map[jsonrpc.ID]*clock      // of calls that were given up after they had been sent; nil before the first
+	many   int                        // from this number of them on, those that count for nobody are dropped
 	reason error                      // set once, before ended is closed; errClosed when we ended it
 
 	spare   lineBuffers
@@ -156,7 +159,7 @@ func (w *stdio) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)
 		return nil, err
 	}
 	if sent, err := w.write(ctx, &req.Message); err != nil {
-		if a, ok := w.forget(req.ID, c); ok && a.err == nil {
+		if a, ok := w.forget(req, c); ok && a.err == nil {
 			return w.take(a, req)
 		}
 		return nil, sendError(sent, err)
@@ -166,7 +169,7 @@ func (w *stdio) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)
 		w.waiters.Put(c)
 		return w.take(a, req)
 	case <-ctx.Done():
-		if a, ok := w.forget(req.ID, c); ok {
+		if a, ok := w.forget(req, c); ok {
 			return w.take(a, req)
 		}
 		return nil, context.Cause(ctx)
@@ -261,10 +264,11 @@ func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 }
 
 // forget ends the wait for a call. If an answer came before that, it is returned.
-func (w *stdio) forget(id jsonrpc.ID, c chan answer) (a answer, ok bool) {
+func (w *stdio) forget(req *request, c chan answer) (a answer, ok bool) {
 	w.mu.Lock()
-	if w.calls[id] == c {
-		delete(w.calls, id)
+	if w.calls[req.ID] == c {
+		delete(w.calls, req.ID)
+		w.leave(req)
 	} else {
 		a, ok = <-c, true
 	}
@@ -273,16 +277,38 @@ func (w *stdio) forget(id jsonrpc.ID, c chan answer) (a answer, ok bool) {
 	return a, ok
 }
 
+// leave remembers a call that was given up, to notice its late answer; mu is held.
+func (w *stdio) leave(req *request) {
+	if req.clock == nil || w.reason != nil {
+		return
+	}
+	if w.left == nil {
+		w.left = map[jsonrpc.ID]*clock{}
+	}
+	if len(w.left) >= w.many {
+		maps.DeleteFunc(w.left, func(_ jsonrpc.ID, c *clock) bool { return c.slot.over() })
+		w.many = max(fewestLeft, 2*len(w.left))
+	}
+	w.left[req.ID] = req.clock
+}
+
+// fewestLeft may be remembered although they count for nobody.
+const fewestLeft = 64
+
 // settle gives a call its answer. It returns false when nobody waits for it.
 func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c, ok := w.calls[id]
-	if ok {
+	if c, ok := w.calls[id]; ok {
 		delete(w.calls, id)
 		c <- a
+		return true
 	}
-	return ok
+	if late := w.left[id]; late != nil {
+		delete(w.left, id)
+		late.slot.late()
+	}
+	return false
 }
 
 // fail makes the wire unusable and ends every call on it.
@@ -293,6 +319,10 @@ func (w *stdio) fail(reason error) {
 		c <- answer{err: reason}
 	}
 	clear(w.calls)
+	for _, late := range w.left {
+		late.slot.late()
+	}
+	w.left = nil
 	w.mu.Unlock()
 	close(w.ended)
 }

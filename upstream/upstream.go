@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -79,9 +78,9 @@ func (o Options) withDefaults() Options {
 // Upstream is one configured server: what its entry says about calls, over the pool of its links. It is immutable but for the pool.
 type Upstream struct {
 	*pool
-	given  Config        // as configured
-	config Config        // with defaults
-	slots  chan struct{} // one for each call in flight
+	given  Config // as configured
+	config Config // with defaults
+	slots  *slots
 }
 
 // Start returns an upstream that connects in the background. Close ends it.
@@ -96,7 +95,7 @@ func start(name string, c Config, o Options, before *Catalog) *Upstream {
 func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 	config := c.withDefaults(d)
 	p.separate.Store(c.Separate)
-	return &Upstream{pool: p, given: c, config: config, slots: make(chan struct{}, config.Concurrency)}
+	return &Upstream{pool: p, given: c, config: config, slots: newSlots(config.Concurrency)}
 }
 
 // Config returns what the upstream was configured with.
@@ -112,16 +111,13 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	whole := ctx
 	ctx, clock := newClock(ctx, c.End, timeout, max)
 	defer clock.stop()
-	select {
-	case u.slots <- struct{}{}:
-		defer func() { <-u.slots }()
-	default:
-		select {
-		case u.slots <- struct{}{}:
-			defer func() { <-u.slots }()
-		case <-ctx.Done():
-			return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", u.config.Concurrency)})
-		}
+	waited, err := u.slots.take(ctx, c.Account, c.Principal != "" && u.person == "", &clock.slot)
+	if err != nil {
+		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
+	}
+	defer clock.slot.free()
+	if waited {
+		clock.touch() // the server was not silent: it was not asked
 	}
 	for again := false; ; again = true {
 		l, cn, err := u.acquire(ctx, c)
@@ -168,6 +164,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			}
 			l.release()
 			if ctx.Err() != nil { // whatever else has happened: the connection may have ended with the call
+				if !errors.Is(err, errNotSent) {
+					clock.slot.abandon(clock.left())
+				}
 				err = context.Cause(ctx)
 			}
 			return Result{}, &Error{u.name, kindOf(err), err}

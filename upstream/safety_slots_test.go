@@ -1,0 +1,177 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/upstream/upstreamtest"
+)
+
+// of makes a call that of a principal.
+func of(principal string) func(*Call) {
+	return func(c *Call) { c.Principal, c.Account = principal, principal }
+}
+
+// gated begins n calls of a principal that the server answers when the gate opens.
+func gated(r *rig, principal, gate string, n int) (calls []<-chan result) {
+	for range n {
+		calls = append(calls, begun(r.Upstream, toolCall("gate", `{"gate":"`+gate+`"}`, of(principal))))
+		synctest.Wait()
+	}
+	return calls
+}
+
+// eachScript runs a test with a server of either era.
+func eachScript(t *testing.T, f func(t *testing.T, script upstreamtest.Script)) {
+	for name, script := range map[string]upstreamtest.Script{"legacy": legacyScript, "modern": {Era: "modern"}} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, script) }) })
+	}
+}
+
+// TestSafety8SlotsOfAnUpstream: one principal makes as many calls as it likes, and the server answers none of them. It uses half of the slots, and others call meanwhile, each
+// with half of what is left.
+func TestSafety8SlotsOfAnUpstream(t *testing.T) {
+	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
+		r := newRig(t, script, Config{Concurrency: 8})
+		synctest.Wait()
+		hog := gated(r, "hog", "g", 20)
+		if n := r.count("tools/call"); n != 4 {
+			t.Errorf("%d calls of one principal are with the server, want half of 8", n)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("other")))
+		other := gated(r, "other", "g", 5)
+		if n := r.count("tools/call") - 5; n != 2 { // 4 and the echo are there
+			t.Errorf("%d calls of a second principal are with the server, want half of the other 4", n)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("third")))
+		for range len(hog) + len(other) {
+			r.server.Release("g")
+			synctest.Wait()
+		}
+		for _, call := range append(hog, other...) {
+			if res := <-call; res.err != nil {
+				t.Errorf("a call that waited for its turn = %v", res.err)
+			}
+		}
+	})
+}
+
+// TestSafety8TurnsOfAnUpstream: a server takes one call at once. One principal has ten calls wait when two others send one each: these are next but one.
+func TestSafety8TurnsOfAnUpstream(t *testing.T) {
+	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
+		r := newRig(t, script, Config{Concurrency: 1, Timeout: time.Hour})
+		synctest.Wait()
+		hog := gated(r, "hog", "g", 11)
+		second, third := gated(r, "second", "g", 1)[0], gated(r, "third", "g", 1)[0]
+		for range 4 {
+			r.server.Release("g")
+			synctest.Wait()
+		}
+		for name, call := range map[string]<-chan result{"second": second, "third": third} {
+			select {
+			case res := <-call:
+				if res.err != nil {
+					t.Errorf("the call of the %s = %v", name, res.err)
+				}
+			default:
+				t.Errorf("four calls were answered, and that of the %s is not among them", name)
+			}
+		}
+		for range 9 {
+			r.server.Release("g")
+			synctest.Wait()
+		}
+		for _, call := range hog {
+			if res := <-call; res.err != nil {
+				t.Errorf("a call that waited for its turn = %v", res.err)
+			}
+		}
+	})
+}
+
+// TestSafety8WaitingIsNoSilence: a call that has waited for its turn has all of its time, since the server did not know of it.
+func TestSafety8WaitingIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Concurrency: 1, Timeout: 10 * time.Second})
+		synctest.Wait()
+		first := gated(r, "hog", "g", 1)[0]
+		second := begun(r.Upstream, toolCall("slow", `{"ms":8000}`, of("other")))
+		settle(6 * time.Second)
+		r.server.Release("g")
+		if a, b := <-first, <-second; a.err != nil || b.err != nil {
+			t.Errorf("the calls = %v, %v", a.err, b.err)
+		}
+	})
+}
+
+// TestSafety8OneUserHasAllSlots: where there are no principals, the programs of the one user take turns, and nothing is held back for others.
+func TestSafety8OneUserHasAllSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Concurrency: 4})
+		synctest.Wait()
+		var calls []<-chan result
+		for range 4 {
+			calls = append(calls, begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, func(c *Call) { c.Account = "local (a program)" })))
+		}
+		synctest.Wait()
+		if n := r.count("tools/call"); n != 4 {
+			t.Errorf("%d calls of the only user are with the server, want 4", n)
+		}
+		for _, call := range calls {
+			r.server.Release("g")
+			<-call
+		}
+	})
+}
+
+// TestSafety8AbandonedCalls: a client that begins calls and gives them up has no more of them with the server than one that waits, until their time is over.
+func TestSafety8AbandonedCalls(t *testing.T) {
+	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
+		r := newRig(t, script, Config{Concurrency: 16, Timeout: time.Minute})
+		synctest.Wait()
+		try := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := r.Call(ctx, toolCall("hang", `{}`, of("hog")))
+			return err
+		}
+		for range 30 {
+			if err := try(); err == nil {
+				t.Fatal("a call that was given up has an answer")
+			}
+		}
+		if n := r.count("tools/call"); n != 8 {
+			t.Errorf("30 calls were given up, and %d of them reached the server, want 8", n)
+		}
+		if got := try().Error(); !strings.Contains(got, "its share of the 16 calls") {
+			t.Errorf("one more = %s, want the share named", got)
+		}
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("other")))
+		settle(time.Minute)
+		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("hog")))
+		if n := len(r.slots.queue); n != 0 || r.slots.used != 0 {
+			t.Errorf("%d accounts wait and %d slots are used at the end", n, r.slots.used)
+		}
+	})
+}
+
+// TestSafety8AFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at once, also where the server takes one at a time.
+func TestSafety8AFewAbandonedCallsHarmNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Concurrency: 1, Timeout: time.Minute})
+		synctest.Wait()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := r.Call(ctx, toolCall("hang", `{}`, of("me"))); err == nil {
+				t.Error("a call that was given up has an answer")
+			}
+			cancel()
+			if res := <-begun(r.Upstream, toolCall("echo", `{}`, of("me"))); res.err != nil || res.took > time.Second {
+				t.Errorf("the next call = %v after %v, want an answer at once", res.err, res.took)
+			}
+		}
+	})
+}
