@@ -119,7 +119,7 @@ type Redact struct {
 
 // Limits bound what one principal may do; of several policies that match, the strictest of each counts.
 type Limits struct {
-	Rate       Rate `yaml:"rate"`       // of calls, such as 60/m. Default: no limit.
+	Rate       Rate `yaml:"rate"`       // of calls, such as 60/m, and again of lists, pings, handshakes and new streams. Default: no limit.
 	Burst      int  `yaml:"burst"`      // calls at once after a pause. Default: what the rate gives in ten seconds, at least 1.
 	Concurrent int  `yaml:"concurrent"` // calls in flight. Default: no limit.
 }

@@ -33,10 +33,15 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		f.refuse(all, overused(w, err))
 		return
 	}
-	answers := make([][]byte, len(items))
+	answers, grants := make([][]byte, len(items)), make([]grant, len(items))
+	defer func() {
+		for i := range grants {
+			grants[i].release()
+		}
+	}()
 	var members sync.WaitGroup
 	for i, item := range items {
-		members.Go(func() { answers[i] = f.member(r, all, item) })
+		members.Go(func() { answers[i], grants[i] = f.member(r, all, item) })
 	}
 	members.Wait()
 	out := []byte{'['}
@@ -60,28 +65,28 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 // maxBatch bounds the calls that one request can begin.
 const maxBatch = 64
 
-// member answers one message of a batch; nil for one that has no answer.
-func (f legacyFront) member(r *http.Request, all *exchange, item []byte) []byte {
+// member answers one message of a batch, and returns what of the budget the answer has; nil for one that has no answer.
+func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held grant) {
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {
 		problem, _ := answer(malformed(err), "")
-		return jsonrpc.AppendError(nil, m.ID, problem)
+		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
 	x, err := newExchange(all.caller, r, m)
 	if err != nil {
 		problem, _ := answer(err, "")
-		return jsonrpc.AppendError(nil, m.ID, problem)
+		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
 	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
 	x.profile, x.listeners, x.held = all.profile, all.listeners, all.held
 	if !m.IsRequest() {
 		f.accept(x)
-		return nil
+		return nil, held
 	}
 	answer := &memory{}
 	x.reply = &reply{w: answer, limits: &f.limits}
 	f.run(x)
-	return answer.text
+	return answer.text, x.held
 }
 
 // memory is a ResponseWriter that keeps what is written: the answer to a member of a batch.

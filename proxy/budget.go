@@ -298,7 +298,7 @@ type Overuse struct {
 	Limit     string    // the key of the configuration
 	Used      int64     // by the caller, now
 	Others    int64     // what the others use, now
-	Total     int64     // what there is
+	Of        int64     // what there is
 	Last      time.Time // when it was refused last
 }
 

@@ -27,13 +27,16 @@ type Endpoint struct {
 }
 
 // Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.
+//
+// Callers share Bodies, Sessions, Streams and Requests: each gets at most half of what the others leave. A caller is a principal. Without authentication it is a program
+// on this machine, by its User-Agent; behind a proxy that authenticates (auth.none) it is an address, or a /64 network of IPv6.
 type Limits struct {
 	Body     upstream.Size `yaml:"body"`     // one request's body. Default 16MiB.
-	Bodies   upstream.Size `yaml:"bodies"`   // of all requests in progress; one principal has at most half of what the others leave. Default 256MiB, at least twice body.
+	Bodies   upstream.Size `yaml:"bodies"`   // bytes held for all callers: bodies of requests in progress, answers being written. Default 256MiB, at least twice body.
 	Header   upstream.Size `yaml:"header"`   // one request's header. Default 64KiB.
 	Nesting  int           `yaml:"nesting"`  // of arrays and objects in one message, of clients and upstreams. Default 256.
 	Message  upstream.Size `yaml:"message"`  // one message from an upstream. Default 64MiB.
-	Sessions int           `yaml:"sessions"` // legacy sessions held in memory; the longest idle one is let go. Default 10000.
+	Sessions int           `yaml:"sessions"` // legacy sessions held in memory; beyond its share a caller loses its longest idle one. Default 10000.
 	Streams  int           `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
 	Requests int           `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
 	Queue    int           `yaml:"queue"`    // notifications waiting for one slow client; it misses those beyond. Default 64.

@@ -131,6 +131,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err == errAnswered {
 		return
 	}
+	if err == nil && result.size() > oneWrite && isCall(x.msg.Method) {
+		err = x.hold(result)
+	}
 	if err != nil {
 		e, status := answer(err, info.Upstream)
 		if _, ours := errors.AsType[*upstream.Error](err); ours { // what the upstream said may be in its words
@@ -156,6 +159,17 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
 		s.report(info)
 	}
+}
+
+// hold takes the bytes of a large answer from the budget until the request is over: a client that reads slowly, or not at all, keeps us holding it.
+func (x *exchange) hold(r result) error {
+	err := x.held.take(ofBytes, int64(r.size()))
+	if e, ok := errors.AsType[*overuse](err); ok {
+		own := e.refuse(x.reply.w)
+		own.text = "the call was made, and its answer of " + bytesText(int64(r.size())) + " is dropped: " + own.text
+		return own
+	}
+	return err
 }
 
 // report tells the hook of a call.

@@ -78,7 +78,7 @@ func (f legacyFront) run(x *exchange) {
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
-	x.logLevel, x.reply.caller = x.session.logLevel(), x.session
+	x.logLevel, x.reply.caller, x.reply.held = x.session.logLevel(), x.session, x.held.empty()
 	f.serve(ctx, x)
 }
 

@@ -377,7 +377,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err := x.held.take(ofStreams, 1); err != nil {
 		return result{}, overused(x.reply.w, err)
 	}
-	h := s.listeners.hear(x.caller, l, nil)
+	h := s.listeners.hear(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {

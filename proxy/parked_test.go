@@ -29,7 +29,7 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 
 func TestReplayOfAnIDOutOfRange(t *testing.T) {
 	s := &session{version: "2025-11-25"}
-	r := s.record()
+	r := s.record(grant{budget: &budget{total: [quotas]int64{ofBytes: 1 << 20}}})
 	r.add([]byte(`{}`))
 	for _, n := range []int{1, 2, math.MaxInt} {
 		rec, number := s.recorded(r.name + "-" + strconv.Itoa(n))

@@ -22,11 +22,13 @@ type record struct {
 	name string
 
 	mu     sync.Mutex
-	events [][]byte // as written; the one with the number n is events[n]; nil when the stream has grown too large to be had again
+	events [][]byte // as written; the one with the number n is events[n]; nil when gone
 	count  int      // events so far
 	size   int
 	ended  bool          // the answer was the last
+	gone   bool          // the events are kept no more, or cannot be
 	grown  chan struct{} // closed and replaced with every event, and at the end
+	held   grant         // of the events
 }
 
 const (
@@ -35,24 +37,42 @@ const (
 	recordKept = time.Minute // after the answer
 )
 
-// record begins the events of a stream; nil for a session whose version has no ids for events.
-func (s *session) record() *record {
+// record begins the events of a stream; nil for a session whose version has no ids for events. held has nothing yet.
+func (s *session) record(held grant) *record {
 	if s.version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
-	r := &record{name: rand.Text()[:13], grown: make(chan struct{})}
+	r := &record{name: rand.Text()[:13], grown: make(chan struct{}), held: held}
 	if s.version >= mcp.ProtocolVersion20251125 {
 		// A first event without data, so that the client has an id before anything happened. Older clients would take it for a message.
 		r.count = 1
 		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
 	}
+	var oldest *record
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.records) >= maxRecords {
+		oldest = s.records[0]
 		s.records = append(s.records[:0], s.records[1:]...)
 	}
 	s.records = append(s.records, r)
+	s.mu.Unlock()
+	if oldest != nil {
+		oldest.drop()
+	}
 	return r
+}
+
+// drop gives up the events.
+func (r *record) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget()
+}
+
+// forget is drop while mu is held.
+func (r *record) forget() {
+	r.gone, r.events = true, nil
+	r.held.release()
 }
 
 func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
@@ -63,9 +83,11 @@ func (r *record) add(message []byte) []byte {
 	defer r.mu.Unlock()
 	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(r.count), message)
 	r.count++
-	if r.size += len(event); r.size > maxRecord {
-		r.events = nil
-	} else {
+	switch r.size += len(event); {
+	case r.gone:
+	case r.size > maxRecord, r.held.take(ofBytes, int64(len(event))) != nil:
+		r.forget()
+	default:
 		r.events = append(r.events, event)
 	}
 	r.tell()
@@ -84,6 +106,7 @@ func (r *record) end(s *session) {
 	r.tell()
 	r.mu.Unlock()
 	time.AfterFunc(recordKept, func() {
+		r.drop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i, other := range s.records {

@@ -25,6 +25,7 @@ type hearer struct {
 	session *session
 	subs    map[resourceKey]subscription
 	waiting []note // of a session without a stream
+	held    grant  // of subs
 }
 
 type resourceKey struct{ upstream, uri string } // the upstream's own
@@ -33,6 +34,24 @@ type subscription struct {
 	exposed string // as the client has subscribed to it
 	backend backend
 	from    upstream.Source
+}
+
+// size is about what a subscription takes in memory.
+func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) + len(exposed)) }
+
+// subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The error is an *overuse.
+func (h *hearer) subscribed(k resourceKey, s subscription) error {
+	if err := h.held.take(ofBytes, k.size(s.exposed)); err != nil {
+		return err
+	}
+	h.subs[k] = s
+	return nil
+}
+
+// unsubscribed removes a subscription; listeners.mu is held.
+func (h *hearer) unsubscribed(k resourceKey) {
+	h.held.give(ofBytes, k.size(h.subs[k].exposed))
+	delete(h.subs, k)
 }
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
@@ -90,7 +109,8 @@ func isPart(uri, of string) bool {
 }
 
 // hear adds a hearer, or returns the one that the session has on the endpoint.
-func (ls *listeners) hear(c caller, stream *listener, session *session) *hearer {
+func (ls *listeners) hear(x *exchange, stream *listener, session *session) *hearer {
+	c := x.caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.hearers {
@@ -98,7 +118,7 @@ func (ls *listeners) hear(c caller, stream *listener, session *session) *hearer 
 			return h
 		}
 	}
-	h := &hearer{caller: c, stream: stream, session: session, subs: map[resourceKey]subscription{}}
+	h := &hearer{caller: c, stream: stream, session: session, subs: map[resourceKey]subscription{}, held: x.held.empty()}
 	ls.hearers[h] = struct{}{}
 	return h
 }
@@ -115,7 +135,7 @@ func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
 		if !keep(key) {
 			of := source{sub.backend, sub.from}
 			gone[of] = append(gone[of], key.uri)
-			delete(h.subs, key)
+			h.unsubscribed(key)
 		}
 	}
 	if len(h.subs) == 0 {
@@ -201,15 +221,16 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 					twice = append(twice, uri)
 					continue
 				}
-				for _, t := range g.targets {
-					if t.name == uri {
-						h.subs[key] = subscription{t.exposed, b, from}
-						break
-					}
+				i := slices.IndexFunc(g.targets, func(t *target) bool { return t.name == uri })
+				if i < 0 {
+					continue
+				}
+				if err := h.subscribed(key, subscription{g.targets[i].exposed, b, from}); err != nil {
+					failed, twice = refuse(http.StatusOK, mcp.INTERNAL_ERROR, "%s", err), append(twice, uri)
 				}
 			}
 			for _, t := range g.targets {
-				if slices.Contains(got, t.name) && alive {
+				if _, there := h.subs[resourceKey{b.Name(), t.name}]; there && alive {
 					accepted[t] = true
 				}
 			}
@@ -269,7 +290,7 @@ func (s *Server) follow() {
 				m.h.subs[m.key] = subscription{sub.exposed, m.now, from}
 				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed}) // something may have been missed
 			default:
-				delete(m.h.subs, m.key)
+				m.h.unsubscribed(m.key)
 			}
 			ls.mu.Unlock()
 			m.old.Unsubscribe(sub.from, []string{m.key.uri})
@@ -289,7 +310,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 	if err := x.scoped(t); err != nil {
 		return result{}, err
 	}
-	h := s.listeners.hear(x.caller, nil, x.session)
+	h := s.listeners.hear(x, nil, x.session)
 	accepted, err := s.subscribeTo(ctx, h, []*target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
@@ -317,7 +338,7 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 		return result{}, err
 	}
 	gone := resourceKey{t.backend.Name(), t.name}
-	s.listeners.release(s.listeners.hear(x.caller, nil, x.session), func(k resourceKey) bool { return k != gone })
+	s.listeners.release(s.listeners.hear(x, nil, x.session), func(k resourceKey) bool { return k != gone })
 	return result{body: []byte("{}")}, nil
 }
 

@@ -83,6 +83,16 @@ type report struct {
 	Problems  []problemReport  `json:"problems"`
 	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
 	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
+	Overuse   []overuseReport  `json:"overuse,omitempty"` // callers that were refused something within the last minute, the latest first
+}
+
+type overuseReport struct {
+	Principal string    `json:"principal"` // with its program or address where there is no authentication
+	Limit     string    `json:"limit"`
+	Used      int64     `json:"used"`   // by the caller, now
+	Others    int64     `json:"others"` // what the others use, now
+	Of        int64     `json:"of"`
+	Last      time.Time `json:"last"` // when it was refused last
 }
 
 type issuerReport struct {
@@ -137,6 +147,9 @@ func (p *program) report(stopping context.Context) report {
 	}
 	for _, problem := range p.server.Problems() {
 		r.Problems = append(r.Problems, problemReport{problem.Upstream, problem.Name, problem.Reason})
+	}
+	for _, o := range p.server.Overused() {
+		r.Overuse = append(r.Overuse, overuseReport(o))
 	}
 	return r
 }

@@ -177,6 +177,44 @@ func TestReadyzBeforeTheFirstTry(t *testing.T) {
 	}
 }
 
+// TestSafety8ReadyzTellsWhoHasItsShare: a program opens more streams than its share. /readyz and the log name it.
+func TestSafety8ReadyzTellsWhoHasItsShare(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "limits: { streams: 2 }\nupstreams: { a: { url: "+url+" } }\n")
+	listen := func() *http.Response {
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url(),
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+meta+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"User-Agent": "greedy/1.0", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"} {
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	if got := listen().StatusCode; got != http.StatusOK {
+		t.Errorf("the first stream = %d", got)
+	}
+	if _, rep := r.mustReport(t); len(rep.Overuse) != 0 {
+		t.Errorf("over their share are %+v, want none yet", rep.Overuse)
+	}
+	if got := listen().StatusCode; got != http.StatusTooManyRequests {
+		t.Errorf("the second of two streams = %d, want 429", got)
+	}
+	if _, rep := r.mustReport(t); len(rep.Overuse) != 1 || rep.Overuse[0].Principal != "local (greedy/1.0)" || rep.Overuse[0].Limit != "limits.streams" || rep.Overuse[0].Used != 1 ||
+		rep.Overuse[0].Of != 2 {
+		t.Errorf("over their share are %+v, want the program with one of two streams", rep.Overuse)
+	}
+	r.stderr.mustSay(t, `principal="local (greedy/1.0)" limit=limits.streams used=1 others=0 of=2`, 1)
+}
+
 // TestGraceIsOver: a call that takes longer than we give it when we stop gets an answer that says so, and does not keep us.
 func TestGraceIsOver(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
