@@ -68,8 +68,8 @@ type Config struct {
 	// MaxLinks bounds the connections (processes) of this upstream. One principal has at most half of
 	// them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`
-	// Concurrency bounds the calls in flight; others wait, and the callers take turns. A principal uses at most half of what the others leave.
-	// Default: defaults.concurrency.
+	// Concurrency bounds the calls in flight; others wait, and the callers take turns. Where there are several principals, one uses at most half of what the others
+	// leave. Default: defaults.concurrency.
 	Concurrency int `yaml:"concurrency"`
 	// Timeout ends a call after this much silence; progress resets it. Default: defaults.timeout.
 	Timeout time.Duration `yaml:"timeout"`

@@ -35,7 +35,7 @@ func eachScript(t *testing.T, f func(t *testing.T, script upstreamtest.Script)) 
 // with half of what is left.
 func TestSafety8SlotsOfAnUpstream(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
-		r := newRig(t, script, Config{Concurrency: 8})
+		r := newRig(t, script, Config{Separate: true, Concurrency: 8})
 		synctest.Wait()
 		hog := gated(r, "hog", "g", 20)
 		if n := r.count("tools/call"); n != 4 {
@@ -62,7 +62,7 @@ func TestSafety8SlotsOfAnUpstream(t *testing.T) {
 // TestSafety8TurnsOfAnUpstream: a server takes one call at once. One principal has ten calls wait when two others send one each: these are next but one.
 func TestSafety8TurnsOfAnUpstream(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
-		r := newRig(t, script, Config{Concurrency: 1, Timeout: time.Hour})
+		r := newRig(t, script, Config{Separate: true, Concurrency: 1, Timeout: time.Hour})
 		synctest.Wait()
 		hog := gated(r, "hog", "g", 11)
 		second, third := gated(r, "second", "g", 1)[0], gated(r, "third", "g", 1)[0]
@@ -95,7 +95,7 @@ func TestSafety8TurnsOfAnUpstream(t *testing.T) {
 // TestSafety8WaitingIsNoSilence: a call that has waited for its turn has all of its time, since the server did not know of it.
 func TestSafety8WaitingIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, legacyScript, Config{Concurrency: 1, Timeout: 10 * time.Second})
+		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: 10 * time.Second})
 		synctest.Wait()
 		first := gated(r, "hog", "g", 1)[0]
 		second := begun(r.Upstream, toolCall("slow", `{"ms":8000}`, of("other")))
@@ -107,30 +107,34 @@ func TestSafety8WaitingIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestSafety8OneUserHasAllSlots: where there are no principals, the programs of the one user take turns, and nothing is held back for others.
+// TestSafety8OneUserHasAllSlots: where there is one principal, or none, nothing is held back for others.
 func TestSafety8OneUserHasAllSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, legacyScript, Config{Concurrency: 4})
-		synctest.Wait()
-		var calls []<-chan result
-		for range 4 {
-			calls = append(calls, begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, func(c *Call) { c.Account = "local (a program)" })))
-		}
-		synctest.Wait()
-		if n := r.count("tools/call"); n != 4 {
-			t.Errorf("%d calls of the only user are with the server, want 4", n)
-		}
-		for _, call := range calls {
-			r.server.Release("g")
-			<-call
-		}
-	})
+	for name, change := range map[string]func(*Call){"a program of the local user": func(c *Call) { c.Account = "local (a program)" }, "the only key": of("key:me")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, Config{Concurrency: 4})
+				synctest.Wait()
+				var calls []<-chan result
+				for range 4 {
+					calls = append(calls, begun(r.Upstream, toolCall("gate", `{"gate":"g"}`, change)))
+				}
+				synctest.Wait()
+				if n := r.count("tools/call"); n != 4 {
+					t.Errorf("%d calls are with the server, want 4", n)
+				}
+				for _, call := range calls {
+					r.server.Release("g")
+					<-call
+				}
+			})
+		})
+	}
 }
 
 // TestSafety8AbandonedCalls: a client that begins calls and gives them up has no more of them with the server than one that waits, until their time is over.
 func TestSafety8AbandonedCalls(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
-		r := newRig(t, script, Config{Concurrency: 16, Timeout: time.Minute})
+		r := newRig(t, script, Config{Separate: true, Concurrency: 16, Timeout: time.Minute})
 		synctest.Wait()
 		try := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -161,7 +165,7 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 // TestSafety8AFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at once, also where the server takes one at a time.
 func TestSafety8AFewAbandonedCallsHarmNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, legacyScript, Config{Concurrency: 1, Timeout: time.Minute})
+		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: time.Minute})
 		synctest.Wait()
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -111,7 +111,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	whole := ctx
 	ctx, clock := newClock(ctx, c.End, timeout, max)
 	defer clock.stop()
-	waited, err := u.slots.take(ctx, c.Account, c.Principal != "" && u.person == "", &clock.slot)
+	waited, err := u.slots.take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.slot)
 	if err != nil {
 		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
 	}
