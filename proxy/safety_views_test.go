@@ -200,8 +200,8 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
 		s := mustServer(t, b)
 		s.limits.Page = 5000
-		plainID, _ := s.sessions.open("2025-11-25", "test", "local", upstream.Profile{})
-		appsID, _ := s.sessions.open("2025-11-25", "test", "local", upstream.Profile{UI: "1"})
+		plainID, _ := s.sessions.open("2025-11-25", "test", account{principal: "local"}, upstream.Profile{})
+		appsID, _ := s.sessions.open("2025-11-25", "test", account{principal: "local"}, upstream.Profile{UI: "1"})
 		lists := map[string]bool{}
 		for i, client := range []struct {
 			name, body   string
