@@ -8,7 +8,6 @@
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-COPY auth/facade/oryx auth/facade/oryx
 RUN go mod download
 COPY . .
 # Static, so that it runs on an empty root; -trimpath, so that the same source gives the same bytes wherever it lies.

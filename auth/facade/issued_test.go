@@ -78,7 +78,7 @@ func mustIssued(t *testing.T, keys ...string) issued {
 
 func (i issued) sql(t *testing.T, text string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", i.file)
+	db, err := sql.Open("sqlite", "file:"+i.file+"?_pragma=busy_timeout(10000)")
 	if err == nil {
 		_, err = db.Exec(text)
 	}
@@ -128,7 +128,8 @@ func (i issued) mustVerify(t *testing.T, token any) {
 		t.Error(err)
 		return
 	}
-	if p.User != "ann" || !slices.Equal(p.Scopes, []string{"mcp", "offline_access"}) || !slices.Equal(p.Resources, []string{"https://junction.example/mcp"}) {
+	if p.User != "ann" || !slices.Equal(p.Scopes, []string{"mcp", "offline_access"}) ||
+		!slices.Equal(p.Resources, []string{"https://junction.example/mcp"}) {
 		t.Errorf("the principal is %+v", p)
 	}
 }
@@ -156,7 +157,8 @@ func challengeOf(verifier string) string {
 // TestTokensOfTheOldCode uses the codes and tokens of the old code, with the key that it had and after
 // that key was rotated.
 func TestTokensOfTheOldCode(t *testing.T) {
-	for name, keys := range map[string][]string{"one key": nil, "rotated": {"k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret())}} {
+	newer := "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
+	for name, keys := range map[string][]string{"one key": nil, "rotated": {newer}} {
 		t.Run(name, func(t *testing.T) {
 			i := mustIssued(t, keys...)
 			i.mustVerify(t, i.had["access"])
@@ -245,7 +247,8 @@ func (i issued) forms(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows, err := db.Query(`SELECT kind, signature, request FROM oauth_tokens UNION ALL SELECT 'code', signature, request FROM oauth_codes
+	rows, err := db.Query(`SELECT kind, signature, request FROM oauth_tokens
+		UNION ALL SELECT 'code', signature, request FROM oauth_codes
 		UNION ALL SELECT 'pkce', signature, request FROM oauth_pkce`)
 	if err != nil {
 		t.Fatal(err)

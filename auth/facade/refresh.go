@@ -19,8 +19,8 @@ import (
 func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
 	ctx := r.Context()
 	gone := bad("invalid_grant", "the refresh token is not good, or not any more")
-	signature, err := s.signature(ctx, q.Get("refresh_token"), refreshPrefix)
-	if err != nil {
+	signature, ok := s.minter.signature(q.Get("refresh_token"), refreshPrefix)
+	if !ok {
 		return nil, gone
 	}
 	t, err := s.f.store.Token(ctx, store.RefreshToken, signature)
@@ -55,13 +55,17 @@ func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, erro
 			}
 			narrow = asked
 		}
-		issued := ""
-		ctx = context.WithValue(context.WithValue(ctx, viewKey{}, s.view(g)), issuedKey{}, &issued)
-		body, err := s.issue(ctx, r, narrow)
-		if err == nil && issued == "" {
-			err = errInconsistent
+		rec, err := readRecord(t.Request, g)
+		if err != nil {
+			return store.Successor{}, err
 		}
-		return store.Successor{Signature: issued, Response: body}, err
+		for _, scope := range rec.Granted {
+			if !slices.Contains(s.f.scopes, scope) {
+				return store.Successor{}, bad("invalid_scope", "The OAuth 2.0 Client is not allowed to request scope '%s'.", scope)
+			}
+		}
+		made, err := s.addTokens(ctx, g, rec, narrow)
+		return store.Successor{Signature: made.refreshSignature, Response: made.response}, err
 	})
 	if errors.Is(err, store.ErrReused) {
 		s.f.log.Warn("a refresh token was used twice: its grant has ended", "client", visible(c.ID, 64), "grant", t.Grant)

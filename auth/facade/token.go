@@ -2,7 +2,6 @@ package facade
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -10,9 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/ory/fosite"
 
 	"junction/auth/store"
 )
@@ -116,8 +112,8 @@ func (s *server) exchange(r *http.Request) ([]byte, error) {
 // redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a second use takes back what came of the first.
 func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
 	gone := bad("invalid_grant", "the code is not good, or not any more")
-	signature, err := s.signature(r.Context(), q.Get("code"), codePrefix)
-	if err != nil {
+	signature, ok := s.minter.signature(q.Get("code"), codePrefix)
+	if !ok {
 		return nil, gone
 	}
 	reused := ""
@@ -151,8 +147,7 @@ func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, 
 		if resource := q.Get("resource"); resource != "" && s.f.resource(resource) != g.Resource {
 			return bad("invalid_target", "the code is for %s", g.Resource)
 		}
-		v := s.view(g)
-		body, err = s.issue(context.WithValue(ctx, viewKey{}, v), r, nil)
+		body, err = s.exchangeCode(ctx, code, g, q)
 		if told, ok := errors.AsType[*oauthError](err); ok {
 			return store.Keep(told) // the verifier has been tried
 		}
@@ -177,41 +172,24 @@ func outcome(err error, told *oauthError) error {
 	return err
 }
 
-// issue has fosite make the tokens of a request, with the view that ctx has. narrow, if it is not nil, are the scopes of the access token.
-func (s *server) issue(ctx context.Context, r *http.Request, narrow []string) ([]byte, error) {
-	if narrow != nil {
-		ctx = context.WithValue(ctx, narrowKey{}, narrow)
-	}
-	ar, err := s.fosite.NewAccessRequest(ctx, r, &fosite.DefaultSession{})
+// exchangeCode makes tokens of a code that is good, if the request names the redirect URI and the
+// verifier of it. It runs in the transaction that has locked the code.
+func (s *server) exchangeCode(ctx context.Context, code store.Code, g store.Grant, q url.Values) ([]byte, error) {
+	rec, err := readRecord(code.Request, g)
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
-	response, err := s.fosite.NewAccessResponse(ctx, ar)
-	if err != nil {
-		return nil, translate(err)
+	if redirect := rec.Form.Get("redirect_uri"); redirect != "" && redirect != q.Get("redirect_uri") {
+		return nil, bad("invalid_grant", `The "redirect_uri" from this request does not match the one from the authorize request.`)
 	}
-	scope := ar.GetGrantedScopes()
-	if narrow != nil {
-		scope = narrow
+	if err := s.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
+		return nil, err
 	}
-	v, _ := ctx.Value(viewKey{}).(*view)
-	refreshToken, _ := response.GetExtra("refresh_token").(string)
-	return json.Marshal(tokenResponse{
-		AccessToken: response.GetAccessToken(), TokenType: "Bearer", ExpiresIn: int64(v.access / time.Second), RefreshToken: refreshToken, Scope: strings.Join(scope, " "),
-	})
-}
-
-// translate makes fosite's errors ours: what is not the client's fault stays an error.
-func translate(err error) error {
-	var e *fosite.RFC6749Error
-	if !errors.As(err, &e) || e.CodeField >= http.StatusInternalServerError {
-		return err
+	if err := s.f.store.UseCode(ctx, code.Signature); err != nil {
+		return nil, err
 	}
-	description := e.HintField
-	if description == "" {
-		description = e.DescriptionField
-	}
-	return &oauthError{e.CodeField, e.ErrorField, description}
+	made, err := s.addTokens(ctx, g, rec, nil)
+	return made.response, err
 }
 
 // Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family goes. Whoever has a token may do that, and of one that is not good
@@ -242,8 +220,8 @@ func (s *server) giveUp(r *http.Request) error {
 	if strings.HasPrefix(token, accessPrefix) {
 		kind, prefix = store.AccessToken, accessPrefix
 	}
-	signature, err := s.signature(ctx, token, prefix)
-	if err != nil {
+	signature, ok := s.minter.signature(token, prefix)
+	if !ok {
 		return nil
 	}
 	t, err := s.f.store.Token(ctx, kind, signature)

@@ -2,14 +2,14 @@
 //
 // What there is, by file; every method takes part in the transaction of its context, may be called by several goroutines at once, and blocks on the database:
 //
-//	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback for libraries that want those; Keep, for an error that is no reason to undo
+//	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback, which it is made of; Keep, for an error that is no reason to undo
 //	users.go     User: PutUser, User, Users, DisableUser, EnableUser
 //	sessions.go  IDPSession: AddIDPSession, IDPSession, IDPSessions, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, WebSessions,
 //	             EndWebSessions · SignOut, of all that a user has
 //	requests.go  AuthRequest: AddAuthRequest, AuthRequest, ApproveAuthRequest, ConsumeAuthRequest (by the provider's state), ConsumeApproved (by its own id)
 //	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince ·
 //	             ClientAllowed, RedirectAllowed
-//	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, TakePKCE · Token: AddToken, Token, RevokeTokens · Access (an access token with its grant and user)
+//	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, TakePKCE · Token: AddToken, Token · Access (an access token with its grant and user)
 //	refresh.go   Refresh: one refresh token for its successor, once, with the replay of the same answer
 //	connections.go  Connection: PutConnection, Connection, Connections, ClaimConnection and what ends a claim, DeleteConnection · UpstreamClient
 //	clients.go   Document: PutDocument, Document · Block: BlockClient, UnblockClient, ClientBlocked, Blocks · UseAssertion

@@ -147,12 +147,6 @@ func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error 
 	return s.get(ctx, func(row scanner) error { return row.Scan(&id) }, `SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
 }
 
-// RevokeTokens ends the tokens of a kind that have a RequestID; without any it is no error.
-func (s *Store) RevokeTokens(ctx context.Context, kind, requestID string) error {
-	_, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL WHERE request_id = $1 AND kind = $2`, requestID, kind)
-	return err
-}
-
 // Access is an access token with what it rests on.
 type Access struct {
 	Token Token

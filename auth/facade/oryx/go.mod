@@ -1,3 +1,0 @@
-module github.com/ory/x
-
-go 1.26
