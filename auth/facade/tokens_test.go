@@ -39,7 +39,7 @@ func TestTokensVerifiers(t *testing.T) {
 		"a line":              {[]string{"code_verifier", right + "\n"}, badText, false},
 		"beyond ASCII":        {[]string{"code_verifier", right + "é"}, badText, false},
 		"the challenge":       {[]string{"code_verifier", challengeOf(right)}, mismatch, false},
-		"other parameters":    {[]string{"code_verifier", right, "code_challenge_method", "plain", "code_challenge", right}, "", false},
+		"other parameters":    {[]string{"code_challenge_method", "plain", "code_challenge", right}, "", false},
 		"another redirect":    {[]string{"redirect_uri", clientAt + "/"}, otherRedirect, true},
 		"no redirect":         {[]string{"redirect_uri", ""}, otherRedirect, true},
 		"redirect before all": {[]string{"redirect_uri", "", "code_verifier", ""}, otherRedirect, true},
@@ -232,9 +232,9 @@ func TestTokensAltered(t *testing.T) {
 	}
 	i.mustVerify(t, whole)
 	// The same of a code and of a refresh token, which stay good.
-	status, m := i.ask(t, "grant_type", "authorization_code", "code", respell(i.had["pending"]), "code_verifier", i.had["verifier"], "redirect_uri", clientAt)
+	status, m := i.redeem(t, "pending", "code", respell(i.had["pending"]))
 	refused(t, "a code in another spelling", status, m, "invalid_grant")
-	status, m = i.ask(t, "grant_type", "authorization_code", "code", i.had["refresh"], "code_verifier", i.had["verifier"], "redirect_uri", clientAt)
+	status, m = i.redeem(t, "pending", "code", i.had["refresh"])
 	refused(t, "a refresh token as a code", status, m, "invalid_grant")
 	status, m = i.refresh(t, respell(other))
 	refused(t, "a refresh token in another spelling", status, m, "invalid_grant")
@@ -301,7 +301,27 @@ func TestTokensComparedInConstantTime(t *testing.T) {
 		}
 		return true
 	})
-	if calls["hmac.Equal"] != 1 || calls["subtle.ConstantTimeCompare"] != 1 || calls["bytes.Equal"] != 0 || calls["strings.EqualFold"] != 0 {
+	if calls["hmac.Equal"] != 1 || calls["subtle.ConstantTimeCompare"] != 1 ||
+		calls["bytes.Equal"] != 0 || calls["strings.EqualFold"] != 0 {
 		t.Errorf("mint.go calls %v", calls)
+	}
+}
+
+// TestTokensRowsOfAnotherGrant alters rows so that they name another client or another endpoint than
+// their grant: no tokens are made of them.
+func TestTokensRowsOfAnotherGrant(t *testing.T) {
+	for name, value := range map[string]string{"client": "'other'", "audience": `json('["https://junction.example/web/mcp"]')`} {
+		t.Run(name, func(t *testing.T) {
+			i := mustIssued(t)
+			for _, table := range []string{"oauth_codes", "oauth_tokens"} {
+				i.sql(t, "UPDATE "+table+" SET request = CAST(json_set(request, '$."+name+"', "+value+") AS BLOB)")
+			}
+			if status, m := i.redeem(t, "pending"); status == http.StatusOK || m["access_token"] != nil {
+				t.Errorf("a code: %d %v", status, m)
+			}
+			if status, m := i.refresh(t, i.had["refresh"]); status == http.StatusOK || m["access_token"] != nil {
+				t.Errorf("a refresh token: %d %v", status, m)
+			}
+		})
 	}
 }
