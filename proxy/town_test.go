@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/upstream"
@@ -55,12 +55,12 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 		t.Fatal(err)
 	}
 	w := &town{t: t, gate: make(chan struct{}), log: &bytes.Buffer{}}
-	if w.Server, err = New(Options{Key: key, Version: "test", Limits: limits, Log: slog.New(slog.NewTextHandler(w.log, nil))}); err != nil {
+	if w.Server, err = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)}); err != nil {
 		t.Fatal(err)
 	}
 	c := WorldConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
-		c.Guard = &auth.Guard{Verifier: newMany(20)}
+		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
 	}
 	if change != nil {
 		change(&c)
