@@ -287,12 +287,13 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	e := began.endpoints[""]
 	stream := &listener{changed: make(chan struct{}, 1), wants: everyList(), end: func() {}}
 	stream.caller = caller{world: began, endpoint: e, principal: auth.Local, share: began.share(e, auth.Local)}
-	s.listeners.add(stream)
+	s.listeners.open[stream] = struct{}{}
 	defer s.listeners.remove(stream)
 	expired := *c.principals[1]
 	expired.Expires = time.Unix(1, 0)
 	lapsed := caller{world: began, endpoint: e, principal: &expired, share: began.share(e, &expired)}
-	hearer := s.listeners.hear(&exchange{caller: lapsed}, nil, new(session))
+	hearer := &hearer{caller: lapsed, session: new(session)}
+	s.listeners.hearers[hearer] = struct{}{}
 	lapsed = caller{}
 	prepared := slices.Collect(maps.Values(e.pages.of.of))
 	old, page := weak.Make(e.view), weak.Make(&prepared[0].value.text[0])

@@ -65,14 +65,14 @@ type Server struct {
 	bodies    buffers        // of requests
 	budget    budget         // what callers share
 	results   buffers        // of upstreams' answers
-	stocked   atomic.Uint64  // how many stocks were made
 
 	serverInfo []byte // JSON
 	modernMeta []byte // the _meta of a result that is ours
 	supported  []byte // versions, a JSON array
 
 	world    atomic.Pointer[world]
-	changing sync.Mutex // held while the next world is built
+	stocked  atomic.Uint64 // how many stocks were made
+	changing sync.Mutex    // held while the next world is built
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
