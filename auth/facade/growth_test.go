@@ -36,6 +36,9 @@ func (s *stand) rows(t *testing.T, table string) int {
 // that are as long as they may be, and look for pages that want to know who they are. After a while
 // the file of the store grows no more.
 func TestSafety9TheStoreStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it makes many thousand requests, one after the other")
+	}
 	s, _ := mustNet(t, behindProxy(t))
 	for _, g := range []*gate{s.gates.begin, s.gates.finish} {
 		g.open() // it is not the pace that bounds the store
