@@ -31,7 +31,7 @@ func TestSafety8Newcomers(t *testing.T) {
 		if rng.IntN(10) == 0 && g.held[ofRequests] > 0 { // each use ends some time
 			g.give(ofRequests, 1)
 		} else {
-			its, used := g.held[ofRequests], b.used[ofRequests]
+			its, used := g.held[ofRequests], b.inUse()[ofRequests]
 			err := g.take(ofRequests, 1)
 			if allowed := used < total && (its == 0 || its+1 <= (total-(used-its))/2); (err == nil) != allowed {
 				t.Fatalf("step %d: an account with %d, of %d in use, takes one: %v, want %t", step, its, used, err, allowed)
@@ -70,8 +70,8 @@ func TestSafety8BalancesAreForgotten(t *testing.T) {
 		}
 		early.release()
 		kept.release()
-		if b.used != [quotas]int64{} {
-			t.Errorf("%v is used at the end", b.used)
+		if b.inUse() != [quotas]int64{} {
+			t.Errorf("%v is used at the end", b.inUse())
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 			hog.ServeHTTP(a, r)
 			return a.ResponseRecorder
 		})
-		if held := w.budget.used[ofBytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
+		if held := w.budget.inUse()[ofBytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
 			t.Errorf("50 answers of 1 MiB that nobody reads take %d bytes, want at most half of 16 MiB", held)
 		}
 		succeeded(t, "the call of another", other.call(t.Context(), 1))
@@ -134,7 +134,7 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 			}
 			all = append(all, r)
 		}
-		if n := b.used[ofBytes]; n > 1<<19 || n < 1<<18 {
+		if n := b.inUse()[ofBytes]; n > 1<<19 || n < 1<<18 {
 			t.Errorf("events of %d streams take %d bytes, want at most half of 1 MiB", len(all), n)
 		}
 		last := all[len(all)-1]
@@ -145,8 +145,9 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 			r.end(s)
 		}
 		time.Sleep(2 * recordKept)
-		if b.used != [quotas]int64{} || len(s.records) != 0 {
-			t.Errorf("%v is used by %d streams that ended two minutes ago", b.used, len(s.records))
+		synctest.Wait()
+		if b.inUse() != [quotas]int64{} || len(s.records) != 0 {
+			t.Errorf("%v is used by %d streams that ended two minutes ago", b.inUse(), len(s.records))
 		}
 	})
 }
@@ -172,7 +173,7 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	for _, h := range hearers {
 		ls.release(h, nothing)
 	}
-	if b.used != [quotas]int64{} {
-		t.Errorf("%v is used when nobody has subscribed", b.used)
+	if b.inUse() != [quotas]int64{} {
+		t.Errorf("%v is used when nobody has subscribed", b.inUse())
 	}
 }

@@ -152,8 +152,8 @@ func TestSafety7StalledBodies(t *testing.T) {
 		for range 100 - refused {
 			<-answers
 		}
-		if s.budget.used != [quotas]int64{} {
-			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.used)
+		if s.budget.inUse() != [quotas]int64{} {
+			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.inUse())
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestSafety7BodiesAreShared(t *testing.T) {
 	}
 	one.release()
 	one.release()
-	if err := again.take(ofBytes, 275*unit); err != nil || b.used[ofBytes] != 625*unit {
-		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.used[ofBytes]/unit, err)
+	if err := again.take(ofBytes, 275*unit); err != nil || b.inUse()[ofBytes] != 625*unit {
+		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.inUse()[ofBytes]/unit, err)
 	}
 }

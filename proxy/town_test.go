@@ -194,8 +194,16 @@ func eachFairEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
 // unused checks that nothing of the budget is used at the end.
 func (w *town) unused() {
 	w.t.Helper()
-	time.Sleep(2 * recordKept) // events that a client could come back for
-	if w.budget.used != [quotas]int64{} {
-		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.used)
+	time.Sleep(2 * recordKept)
+	synctest.Wait() // events that a client could come back for
+	if w.budget.inUse() != [quotas]int64{} {
+		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.inUse())
 	}
+}
+
+// inUse returns what all accounts use together.
+func (b *budget) inUse() [quotas]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }
