@@ -345,6 +345,11 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 		return false, context.Cause(ctx)
 	}
 	select {
+	case <-w.ended: // its input may be open for a moment longer
+		return false, w.reason
+	default:
+	}
+	select {
 	case w.turn <- struct{}{}:
 	default:
 		select {
