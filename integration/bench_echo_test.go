@@ -44,7 +44,7 @@ type echoRequest struct {
 	Method string
 	Params struct {
 		ProtocolVersion string
-		Arguments       struct{ Size int }
+		Arguments       struct{ Size, MS int }
 		Meta            struct {
 			Version string `json:"io.modelcontextprotocol/protocolVersion"`
 		} `json:"_meta"`
@@ -58,7 +58,7 @@ func (r *echoRequest) era() string {
 	return legacyEra
 }
 
-// newEcho makes a server of so many tools. The first is called echo; arguments.size is how many bytes of text every tool answers with.
+// newEcho makes a server of so many tools. The first is called echo; arguments.size is how many bytes of text every tool answers with, over HTTP after arguments.ms milliseconds.
 func newEcho(tools int) *echoServer {
 	defs := make([]string, max(tools, 1))
 	for i := range defs {
@@ -157,6 +157,13 @@ func (e *echoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if head == nil {
 		w.WriteHeader(http.StatusAccepted)
 		return
+	}
+	if ms := r.Params.Arguments.MS; ms > 0 {
+		select {
+		case <-time.After(time.Duration(ms) * time.Millisecond):
+		case <-req.Context().Done():
+			return
+		}
 	}
 	h := w.Header()
 	if e.events && r.Method == "tools/call" {

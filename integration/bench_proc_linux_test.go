@@ -21,6 +21,9 @@ func childAttr(end syscall.Signal) *syscall.SysProcAttr {
 // killGroup kills what is left of the process group that pid leads or led.
 func killGroup(pid int) { syscall.Kill(-pid, syscall.SIGKILL) }
 
+// yieldCPU leaves the CPU to every other process that wants it.
+func yieldCPU() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) }
+
 // cpuTime returns the CPU time that the processes have used, to the nanosecond where /proc/PID/stat knows hundredths of a second.
 func cpuTime(pids []int) (time.Duration, error) {
 	var sum time.Duration
@@ -52,6 +55,18 @@ func resident(pid int) (all, own int64, err error) {
 		*n = kb << 10
 	}
 	return all, own, nil
+}
+
+// peakMemory returns the most memory that a process has ever had, in bytes.
+func peakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+	line, _, _ := bytes.Cut(rest, []byte(" kB\n"))
+	kb, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	return kb << 10, err
 }
 
 // childPIDs returns the processes whose parent is pid.

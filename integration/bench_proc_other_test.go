@@ -17,6 +17,10 @@ func killGroup(pid int) {
 	}
 }
 
+func yieldCPU() {}
+
+func peakMemory(int) (int64, error) { return 0, errors.ErrUnsupported }
+
 func cpuTime([]int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 func resident(int) (all, own int64, err error) { return 0, 0, errors.ErrUnsupported }

@@ -26,6 +26,7 @@ func benchRole(name string, args []string) (handled bool) {
 		"bench-hop":        hop,
 		"bench-hop-stdio":  hopStdio,
 		"bench-load":       loadGenerator,
+		"bench-attack":     attackers,
 	}
 	role, ok := roles[name]
 	if !ok {

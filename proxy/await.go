@@ -15,6 +15,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	if seen.settled && !seen.separates {
 		return
 	}
+	x.rest()
 	ctx, cancel := context.WithTimeout(ctx, x.world.config.FirstWait)
 	defer cancel()
 	for st := range seen.stocks() {
@@ -49,7 +50,7 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 		return nil, nil
 	}
 	info.Upstream = b.Name()
-	x.reply.begin()
+	x.begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
 	if t := x.named(p, name, info); t != nil || err == nil || !b.Catalog().Listed.IsZero() {

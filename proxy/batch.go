@@ -30,9 +30,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		return
 	}
 	if err := held.take(ofRequests, int64(len(items)-1)); err != nil {
-		f.refuse(all, overused(w, err))
+		f.refuse(all, overused(err))
 		return
 	}
+	held.rest()
+	defer held.work() // as post expects it
 	answers, grants := make([][]byte, len(items)), make([]grant, len(items))
 	defer func() {
 		for i := range grants {
@@ -85,6 +87,8 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text [
 	}
 	answer := &memory{}
 	x.reply = &reply{w: answer, limits: &f.limits}
+	x.work()
+	defer x.rest()
 	f.run(x)
 	return answer.text, x.held
 }

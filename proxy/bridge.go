@@ -25,7 +25,7 @@ const maxRounds = 10
 
 // call makes one call, whichever eras meet, and returns the result as the client's era wants it.
 func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upstream.HeaderField) (result, error) {
-	x.reply.begin()
+	x.begin()
 	x.target = t
 	c := x.call(t, header)
 	if x.era == upstream.EraLegacy {

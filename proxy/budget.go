@@ -85,11 +85,12 @@ func network(a netip.Addr) netip.Addr {
 	return n.Addr()
 }
 
-// budget is what all callers share. Its zero value has nothing to give. total may not be changed
-// once a grant was taken.
+// budget is what all callers share. Its zero value has nothing to give. total and workers may not be
+// changed once a grant was taken.
 type budget struct {
-	total [quotas]int64
-	log   *slog.Logger // nil discards
+	total   [quotas]int64
+	workers workers
+	log     *slog.Logger // nil discards
 
 	mu   sync.Mutex
 	used [quotas]int64
@@ -98,12 +99,19 @@ type budget struct {
 	told time.Time // of the last line in the log
 
 	refused int // since then, of all accounts
+
+	latest *balance  // whose request was begun last
+	mixed  time.Time // when that was another account than the time before
 }
 
 // balance is what one account uses. It is guarded by budget.mu.
 type balance struct {
 	name    string // for operators
 	used    [quotas]int64
+	working int               // requests that are worked on; see turns.go
+	waiting []chan struct{}   // those that wait for that, in their order; each is closed when its turn comes
+	resting bool              // there is a break
+	line    time.Time         // since when some have waited without a break
 	refused [quotas]int       // since the last line in the log
 	last    [quotas]time.Time // refused
 	gone    bool              // it was dropped
@@ -194,11 +202,10 @@ func (g *grant) giveAll(n [quotas]int64) {
 // release returns all that the request has.
 func (g *grant) release() { g.giveAll(g.held) }
 
-// empty returns a grant of the same account that has nothing.
+// empty returns a grant of the same account that has nothing. It may be called by another goroutine
+// once g has something.
 func (g *grant) empty() grant {
-	e := *g
-	e.held = [quotas]int64{}
-	return e
+	return grant{budget: g.budget, account: g.account, agent: g.agent, balance: g.balance}
 }
 
 // part moves what the request has of a quota into a grant of its own, for something that goes on
@@ -237,7 +244,7 @@ const fewBalances = 2048
 
 // idle reports whether there is nothing to know of an account.
 func (its *balance) idle(now time.Time) bool {
-	return its.used == [quotas]int64{} && now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
+	return its.used == [quotas]int64{} && its.working == 0 && !its.resting && now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
 }
 
 // name returns what tells the account from others, for a grant that has something.
@@ -322,25 +329,35 @@ func (s *Server) Overused() []Overuse {
 	return list
 }
 
-// refuse is the refusal of a request whose account gets no more. It is 429 where the account has its
-// share: with 503 a proxy in front might take us for broken, and send no requests of others either.
-func (e *overuse) refuse(rw http.ResponseWriter) *refusal {
+// refusal is that of a request whose account gets no more. It is 429 where the account has its share:
+// with 503 a proxy in front might take us for broken, and send no requests of others either.
+func (e *overuse) refusal() *refusal {
 	things := [quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.quota]
 	wait, remedy := "1", "wait until a request of yours is over"
 	if e.quota == ofStreams {
 		wait, remedy = "30", "close a stream"
 	}
-	rw.Header().Set("Retry-After", wait)
+	var r *refusal
 	if e.own > 0 && e.own+e.others < e.total {
-		return refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR, "too many %s for you: %d, and your share of %s is no more now; %s", things, e.own, e.quota.limit(), remedy)
+		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR, "too many %s for you: %d, and your share of %s is no more now; %s", things, e.own, e.quota.limit(), remedy)
+	} else {
+		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many %s: %d for you and %d for others (%s); try again later", things, e.own, e.others, e.quota.limit())
 	}
-	return refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many %s: %d for you and %d for others (%s); try again later", things, e.own, e.others, e.quota.limit())
+	r.retry = wait
+	return r
 }
 
-// overused is refuse for an error of take.
-func overused(rw http.ResponseWriter, err error) error {
+// overused is the refusal for an error of take.
+func overused(err error) error {
 	if e, ok := errors.AsType[*overuse](err); ok {
-		return e.refuse(rw)
+		return e.refusal()
 	}
 	return err
+}
+
+// retry tells a client that is refused when to try again, if that is known.
+func retry(w http.ResponseWriter, err error) {
+	if own, ok := errors.AsType[*refusal](err); ok && own.retry != "" {
+		w.Header().Set("Retry-After", own.retry)
+	}
 }

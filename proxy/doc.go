@@ -3,7 +3,8 @@
 // A client's request, which package plain or net/http has read from its connection, goes through the files of this package in this order:
 //
 //	server.go     Server takes the request and loads the world, once
-//	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit (budget.go)
+//	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
+//	budget.go     what callers share: requests in progress, streams, bytes; and the processors, in turns (turns.go)
 //	direct.go     without authentication: no request through a proxy, no page of another port
 //	share.go      what the caller sees of the endpoint (sight.go), and the decision about each call (rulings.go)
 //	person.go     what the caller signs in to themselves, merged in; and the offer to connect it

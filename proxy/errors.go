@@ -22,8 +22,8 @@ type refusal struct {
 	code   int64
 	text   string
 	data   []byte
-	// challenge goes into the header WWW-Authenticate; "" for none.
-	challenge string
+	// challenge goes into the header WWW-Authenticate, and retry into Retry-After; "" for none.
+	challenge, retry string
 }
 
 func (e *refusal) Error() string { return e.text }

@@ -21,19 +21,21 @@ import (
 // exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP request.
 type exchange struct {
 	caller
-	era     upstream.Era
-	msg     jsonrpc.Message
-	params  raw.Object // absent when there are none
-	meta    raw.Object // params._meta
-	request *http.Request
-	header  http.Header // of the request
-	reply   *reply
-	own     reply                   // the memory of reply, as a rule
-	info    CallInfo                // for the hook
-	size    int                     // of the body
-	held    grant                   // of the request and its body; nothing in a batch, which has all
-	buffer  *[]byte                 // for the upstream's answer; nil means none
-	end     context.CancelCauseFunc // of the context that the request is served with
+	era      upstream.Era
+	msg      jsonrpc.Message
+	params   raw.Object // absent when there are none
+	meta     raw.Object // params._meta
+	request  *http.Request
+	header   http.Header // of the request
+	reply    *reply
+	own      reply                   // the memory of reply, as a rule
+	info     CallInfo                // for the hook
+	size     int                     // of the body
+	held     grant                   // of the request and its body, and of a large answer
+	reserved int64                   // of held, for the answer
+	working  bool                    // it is worked on; see turns.go
+	buffer   *[]byte                 // for the upstream's answer; nil means none
+	end      context.CancelCauseFunc // of the context that the request is served with
 
 	client    string   // the name that the client gave itself
 	session   *session // legacy only
@@ -128,10 +130,11 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		info.Session = x.session.key
 	}
 	result, err := s.dispatch(ctx, x, info)
+	x.rest()
 	if err == errAnswered {
 		return
 	}
-	if err == nil && result.size() > oneWrite && isCall(x.msg.Method) {
+	if err == nil && isCall(x.msg.Method) {
 		err = x.hold(result)
 	}
 	if err != nil {
@@ -143,6 +146,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
 			x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
 		}
+		retry(x.reply.w, err)
 		x.reply.fail(x.msg.ID, e, status)
 	} else {
 		x.reply.succeed(x.msg.ID, result)
@@ -161,15 +165,27 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	}
 }
 
-// hold takes the bytes of a large answer from the budget until the request is over: a client that reads slowly, or not at all, keeps us holding it.
-func (x *exchange) hold(r result) error {
-	err := x.held.take(ofBytes, int64(r.size()))
+// Reserve implements upstream.Memory: a large answer counts for the caller until the request is over. One that reads slowly, or not at all, keeps us holding it.
+func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved, n) }
+
+// reserve takes bytes of an answer from the budget.
+func reserve(held *grant, reserved *int64, n int64) error {
+	err := held.take(ofBytes, n)
 	if e, ok := errors.AsType[*overuse](err); ok {
-		own := e.refuse(x.reply.w)
-		own.text = "the call was made, and its answer of " + bytesText(int64(r.size())) + " is dropped: " + own.text
+		own := e.refusal()
+		own.text = "the call was made, and its answer of " + bytesText(*reserved+n) + " or more is dropped: " + own.text
 		return own
 	}
+	*reserved += n
 	return err
+}
+
+// hold reserves what was not yet reserved of an answer: not every wire knows whose it is before it was read.
+func (x *exchange) hold(r result) error {
+	if n := int64(r.size()) - x.reserved; n > oneWrite {
+		return x.Reserve(n)
+	}
+	return nil
 }
 
 // report tells the hook of a call.

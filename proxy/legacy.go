@@ -42,6 +42,7 @@ func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsVal
 // refuse answers with an error; what is not a request gets no more than the status and an error without id.
 func (f legacyFront) refuse(x *exchange, err error) {
 	e, status := answer(err, "")
+	retry(x.reply.w, err)
 	id := x.msg.ID
 	if !x.msg.IsRequest() {
 		id = ""
@@ -78,7 +79,7 @@ func (f legacyFront) run(x *exchange) {
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
-	x.logLevel, x.reply.caller, x.reply.held = x.session.logLevel(), x.session, x.held.empty()
+	x.logLevel, x.reply.caller, x.reply.held = x.session.logLevel(), x.session, &x.held
 	f.serve(ctx, x)
 }
 
@@ -136,7 +137,10 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 // get opens the stream on which a session hears what it did not ask for.
 func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
+	defer x.held.pace(w)
 	defer x.held.release()
+	x.work()
+	defer x.rest()
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
@@ -157,7 +161,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		return
 	}
 	if err := x.held.take(ofStreams, 1); err != nil {
-		f.refuse(x, overused(w, err))
+		f.refuse(x, overused(err))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -169,9 +173,11 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
+		x.rest()
 		f.replay(ctx, w, r, c, rec, n)
 		return
 	}
+	x.rest()
 	f.listen(ctx, w, r, l)
 }
 
@@ -186,6 +192,9 @@ func everyList() (all [upstream.Parts]bool) {
 // delete ends a session.
 func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
+	defer x.held.pace(w)
+	x.work()
+	defer x.rest()
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return

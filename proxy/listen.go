@@ -375,8 +375,9 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
 	l.meta = append(l.meta, '}')
 	if err := x.held.take(ofStreams, 1); err != nil {
-		return result{}, overused(x.reply.w, err)
+		return result{}, overused(err)
 	}
+	x.rest()
 	h := s.listeners.hear(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")

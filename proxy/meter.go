@@ -190,11 +190,12 @@ func isCall(method string) bool {
 func (x *exchange) limited(err error, wait time.Duration) *refusal {
 	data := []byte(`{"junction":{"kind":"limited"`)
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
+	again := ""
 	if err == errTooFast {
 		seconds := int(math.Ceil(wait.Seconds()))
 		text = "too many requests (limits.rate of your policy); the next is possible in " + strconv.Itoa(seconds) + " s"
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), wait.Milliseconds()+1, 10)
-		x.reply.w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		again = strconv.Itoa(seconds)
 	}
-	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...)}
+	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...), retry: again}
 }

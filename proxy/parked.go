@@ -36,6 +36,8 @@ type lot struct {
 type parked struct {
 	lot    *lot
 	id     string
+	held   *grant    // of the params, and of a large answer; for the goroutine of the call
+	large  int64     // of held, for the answer
 	origin *exchange // of the first request: who asked for what
 	cancel context.CancelCauseFunc
 	inLot  bool // guarded by lot.mu
@@ -64,7 +66,7 @@ type openQuestion struct {
 func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{lot: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
-	params := x.held.part(ofBytes) // in use until the call is over
+	p.held = x.held.part(ofBytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -72,11 +74,11 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
-		defer params.release()
+		defer p.held.release()
 		p.finish(x.fit(x.target.backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
-		params.release()
+		p.held.release()
 		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
@@ -260,6 +262,9 @@ func (p *parked) Notify(method string, params []byte) {
 	}
 	x.Notify(method, params)
 }
+
+// Reserve implements upstream.Memory.
+func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements upstream.Peer.
 func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {

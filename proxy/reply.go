@@ -17,7 +17,7 @@ type reply struct {
 	stream bool     // the client accepts an event stream
 	broken func()   // called once when the client does not take what we write; nil does nothing
 	caller *session // whose events have ids, so that it can come back for them; nil for none
-	held   grant    // of the account that the events count for; has nothing
+	held   *grant   // of the request, whose account the events count for
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
@@ -102,7 +102,7 @@ func (p *reply) start() {
 	}
 	p.more, p.written = make(chan struct{}, 1), make(chan struct{})
 	if p.caller != nil {
-		if p.record = p.caller.record(p.held); p.record != nil {
+		if p.record = p.caller.record(p.held.empty()); p.record != nil {
 			first, _, _ := p.record.after(-1)
 			p.queue = slices.Clone(first)
 		}

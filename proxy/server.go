@@ -86,7 +86,7 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.budget.log = s.log
+	s.budget.log, s.budget.workers = s.log, defaultWorkers()
 	s.budget.total = [quotas]int64{ofRequests: int64(s.limits.Requests), ofStreams: int64(s.limits.Streams), ofBytes: int64(s.limits.Bodies)}
 	box, err := o.Key.Box("session")
 	if err != nil {

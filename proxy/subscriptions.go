@@ -311,6 +311,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 		return result{}, err
 	}
 	h := s.listeners.hear(x, nil, x.session)
+	x.rest()
 	accepted, err := s.subscribeTo(ctx, h, []*target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })

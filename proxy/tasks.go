@@ -75,7 +75,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		}
 		info.Upstream = b.Name()
 		x.target = &target{backend: b, part: upstream.PartTools, name: id.ID, exposed: sealed, member: []string{"taskId"}, bare: x.share.view.bare}
-		x.reply.begin()
+		x.begin()
 		r, err := x.fit(b.Call(ctx, x.call(x.target, nil)))
 		if err != nil {
 			return s.modernError(x, err)

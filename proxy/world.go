@@ -337,18 +337,24 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	held := s.grant(c, r)
 	body, err := s.readBody(rw, r, &held)
+	held.work()
 	if err != nil {
 		held.release()
 		fail(rw, r, s, err)
+		held.rest()
+		held.pace(rw)
 		return
 	}
 	var x *exchange
 	defer func() {
 		if x == nil {
+			held.rest()
 			held.release()
 		} else {
+			x.rest()
 			x.held.release()
 		}
+		held.pace(rw)
 		if x == nil || !x.outlived {
 			s.bodies.put(body)
 		}
@@ -365,7 +371,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
+	x.reply, x.size, x.request, x.held, x.working = &x.own, len(*body), r, held, true
 	if err != nil {
 		problem, status := answer(err, "")
 		x.reply.fail(m.ID, problem, status)
@@ -377,6 +383,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 // fail refuses a request whose id is not known.
 func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
 	problem, status := answer(err, "")
+	retry(rw, err)
 	newReply(rw, r, &s.limits).fail("", problem, status)
 }
 
@@ -462,7 +469,7 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 // tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not read.
 func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
-	return overused(rw, err)
+	return overused(err)
 }
 
 func bytesText(n int64) string {

@@ -140,6 +140,8 @@ func kindOf(err error) Kind {
 		return KindTimeout
 	case errors.Is(err, context.Canceled):
 		return KindCancelled
+	case errors.As(err, new(*unreservedError)):
+		return KindBusy
 	case errors.Is(err, errNotSent), errors.As(err, new(*tokenError)):
 		return KindUnavailable
 	case errors.As(err, &status), errors.Is(err, errInvalid):

@@ -362,6 +362,7 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
 	if f != nil {
 		f.ctx, req.clock = ctx, f.clock
+		req.memory, _ = f.peer.(Memory)
 		b.takeoff(f)
 		defer b.land(f)
 	}

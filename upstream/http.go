@@ -96,7 +96,7 @@ func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Mess
 	if err != nil {
 		return nil, err
 	}
-	t.clock = req.clock
+	t.clock, t.memory = req.clock, req.memory
 	if req.Method == string(mcp.MethodInitialize) {
 		if err := w.begun(t.get(headerSession)); err != nil {
 			t.close()

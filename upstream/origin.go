@@ -207,6 +207,7 @@ type trip struct {
 	over   bool        // the body was read to its end, or failed
 	circle bool        // the response redirects to what was asked for, at first or at last
 	clock  *clock      // hears of each part of the body; may be nil
+	memory Memory      // of the body; may be nil
 
 	// Either a context of its own, or a connection of a plainTransport, is what breaks it off.
 	ctx    context.Context
@@ -230,6 +231,20 @@ func (t *trip) Read(p []byte) (int, error) {
 		t.clock.hears()
 	}
 	return n, err
+}
+
+// uncharged is how much memory an answer takes without asking.
+const uncharged = 64 << 10
+
+// reserve asks for n bytes of memory.
+func (t *trip) reserve(n int64) error {
+	if t.memory == nil {
+		return nil
+	}
+	if err := t.memory.Reserve(n); err != nil {
+		return &unreservedError{err}
+	}
+	return nil
 }
 
 // get returns a field of the response's header; name is canonical. header returns all of them; a plainTransport makes that of the fields when somebody asks for it.
@@ -541,6 +556,11 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 	if known > int64(o.limit) {
 		return nil, errTooLarge
 	}
+	if known > uncharged {
+		if err := t.reserve(known); err != nil {
+			return nil, err
+		}
+	}
 	size := min(known, exactSize)
 	if known < 0 {
 		size, most = 1<<10, int64(o.limit)+1
@@ -556,7 +576,13 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 			return b[:o.limit], errTooLarge
 		}
 		if len(b) == cap(b) && int64(len(b)) != known {
-			grown := make([]byte, len(b), max(int64(len(b))+1, min(2*int64(cap(b)), most)))
+			size := max(int64(len(b))+1, min(2*int64(cap(b)), most))
+			if known < 0 && size > uncharged {
+				if err := t.reserve(size - int64(cap(b))); err != nil {
+					return b, err
+				}
+			}
+			grown := make([]byte, len(b), size)
 			b = grown[:copy(grown, b)]
 		}
 		into := b[len(b):cap(b)]

@@ -2,6 +2,10 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,6 +180,64 @@ func TestSafety8AFewAbandonedCallsHarmNobody(t *testing.T) {
 			if res := <-begun(r.Upstream, toolCall("echo", `{}`, of("me"))); res.err != nil || res.took > time.Second {
 				t.Errorf("the next call = %v after %v, want an answer at once", res.err, res.took)
 			}
+		}
+	})
+}
+
+// frugal is a client that has so much memory for answers.
+type frugal struct {
+	left, asked int64
+}
+
+func (f *frugal) Notify(string, []byte) {}
+func (f *frugal) Ask(context.Context, *Question) ([]byte, error) {
+	return nil, errors.New("it is asked nothing")
+}
+func (f *frugal) Reserve(n int64) error {
+	if f.asked += n; f.asked > f.left {
+		return errNoMemory
+	}
+	return nil
+}
+
+var errNoMemory = errors.New("there is no memory for it")
+
+// TestSafety8MemoryOfABody: memory for a body whose length is known is asked for before it is read.
+func TestSafety8MemoryOfABody(t *testing.T) {
+	const size = 4 << 20
+	for left, want := range map[int64]error{size: nil, size - 1: errNoMemory} {
+		f := &frugal{left: left}
+		body := strings.NewReader(strings.Repeat(" ", size))
+		o := &origin{limit: 2 * size}
+		text, err := o.body(&trip{Response: &http.Response{ContentLength: size, Body: io.NopCloser(body)}, memory: f}, nil)
+		if !errors.Is(err, want) || f.asked != size || want != nil && (len(text) > 0 || body.Len() < size) {
+			t.Errorf("a body of 4 MiB where there is memory for %d = %d bytes, %v, and asks for %d bytes", left, len(text), err, f.asked)
+		}
+	}
+}
+
+// TestSafety8MemoryOfAnswers: a large answer is read only as far as its client has memory for it, also where the server does not say how large it is, or sends an event.
+func TestSafety8MemoryOfAnswers(t *testing.T) {
+	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
+		for _, events := range []bool{false, true} {
+			script.JSONAnswers, script.Resumable = !events, events
+			r := newRig(t, script, Config{})
+			synctest.Wait()
+			call := func(f *frugal, size int) result {
+				return <-begun(r.Upstream, toolCall("big", fmt.Sprintf(`{"n":%d}`, size), func(c *Call) { c.Peer = f }))
+			}
+			small, enough, little := &frugal{}, &frugal{left: 8 << 20}, &frugal{left: 1 << 20}
+			if res := call(small, 1000); res.err != nil || small.asked != 0 {
+				t.Errorf("events %t: a small answer = %v, and asks for %d bytes", events, res.err, small.asked)
+			}
+			if res := call(enough, 2<<20); res.err != nil || enough.asked < 2<<20 {
+				t.Errorf("events %t: an answer of 2 MiB = %v, and asks for %d bytes", events, res.err, enough.asked)
+			}
+			res := call(little, 4<<20)
+			if mustFail(t, res, KindBusy); !errors.Is(res.err, errNoMemory) {
+				t.Errorf("events %t: an answer of 4 MiB where there is memory for 1 = %v", events, res.err)
+			}
+			mustCall(t, r.Upstream, toolCall("echo", `{}`))
 		}
 	})
 }

@@ -59,6 +59,9 @@ func (o *origin) wait(ctx context.Context, p *position) bool {
 func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take func(*jsonrpc.Message) bool) error {
 	events := jsonrpc.NewEventReader(t, o.limit)
 	events.Use(buffer)
+	if t.memory != nil {
+		events.Charge(t.reserve)
+	}
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -128,6 +131,8 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 			return nil, err
 		case errors.Is(err, jsonrpc.ErrEventTooLarge):
 			return nil, w.tooLarge()
+		case errors.As(err, new(*unreservedError)):
+			return nil, err
 		case errors.Is(err, errInvalid):
 			return nil, err
 		case p.id == "" || !resumable(req):
@@ -139,7 +144,7 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 		if t, err = w.resume(ctx, &p); err != nil {
 			return nil, err
 		}
-		t.clock = req.clock
+		t.clock, t.memory = req.clock, req.memory
 	}
 }
 

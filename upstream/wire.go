@@ -30,6 +30,7 @@ type request struct {
 	Header []HeaderField
 	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
 	clock  *clock  // hears of the bytes of the request's own response, where it has one of its own; may be nil
+	memory Memory  // of the answer, where it comes in a response of its own; may be nil
 
 	few [4]HeaderField // the memory of most headers
 }

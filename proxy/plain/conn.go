@@ -256,6 +256,9 @@ func (c *conn) answer(h *head) (more bool) {
 		c.linger(&x.body)
 		return false
 	}
+	if x.reply.then != nil {
+		x.reply.then()
+	}
 	// A client that sends nothing more may still read, and other requests of it may be in the buffer. They are answered as net/http does, with the context that has
 	// ended. After the last of them, or where the client is gone, the next read or write fails.
 	return x.body.discard()

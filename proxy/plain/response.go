@@ -31,6 +31,7 @@ type response struct {
 	close   bool // there is no answer after this one
 	err     error
 	limited bool // the handler has set a deadline for writing
+	then    func()
 }
 
 // memory is what an answer needs while it is made.
@@ -58,6 +59,10 @@ func (w *response) end() {
 	}
 	w.memory, w.header = nil, http.Header{}
 }
+
+// Then has f called when the answer was sent, before the connection reads the next request. f may
+// wait for a moment; until it returns, the connection counts as one that answers.
+func (w *response) Then(f func()) { w.then = f }
 
 func (w *response) over() bool { return w.memory == nil }
 

@@ -24,7 +24,7 @@ import (
 
 // Server serves a Handler. Its fields may not be changed once Serve was called.
 //
-// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has neither Hijack nor ReadFrom, and sends no interim answers; a client
+// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has neither Hijack nor ReadFrom, but it has Then, and sends no interim answers; a client
 // that goes away is noticed no sooner than 20 ms after its request was read; and requests on one connection share their context, which ends with the
 // connection and not with the request, and perhaps their Header, which must not be changed.
 type Server struct {

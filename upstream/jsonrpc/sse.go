@@ -32,7 +32,8 @@ type EventReader struct {
 	first bool // nothing was consumed yet, so a byte order mark may stand here
 	id    string
 
-	memory *[]byte // see Use
+	memory *[]byte             // see Use
+	charge func(n int64) error // see Charge; nil does nothing
 }
 
 const leastBuffer = 4 << 10
@@ -45,6 +46,12 @@ func NewEventReader(r io.Reader, limit int) *EventReader {
 
 // Use has d read into *memory, which is the reader's, and its events', from now on. If d needs more, it leaves the larger piece there. It is for before the first Next.
 func (d *EventReader) Use(memory *[]byte) { d.memory = memory }
+
+// Charge has f asked before d takes n bytes more of memory than it has, unless it has little. The error of f ends the stream. It is for before the first Next.
+func (d *EventReader) Charge(f func(n int64) error) { d.charge = f }
+
+// uncharged is how much memory a reader takes without asking.
+const uncharged = 64 << 10
 
 // Next returns the next event that has data, a retry time or an id; where there is no data, Data is empty. At the end of the stream the error is io.EOF, and
 // io.ErrUnexpectedEOF within an event, whose part is dropped. Other errors are ErrEventTooLarge and those of the underlying reader. After an error the
@@ -182,7 +189,13 @@ func (d *EventReader) fill() error {
 	case cap(d.buf) == 0 && d.memory != nil && cap(*d.memory) >= leastBuffer:
 		d.buf = (*d.memory)[:0]
 	case len(d.buf) == cap(d.buf):
-		grown := make([]byte, len(d.buf), max(2*cap(d.buf), leastBuffer))
+		size := max(2*cap(d.buf), leastBuffer)
+		if d.charge != nil && size > uncharged {
+			if err := d.charge(int64(size - cap(d.buf))); err != nil {
+				return err
+			}
+		}
+		grown := make([]byte, len(d.buf), size)
 		copy(grown, d.buf)
 		if d.buf = grown; d.memory != nil {
 			*d.memory = grown

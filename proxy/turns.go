@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+)
+
+// This file holds how the callers share the processors. One that sends a thousand pings at once would
+// have a thousand goroutines run before that of the next caller: the scheduler of Go serves goroutines
+// in their order, and looks for new requests when none of them can run, or after 10 ms. So few requests
+// of an account are worked on at once, and the others wait. A request that waits itself, for an upstream
+// or for a person, is not worked on. While requests of an account wait, its connections wait too, before
+// they read on; and where there are other accounts, there are breaks, in which their requests are found.
+
+// workers are how many requests of one account are worked on at once.
+type workers struct {
+	alone  int // while no other account sends requests
+	shared int
+}
+
+func defaultWorkers() workers {
+	n := runtime.GOMAXPROCS(0)
+	return workers{alone: 2 * n, shared: max(1, n/2)}
+}
+
+const (
+	sharedFor = time.Minute            // an account is not alone so long after its first request that follows one of another account
+	unbroken  = 200 * time.Microsecond // the requests of an account that is not alone wait in line so long until there is a break
+	breakTime = time.Millisecond
+)
+
+// shared reports whether there are several accounts now; b.mu is held.
+func (b *budget) shared(now time.Time) bool { return now.Sub(b.mixed) < sharedFor }
+
+// room reports whether one more request of an account can be worked on; b.mu is held.
+func (b *budget) room(its *balance) bool {
+	return its.working < b.workers.shared || its.working < b.workers.alone && !b.shared(time.Now())
+}
+
+// work returns when it is the turn of a request of the account; rest must follow, before the request
+// waits for anything. A grant that has nothing yet may call it, too.
+func (g *grant) work() {
+	b := g.budget
+	b.mu.Lock()
+	if g.balance == nil || g.balance.gone {
+		g.balance = b.balance(g)
+	}
+	its := g.balance
+	if b.latest != its {
+		b.latest, b.mixed = its, time.Now()
+	}
+	if len(its.waiting) == 0 && b.room(its) {
+		its.working++
+		b.mu.Unlock()
+		return
+	}
+	turn := make(chan struct{})
+	its.waiting = append(its.waiting, turn)
+	b.mu.Unlock()
+	<-turn // from a request of the account that is worked on, and so comes soon
+}
+
+// rest gives the turn to the next request of the account.
+func (g *grant) rest() {
+	b := g.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g.balance.working--
+	b.next(g.balance)
+}
+
+// next gives turns to requests of an account that wait, or takes a break; b.mu is held.
+func (b *budget) next(its *balance) {
+	if len(its.waiting) == 0 || its.resting {
+		return
+	}
+	if now := time.Now(); !b.shared(now) {
+		its.line = time.Time{}
+	} else if its.line.IsZero() {
+		its.line = now
+	} else if now.Sub(its.line) > unbroken {
+		its.resting = true
+		time.AfterFunc(breakTime, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			its.resting, its.line = false, time.Time{}
+			b.next(its)
+		})
+		return
+	}
+	for len(its.waiting) > 0 && b.room(its) {
+		its.working++
+		close(its.waiting[0])
+		its.waiting = its.waiting[1:]
+	}
+	if len(its.waiting) == 0 {
+		its.waiting, its.line = nil, time.Time{}
+	}
+}
+
+// pace has the connection of a request wait for a turn before it reads the next request, if requests
+// of the account wait already. It is called when the request is answered.
+func (g *grant) pace(w http.ResponseWriter) {
+	conn, ok := w.(interface{ Then(func()) })
+	if !ok || g.balance == nil {
+		return
+	}
+	g.budget.mu.Lock()
+	crowded := len(g.balance.waiting) > 0
+	g.budget.mu.Unlock()
+	if !crowded {
+		return
+	}
+	next := g.empty()
+	conn.Then(func() {
+		next.work()
+		next.rest()
+	})
+}
+
+// work is that of the request's grant.
+func (x *exchange) work() {
+	x.held.work()
+	x.working = true
+}
+
+// rest is called before the request waits for something, and when it is answered. It may be called again.
+func (x *exchange) rest() {
+	if x.working {
+		x.working = false
+		x.held.rest()
+	}
+}
+
+// begin is called before the request waits for an upstream or a person, and begins the reply.
+func (x *exchange) begin() {
+	x.rest()
+	x.reply.begin()
+}
