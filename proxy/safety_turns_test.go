@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// crowd is requests of one account that are worked on for a while each.
-type crowd struct {
+// multitude is requests of one account that are worked on for a while each.
+type multitude struct {
 	g    grant
 	done chan time.Duration
 }
 
-func newCrowd(b *budget, principal string) *crowd {
-	return &crowd{g: grant{budget: b, account: account{principal: principal}}, done: make(chan time.Duration, 1000)}
+func newMultitude(b *budget, principal string) *multitude {
+	return &multitude{g: grant{budget: b, account: account{principal: principal}}, done: make(chan time.Duration, 1000)}
 }
 
 // send begins n requests, each of which is worked on for a time.
-func (c *crowd) send(n int, each time.Duration) {
+func (c *multitude) send(n int, each time.Duration) {
 	start := time.Now()
 	for range n {
 		g := c.g
@@ -33,7 +33,7 @@ func (c *crowd) send(n int, each time.Duration) {
 }
 
 // begun returns when the requests were begun, of those that are by now.
-func (c *crowd) begun() (list []time.Duration) {
+func (c *multitude) begun() (list []time.Duration) {
 	synctest.Wait()
 	for range len(c.done) {
 		list = append(list, <-c.done)
@@ -45,7 +45,7 @@ func (c *crowd) begun() (list []time.Duration) {
 func TestSafety8Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{workers: workers{alone: 4, shared: 2}}
-		hog, other := newCrowd(b, "hog"), newCrowd(b, "other")
+		hog, other := newMultitude(b, "hog"), newMultitude(b, "other")
 		time.Sleep(2 * sharedFor)
 		other.g.work() // a request of each begins a time in which neither is alone
 		other.g.rest()
@@ -77,7 +77,7 @@ func TestSafety8Breaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, alone := range []bool{false, true} {
 			b := &budget{workers: workers{alone: 1, shared: 1}}
-			hog, other := newCrowd(b, "hog"), newCrowd(b, "other")
+			hog, other := newMultitude(b, "hog"), newMultitude(b, "other")
 			other.send(1, 0)
 			hog.send(1, 0)
 			if time.Sleep(time.Microsecond); alone {
@@ -114,7 +114,7 @@ func (w *then) Then(f func()) { w.f = f }
 func TestSafety8Pace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{workers: workers{alone: 1, shared: 1}}
-		hog := newCrowd(b, "hog")
+		hog := newMultitude(b, "hog")
 		w := &then{httptest.NewRecorder(), nil}
 		g := hog.g
 		g.work()
