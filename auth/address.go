@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// address returns where a request comes from: its peer, unless that is a trusted proxy. Then it is the last entry of X-Forwarded-For that is none, since each
-// proxy appends whom it was asked by, and what stands before that entry is the word of somebody we do not trust. Where all are trusted, it is the first of them.
-// The zero value means that it cannot be found out.
+// address returns where a request comes from: its peer, unless that is a trusted proxy. Then it is
+// the last entry of X-Forwarded-For that is none, since each proxy appends whom it was asked by,
+// and what stands before that entry is the word of somebody we do not trust. Where all are trusted,
+// it is the first of them. The zero value means that it cannot be found out.
 func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -27,7 +28,8 @@ func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 			} else {
 				entry, more = rest, false
 			}
-			// A trusted proxy that does not say who asked it leaves us without an answer; its own address would be the wrong one.
+			// A trusted proxy that does not say who asked it leaves us without an answer; its own
+			// address would be the wrong one.
 			if from = forwarded(strings.Trim(entry, " \t")); !within(from, trusted) {
 				return from
 			}
@@ -36,7 +38,8 @@ func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return from
 }
 
-// forwarded reads one entry of X-Forwarded-For: an address, which some proxies give a port, and IPv6 brackets.
+// forwarded reads one entry of X-Forwarded-For: an address, which some proxies give a port, and
+// IPv6 brackets.
 func forwarded(entry string) netip.Addr {
 	if a, err := netip.ParseAddr(entry); err == nil {
 		return plain(a)

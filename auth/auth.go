@@ -1,10 +1,13 @@
 // Package auth finds out who a request comes from.
 //
-// auth.go has the Principal and the Guard, which every request passes before anything looks at its message; address.go finds the client's address behind proxies.
-// keys.go has the API keys. tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of our own, an authorization server whose
-// tokens can be read (jwt.go, with its keys in keyset.go), or one that must be asked (introspection.go). claims.go makes a Principal of what these servers say;
-// providers.go keeps what is known of them from one reload to the next. resource.go tells clients where to sign in. request.go gives requests their ids.
-// config.go is the section of the file. The package knows no MCP, and decides nothing about what a principal may do.
+// auth.go has the Principal and the Guard, which every request passes before anything looks at its
+// message; address.go finds the client's address behind proxies. keys.go has the API keys.
+// tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of
+// our own, an authorization server whose tokens can be read (jwt.go, with its keys in keyset.go),
+// or one that must be asked (introspection.go). claims.go makes a Principal of what these servers
+// say; providers.go keeps what is known of them from one reload to the next. resource.go tells
+// clients where to sign in. request.go gives requests their ids. config.go is the section of the
+// file. The package knows no MCP, and decides nothing about what a principal may do.
 package auth
 
 import (
@@ -31,8 +34,10 @@ const (
 	KindService Kind = "service" // a program that signed in as itself
 )
 
-// Principal is who a request comes from. It is immutable once Authenticate or Verify has returned it, may be kept for as long as one likes, and refers to no
-// memory of the request. Two principals are the same one exactly if their IDs are equal: what is bound to a principal is bound to its ID (and its Grant).
+// Principal is who a request comes from. It is immutable once Authenticate or Verify has returned
+// it, may be kept for as long as one likes, and refers to no memory of the request. Two principals
+// are the same one exactly if their IDs are equal: what is bound to a principal is bound to its ID
+// (and its Grant).
 type Principal struct {
 	Kind Kind
 	ID   string // "local", "key:<name>"; of a user it names the issuer too, so that IDs of two issuers never meet
@@ -42,15 +47,19 @@ type Principal struct {
 	Groups, Scopes      []string
 	OAuthClient         string // whom the user, or the service, signed in with
 
-	// Resources are what the token of a user or a service is for: URLs of our endpoints, or names of another kind, each of which stands for all of them. Without any it is
-	// for none. Of other principals it says nothing: a key is for all endpoints.
+	// Resources are what the token of a user or a service is for: URLs of our endpoints, or names
+	// of another kind, each of which stands for all of them. Without any it is for none. Of other
+	// principals it says nothing: a key is for all endpoints.
 	Resources []string
 
-	// Grant is the one sign-in that the token comes from. It is "" of a key: the entries of one name are one principal, so that a session outlives the rotation.
+	// Grant is the one sign-in that the token comes from. It is "" of a key: the entries of one
+	// name are one principal, so that a session outlives the rotation.
 	Grant string
-	// Expires is when what was verified ends, and the streams that it opened with it. Zero means never.
+	// Expires is when what was verified ends, and the streams that it opened with it. Zero means
+	// never.
 	Expires time.Time
-	// Address is where the request comes from; the zero value means that it could not be found out, and is in no network.
+	// Address is where the request comes from; the zero value means that it could not be found out,
+	// and is in no network.
 	Address netip.Addr
 
 	hash     Hash   // of the key, or of the token, that was verified
@@ -61,44 +70,54 @@ type Principal struct {
 // LogValue shows the ID alone.
 func (p *Principal) LogValue() slog.Value { return slog.StringValue(p.ID) }
 
-// Local is the principal of a Guard without a Verifier, for a request from 127.0.0.1. From another address it is the same principal with that address.
+// Local is the principal of a Guard without a Verifier, for a request from 127.0.0.1. From another
+// address it is the same principal with that address.
 var Local = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
 // local6 is Local for a request from ::1.
 var local6 = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.IPv6Loopback()}
 
-// ErrInvalidToken means that a token is no good, as opposed to an error that kept us from finding out. Who returns it wraps it, with a reason: the client is told
-// the whole text of the error, so it says nothing that is not for whoever sent the token.
+// ErrInvalidToken means that a token is no good, as opposed to an error that kept us from finding
+// out. Who returns it wraps it, with a reason: the client is told the whole text of the error, so
+// it says nothing that is not for whoever sent the token.
 var ErrInvalidToken = errors.New("the token is not valid")
 
-// ScopeError means that a token is good, but that its scopes do not let anybody in. Scopes are all that are needed.
+// ScopeError means that a token is good, but that its scopes do not let anybody in. Scopes are all
+// that are needed.
 type ScopeError struct{ Scopes []string }
 
 func (e *ScopeError) Error() string {
 	return "the token lacks a scope; needed are: " + strings.Join(e.Scopes, " ")
 }
 
-// Verifier finds out whose a token is. The error wraps ErrInvalidToken if it is nobody's, or not any more, or not from that address, and it is a *ScopeError if a new
-// sign-in with more scopes would help; any other error means that it could not be found out. It may be called by several goroutines at once, and may block until ctx ends.
+// Verifier finds out whose a token is. The error wraps ErrInvalidToken if it is nobody's, or not
+// any more, or not from that address, and it is a *ScopeError if a new sign-in with more scopes
+// would help; any other error means that it could not be found out. It may be called by several
+// goroutines at once, and may block until ctx ends.
 //
-// One that also has the method Still(*Principal) bool is asked by it whether a principal that it, or the one that was in its place before a reload, has verified
-// would be verified again. The principals of one without that method would not.
+// One that also has the method Still(*Principal) bool is asked by it whether a principal that it,
+// or the one that was in its place before a reload, has verified would be verified again. The
+// principals of one without that method would not.
 type Verifier interface {
 	Verify(ctx context.Context, token string, from netip.Addr) (*Principal, error)
 }
 
-// Guard lets requests in. It is immutable, and may be used by several goroutines at once. A nil *Guard lets nobody in: nobody has said yet who may.
+// Guard lets requests in. It is immutable, and may be used by several goroutines at once. A nil
+// *Guard lets nobody in: nobody has said yet who may.
 type Guard struct {
-	// Verifier knows the tokens. Without one everybody is Local, so that such a Guard is only for an address that nobody but this machine reaches.
+	// Verifier knows the tokens. Without one everybody is Local, so that such a Guard is only for
+	// an address that nobody but this machine reaches.
 	Verifier Verifier
-	// Resources are our endpoints for those who sign in. Without them nobody can: there are keys, or nothing.
+	// Resources are our endpoints for those who sign in. Without them nobody can: there are keys,
+	// or nothing.
 	Resources *Resources
 	// TrustedProxies are the peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 	// Log is told why a token could not be verified; nil discards.
 	Log *slog.Logger
-	// Refused is told of requests that the guard has answered itself, but for those that show nothing, since so begins each sign-in. It must not block, and anybody can have
-	// it called as often as they like. It may be nil.
+	// Refused is told of requests that the guard has answered itself, but for those that show
+	// nothing, since so begins each sign-in. It must not block, and anybody can have it called as
+	// often as they like. It may be nil.
 	Refused func(Refusal)
 }
 
@@ -111,9 +130,11 @@ type Refusal struct {
 	Code      string // what went wrong, in a word of OAuth: invalid_token, say
 }
 
-// Authenticate returns who sent the request. If it is nil, the request has been answered: with 401 and a challenge where there is no token, or one that is not
-// good, or not for this endpoint, which the path of the request names; with 403 where it lacks a scope; with 400 where it is unclear or in the URL, which logs keep;
-// with 503 where it could not be found out, so that nobody throws away a good token for it.
+// Authenticate returns who sent the request. If it is nil, the request has been answered: with 401
+// and a challenge where there is no token, or one that is not good, or not for this endpoint, which
+// the path of the request names; with 403 where it lacks a scope; with 400 where it is unclear or
+// in the URL, which logs keep; with 503 where it could not be found out, so that nobody throws away
+// a good token for it.
 func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal {
 	if g == nil {
 		unavailable(w, "the server is starting")
@@ -169,11 +190,13 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	return p
 }
 
-// Address returns where a request comes from, as Authenticate finds it out. The zero Addr means that it cannot be found out.
+// Address returns where a request comes from, as Authenticate finds it out. The zero Addr means
+// that it cannot be found out.
 func (g *Guard) Address(r *http.Request) netip.Addr { return address(r, g.TrustedProxies) }
 
-// Still reports whether a principal, by what it was verified with, would still be let in from where it came. It is for what outlives a request: sessions and
-// streams are asked of the new Guard after a reload. It does not wait for anything.
+// Still reports whether a principal, by what it was verified with, would still be let in from where
+// it came. It is for what outlives a request: sessions and streams are asked of the new Guard after
+// a reload. It does not wait for anything.
 func (g *Guard) Still(p *Principal) bool {
 	if g == nil || p == nil {
 		return false
@@ -208,7 +231,8 @@ var (
 	errMalformed = errors.New("the Authorization header is malformed; want Bearer, a space, and the token")
 )
 
-// bearer returns the token of the Authorization headers, "" where there is none: another scheme than Bearer is no try to show one (RFC 6750, section 3.1).
+// bearer returns the token of the Authorization headers, "" where there is none: another scheme
+// than Bearer is no try to show one (RFC 6750, section 3.1).
 func bearer(headers []string) (string, error) {
 	switch len(headers) {
 	case 0:
@@ -254,8 +278,8 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// tokenInQuery reports whether somebody has put a token into the query of a URL: anything of ours, under whatever name, or the parameter that there is a name for
-// (RFC 6750, section 2.3).
+// tokenInQuery reports whether somebody has put a token into the query of a URL: anything of ours,
+// under whatever name, or the parameter that there is a name for (RFC 6750, section 2.3).
 func tokenInQuery(query string) bool {
 	for parameter := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 		name, value, _ := strings.Cut(parameter, "=")
@@ -276,11 +300,13 @@ func unescape(s string) string {
 // tokenPrefix begins every token that we hand out.
 const tokenPrefix = "jct_"
 
-// problem is why a request is not let in. Its code is "" where no token was sent: then the challenge has no error (RFC 6750, section 3.1).
+// problem is why a request is not let in. Its code is "" where no token was sent: then the
+// challenge has no error (RFC 6750, section 3.1).
 type problem struct{ code, description string }
 
-// refuse answers a request that is not let in, and says the same in the header, for clients, and in the body, for people. With resources, which may be nil, the
-// header says where to sign in for the endpoint at the path.
+// refuse answers a request that is not let in, and says the same in the header, for clients, and in
+// the body, for people. With resources, which may be nil, the header says where to sign in for the
+// endpoint at the path.
 func refuse(w http.ResponseWriter, status int, p problem, resources *Resources, path string) {
 	w.Header().Set("WWW-Authenticate", challenge(p)+resources.where(path, nil))
 	if p.code == "" {
@@ -297,14 +323,15 @@ func challenge(p problem) string {
 	return c
 }
 
-// unavailable answers a request of which nobody can say now whether it may be let in. It is no challenge, so that the client keeps its token.
+// unavailable answers a request of which nobody can say now whether it may be let in. It is no
+// challenge, so that the client keeps its token.
 func unavailable(w http.ResponseWriter, description string) {
 	w.Header().Set("Retry-After", "5")
 	write(w, http.StatusServiceUnavailable, problem{"temporarily_unavailable", description})
 }
 
-// Deny answers a request of somebody who is known and may do nothing with it, whatever they sign in with: it is no challenge, since a client that was told to sign in again
-// would do so for ever.
+// Deny answers a request of somebody who is known and may do nothing with it, whatever they sign in
+// with: it is no challenge, since a client that was told to sign in again would do so for ever.
 func Deny(w http.ResponseWriter, description string) {
 	write(w, http.StatusForbidden, problem{"access_denied", description})
 }

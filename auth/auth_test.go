@@ -181,7 +181,8 @@ func TestGuardLocal(t *testing.T) {
 	}
 }
 
-// TestGuardUnavailable: whoever cannot find out says so, and nobody is let in or loses a token for it.
+// TestGuardUnavailable: whoever cannot find out says so, and nobody is let in or loses a token for
+// it.
 func TestGuardUnavailable(t *testing.T) {
 	for name, v := range map[string]verify{
 		"error": func(string, netip.Addr) (*auth.Principal, error) {

@@ -83,7 +83,8 @@ func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
 	if err != nil || len(subject) > 1 {
 		return nil, errSubject
 	}
-	for _, name := range []string{"client_id", "azp", "cid", "appid"} { // RFC 9068, OpenID Connect, and two that came before them
+	// RFC 9068, OpenID Connect, and two that came before them
+	for _, name := range []string{"client_id", "azp", "cid", "appid"} {
 		if p.OAuthClient == "" {
 			p.OAuthClient, _ = c.text(name)
 		}
@@ -115,11 +116,13 @@ func printable(s string) bool {
 	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// UserID is the ID of the principal whom an issuer calls subject, as logs and the audit have it. It is one person, whether their token comes from the issuer itself or from
-// us, where they have signed in with that issuer.
+// UserID is the ID of the principal whom an issuer calls subject, as logs and the audit have it. It
+// is one person, whether their token comes from the issuer itself or from us, where they have
+// signed in with that issuer.
 func UserID(issuer, subject string) string { return signedInID(KindUser, issuer, subject) }
 
-// signedInID is the ID of whoever has signed in, with a short print of the issuer: issuers are of the file, so that nobody has a reason to look for two with one print.
+// signedInID is the ID of whoever has signed in, with a short print of the issuer: issuers are of
+// the file, so that nobody has a reason to look for two with one print.
 func signedInID(kind Kind, issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer))
 	return string(kind) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject
@@ -205,7 +208,8 @@ func (c claims) time(name string) (time.Time, bool, error) {
 	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))), true, nil
 }
 
-// scopes returns those of scope and of scp, each of which is a text with spaces between them, or a list.
+// scopes returns those of scope and of scp, each of which is a text with spaces between them, or a
+// list.
 func (c claims) scopes() ([]string, error) {
 	var all []string
 	for _, name := range []string{"scope", "scp"} {

@@ -16,17 +16,22 @@ import (
 
 // Config is the file's auth section.
 type Config struct {
-	// APIKeys are the keys that clients may show. When there are any, or any other way to say who one is, every request needs it; without, whoever reaches the address
-	// is let in, which must then be on loopback.
+	// APIKeys are the keys that clients may show. When there are any, or any other way to say who
+	// one is, every request needs it; without, whoever reaches the address is let in, which must
+	// then be on loopback.
 	APIKeys []Key `yaml:"api_keys"`
-	// JWT are authorization servers whose access tokens are signed, so that they can be verified here. Each issuer has one entry.
+	// JWT are authorization servers whose access tokens are signed, so that they can be verified
+	// here. Each issuer has one entry.
 	JWT []Issuer `yaml:"jwt"`
-	// Introspection is an authorization server that is asked about each token that is neither ours nor of JWT. Default: none.
+	// Introspection is an authorization server that is asked about each token that is neither ours
+	// nor of JWT. Default: none.
 	Introspection *Introspection `yaml:"introspection"`
-	// ScopeCapabilities are the capabilities that each scope of a token gives. With it, a user or a service holds only those of the capabilities that policies give
-	// which one of the token's scopes gives too. Default: scopes take nothing away.
+	// ScopeCapabilities are the capabilities that each scope of a token gives. With it, a user or a
+	// service holds only those of the capabilities that policies give which one of the token's
+	// scopes gives too. Default: scopes take nothing away.
 	ScopeCapabilities map[string][]string `yaml:"scope_capabilities"`
-	// TrustedProxies are the networks of the proxies in front of us: a request from there comes from the last address in its X-Forwarded-For that is in none of them.
+	// TrustedProxies are the networks of the proxies in front of us: a request from there comes
+	// from the last address in its X-Forwarded-For that is in none of them.
 	TrustedProxies []CIDR `yaml:"trusted_proxies"`
 	// None true states that every request is let in on purpose, also one that came through a proxy:
 	// the proxy authenticates. Without it, a file without authentication cannot have an https
@@ -34,10 +39,13 @@ type Config struct {
 	None bool `yaml:"none"`
 }
 
-// Key is what the file holds of one API key. Two entries of one name are one principal: that is how a key is replaced without a moment in which none is good.
+// Key is what the file holds of one API key. Two entries of one name are one principal: that is how
+// a key is replaced without a moment in which none is good.
 type Key struct {
 	Name string `yaml:"name"` // who has the key, for policies and logs: 1 to 64 of A-Z, a-z, 0-9 and . _ - @. Required.
-	Hash Hash   `yaml:"hash"` // "sha256:" and 64 hexadecimal digits, as junction keys create prints it. Required; the key itself is in no file.
+	// "sha256:" and 64 hexadecimal digits, as junction keys create prints it. Required; the key
+	// itself is in no file.
+	Hash Hash `yaml:"hash"`
 	// CIDRs are the networks that the key is good from. Default: all.
 	CIDRs []CIDR `yaml:"cidrs"`
 	// Expires is the last day on which the key is good, in UTC, or a moment. Default: never.
@@ -46,16 +54,19 @@ type Key struct {
 
 // TokenRules are what tokens of an authorization server have to be, and where in them things are.
 type TokenRules struct {
-	// Issuer is the authorization server as it calls itself, byte for byte: an https URL, or http on loopback. Clients sign in there, and no token may name another one.
-	// Required.
+	// Issuer is the authorization server as it calls itself, byte for byte: an https URL, or http
+	// on loopback. Clients sign in there, and no token may name another one. Required.
 	Issuer string `yaml:"issuer"`
-	// Audiences are what its tokens may be for. That which is the URL of an endpoint of ours is good there alone, another one everywhere. Required.
+	// Audiences are what its tokens may be for. That which is the URL of an endpoint of ours is
+	// good there alone, another one everywhere. Required.
 	Audiences []string `yaml:"audiences"`
-	// AudienceClaim is the claim that says what a token is for. Default aud; client_id where access tokens have no aud.
+	// AudienceClaim is the claim that says what a token is for. Default aud; client_id where access
+	// tokens have no aud.
 	AudienceClaim string `yaml:"audience_claim"`
 	// RequiredScopes are what a token needs to be let in at all; clients are told to ask for them.
 	RequiredScopes []string `yaml:"required_scopes"`
-	// RequiredClaims are values that claims of a token must have, such as the tenant. A claim that is a list must hold it.
+	// RequiredClaims are values that claims of a token must have, such as the tenant. A claim that
+	// is a list must hold it.
 	RequiredClaims map[string]string `yaml:"required_claims"`
 	// Claims say where in a token things are.
 	Claims Claims `yaml:"claims"`
@@ -64,7 +75,8 @@ type TokenRules struct {
 // Issuer is what the file holds of an authorization server that signs its access tokens.
 type Issuer struct {
 	TokenRules `yaml:",inline"`
-	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID Connect or by RFC 8414.
+	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID
+	// Connect or by RFC 8414.
 	JWKSURL string `yaml:"jwks_url"`
 	// Algorithms are those that its tokens may be signed with. Default: RS256, ES256, PS256.
 	Algorithms []string `yaml:"algorithms"`
@@ -74,7 +86,8 @@ type Issuer struct {
 	RequireATJWT bool `yaml:"require_at_jwt"`
 }
 
-// Claims are where in a token things are. Each is a path: the names that lead to it, such as [realm_access, roles]; a name may hold dots and slashes.
+// Claims are where in a token things are. Each is a path: the names that lead to it, such as
+// [realm_access, roles]; a name may hold dots and slashes.
 type Claims struct {
 	Subject []string `yaml:"subject"` // whose it is. Default [sub].
 	Groups  []string `yaml:"groups"`  // the groups that the user is in. Default [groups].
@@ -93,7 +106,8 @@ func orElse(list []string, other ...string) []string {
 func (i *Issuer) skew() time.Duration  { return cmp.Or(i.ClockSkew, time.Minute) }
 func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "ES256", "PS256") }
 
-// Introspection is what the file holds of an authorization server that is asked about each token (RFC 7662).
+// Introspection is what the file holds of an authorization server that is asked about each token
+// (RFC 7662).
 type Introspection struct {
 	TokenRules `yaml:",inline"`
 	// Endpoint is where it is asked. Required.
@@ -129,7 +143,8 @@ func (c *CIDR) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Moment is a point in time of the file: a day, which counts to its end in UTC, or a time with its zone.
+// Moment is a point in time of the file: a day, which counts to its end in UTC, or a time with its
+// zone.
 type Moment struct{ time.Time }
 
 // UnmarshalText reads 2027-06-30 or 2027-06-30T12:00:00Z.
@@ -149,7 +164,8 @@ func (m *Moment) UnmarshalText(text []byte) error {
 // String returns the moment as the file may have it.
 func (m Moment) String() string { return m.UTC().Format(time.RFC3339) }
 
-// Problem is one mistake of the section: where, such as api_keys[0].name, and what is wrong and would be right.
+// Problem is one mistake of the section: where, such as api_keys[0].name, and what is wrong and
+// would be right.
 type Problem struct{ Path, Text string }
 
 // Validate returns the mistakes of values that are well formed each.
@@ -277,7 +293,8 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 
 const maxSkew = 5 * time.Minute
 
-// SignsIn reports whether there is an authorization server of somebody else's that clients can sign in at.
+// SignsIn reports whether there is an authorization server of somebody else's that clients can sign
+// in at.
 func (c *Config) SignsIn() bool { return len(c.JWT) > 0 || c.Introspection != nil }
 
 // Needed reports whether a request must say who it comes from.
@@ -331,8 +348,9 @@ func (c *Config) Warnings(publicURL string) []Problem {
 	return ps
 }
 
-// Guard returns the Guard of the section, which has been validated, at a public URL. It has no Log yet. own knows the tokens that begin with jct_at_, which we hand out
-// ourselves at that URL; nil where we do not. What the providers know of entries that were there before stays.
+// Guard returns the Guard of the section, which has been validated, at a public URL. It has no Log
+// yet. own knows the tokens that begin with jct_at_, which we hand out ourselves at that URL; nil
+// where we do not. What the providers know of entries that were there before stays.
 func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {
 	g := &Guard{}
 	switch {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// introspection asks an authorization server about tokens (RFC 7662), and remembers its answers for a while.
+// introspection asks an authorization server about tokens (RFC 7662), and remembers its answers for
+// a while.
 type introspection struct {
 	judge
 	endpoint, id, secret string
@@ -49,7 +50,8 @@ type question struct {
 const (
 	positiveKept = time.Minute
 	negativeKept = 10 * time.Second
-	// askedAgain is when what has begun with a token is asked for again, so that the answer is there before the last one is over.
+	// askedAgain is when what has begun with a token is asked for again, so that the answer is
+	// there before the last one is over.
 	askedAgain   = 40 * time.Second
 	maxAnswers   = 10_000
 	maxQuestions = 64
@@ -90,7 +92,8 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	}
 }
 
-// begin returns the question about a token, which outlives whoever asks it first: others wait for the same answer. nil means that none begins any more.
+// begin returns the question about a token, which outlives whoever asks it first: others wait for
+// the same answer. nil means that none begins any more.
 func (i *introspection) begin(token string, hash Hash) *question {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -115,7 +118,8 @@ func (i *introspection) begin(token string, hash Hash) *question {
 // maxToken bounds what the server is asked about.
 const maxToken = 8 << 10
 
-// ask asks the server. The error means that it could not be asked; what it says of the token, good or bad, is in the answer.
+// ask asks the server. The error means that it could not be asked; what it says of the token, good
+// or bad, is in the answer.
 func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 	ctx, cancel := context.WithTimeout(i.ctx, fetchTimeout)
 	defer cancel()
@@ -180,8 +184,9 @@ func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
 	return i.principal(c, hash)
 }
 
-// still reports whether the token that a principal was verified by is good as far as is known, and has the server asked again in time. Where the server cannot be asked,
-// what has begun goes on for a while.
+// still reports whether the token that a principal was verified by is good as far as is known, and
+// has the server asked again in time. Where the server cannot be asked, what has begun goes on for
+// a while.
 func (i *introspection) still(p *Principal) bool {
 	i.mu.Lock()
 	a := i.answers[p.hash]

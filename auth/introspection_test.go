@@ -110,7 +110,8 @@ func TestIntrospectionMemory(t *testing.T) {
 	})
 }
 
-// TestIntrospectionOfARevokedToken: without anybody who looks at streams, an answer is good for a minute.
+// TestIntrospectionOfARevokedToken: without anybody who looks at streams, an answer is good for a
+// minute.
 func TestIntrospectionOfARevokedToken(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +196,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestIntrospectionCloses: whoever closes the providers waits for the questions in progress, also those that nobody waits for any more, and no other begins.
+// TestIntrospectionCloses: whoever closes the providers waits for the questions in progress, also
+// those that nobody waits for any more, and no other begins.
 func TestIntrospectionCloses(t *testing.T) {
 	s := authtest.New(t)
 	for name, begin := range map[string]func(t *testing.T, g *auth.Guard, hang func()){

@@ -14,7 +14,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// issuer verifies the tokens of one authorization server that can be read: signed JSON Web Tokens (RFC 9068, and those that came before it).
+// issuer verifies the tokens of one authorization server that can be read: signed JSON Web Tokens
+// (RFC 9068, and those that came before it).
 type issuer struct {
 	judge
 	keys       *keySet
@@ -22,7 +23,8 @@ type issuer struct {
 	onlyAT     bool // typ must be at+jwt
 }
 
-// asymmetric are the algorithms that there can be. None of them takes a secret that both sides know: whoever can check such a token could make one.
+// asymmetric are the algorithms that there can be. None of them takes a secret that both sides
+// know: whoever can check such a token could make one.
 var asymmetric = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512, jose.EdDSA,
 }
@@ -48,7 +50,8 @@ func newIssuer(c *Issuer, p *Providers) *issuer {
 	return i
 }
 
-// issuerOf returns who a token says it comes from, if it is a signed JSON Web Token. Nothing of that is verified.
+// issuerOf returns who a token says it comes from, if it is a signed JSON Web Token. Nothing of
+// that is verified.
 func issuerOf(token string) (string, bool) {
 	head, rest, ok := strings.Cut(token, ".")
 	payload, signature, ok2 := strings.Cut(rest, ".")
@@ -79,7 +82,8 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	if err := i.header(jws.Signatures[0].Header); err != nil {
 		return nil, err
 	}
-	// Who it is for and when it ends is checked here: go-oidc knows one audience, and a skew of its own.
+	// Who it is for and when it ends is checked here: go-oidc knows one audience, and a skew of its
+	// own.
 	signed := &signature{keys: i.keys}
 	verified, err := oidc.NewVerifier(i.issuer, signed, &oidc.Config{SupportedSigningAlgs: i.algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true}).Verify(ctx, token)
 	switch {
@@ -130,7 +134,8 @@ func (i *issuer) header(h jose.Header) error {
 	return errType
 }
 
-// signature is the keys for one token. It keeps which of them has signed it, and the error, of which go-oidc keeps the words alone.
+// signature is the keys for one token. It keeps which of them has signed it, and the error, of
+// which go-oidc keeps the words alone.
 type signature struct {
 	keys *keySet
 	key  string // its print

@@ -101,7 +101,8 @@ func TestJWT(t *testing.T) {
 	}
 }
 
-// TestJWTKeys: each of the algorithms that are there by default, with keys that have names and without.
+// TestJWTKeys: each of the algorithms that are there by default, with keys that have names and
+// without.
 func TestJWTKeys(t *testing.T) {
 	s := authtest.New(t)
 	rsa, ec := authtest.NewKey(t, "", jose.RS256), authtest.NewKey(t, "", jose.ES256)
@@ -342,7 +343,8 @@ func TestJWTClaims(t *testing.T) {
 	}
 }
 
-// TestKeyRotation: a new key is good at once, an old one ends when it is taken back, also for tokens that were good before.
+// TestKeyRotation: a new key is good at once, an old one ends when it is taken back, also for
+// tokens that were good before.
 func TestKeyRotation(t *testing.T) {
 	s, g := server(t)
 	before := s.Token(t, s.Claims(resource, nil))
@@ -365,7 +367,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// TestKeyRevocation: keys that are taken back, and never replaced by one that is asked for, are noticed in time.
+// TestKeyRevocation: keys that are taken back, and never replaced by one that is asked for, are
+// noticed in time.
 func TestKeyRevocation(t *testing.T) {
 	s := authtest.New(t)
 	other := authtest.NewKey(t, "other", jose.ES256)
@@ -423,7 +426,8 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 		if g.Still(who) {
 			t.Error("what has begun goes on without the key")
 		}
-		// A flood of wrong signatures makes one fetch a minute, and delays the next key by no more than that.
+		// A flood of wrong signatures makes one fetch a minute, and delays the next key by no more
+		// than that.
 		time.Sleep(2 * time.Minute)
 		n := s.Asked(authtest.Keys)
 		for range 100 {
@@ -444,7 +448,8 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 	})
 }
 
-// TestOutage: what was fetched is good while the issuer cannot be reached; where nothing can be known it is 503, until it can.
+// TestOutage: what was fetched is good while the issuer cannot be reached; where nothing can be
+// known it is 503, until it can.
 func TestOutage(t *testing.T) {
 	s := authtest.New(t)
 	ec := authtest.NewKey(t, "ec", jose.ES256)
@@ -541,7 +546,8 @@ func TestIssuerMismatch(t *testing.T) {
 	}
 }
 
-// TestKeysElsewhere: where an issuer says that its keys are is not what the file says, unless it is the same host.
+// TestKeysElsewhere: where an issuer says that its keys are is not what the file says, unless it is
+// the same host.
 func TestKeysElsewhere(t *testing.T) {
 	for _, row := range []struct {
 		at, fixed string
@@ -579,7 +585,8 @@ func TestMetadataPlaces(t *testing.T) {
 	}
 }
 
-// TestBadDocuments: what is too large, too slow, somewhere else or nothing at all is no document, and takes a bounded time.
+// TestBadDocuments: what is too large, too slow, somewhere else or nothing at all is no document,
+// and takes a bounded time.
 func TestBadDocuments(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"50 MB":    authtest.Large(50 << 20),
@@ -672,7 +679,8 @@ func TestUselessKeys(t *testing.T) {
 	}
 }
 
-// TestTokenEnds: a token that is remembered ends at its time, and the entry it was verified by with the file.
+// TestTokenEnds: a token that is remembered ends at its time, and the entry it was verified by with
+// the file.
 func TestTokenEnds(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -749,7 +757,8 @@ func FuzzToken(f *testing.F) {
 		w := httptest.NewRecorder()
 		who := g.Authenticate(w, r)
 		if who != nil && strings.Trim(token, " ") != good {
-			// Base64 leaves bits unused at the end of a part; what they say is not signed and not read.
+			// Base64 leaves bits unused at the end of a part; what they say is not signed and not
+			// read.
 			other := strings.Split(strings.Trim(token, " "), ".")
 			if len(other) != 3 || other[0] != parts[0] || other[1] != parts[1] {
 				t.Errorf("%q was let in", token)
@@ -761,7 +770,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzDocuments: whatever an issuer says of itself and of its keys, a token that none of these has signed is not let in.
+// FuzzDocuments: whatever an issuer says of itself and of its keys, a token that none of these has
+// signed is not let in.
 func FuzzDocuments(f *testing.F) {
 	s := authtest.New(f)
 	text, err := json.Marshal(s.KeySet())

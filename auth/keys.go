@@ -14,9 +14,11 @@ import (
 	"time"
 )
 
-// An API key is jct_key_<id>_<secret><check>: 8 random characters that tell keys apart in a list, 43 that hold 256 bits, and the CRC-32 of all before it, by which
-// we and those who search for leaked keys know a real one from a mistyped one without asking anybody. All are of base62: a double click takes in the whole key,
-// and nothing in it means anything to a shell, a URL or a header.
+// An API key is jct_key_<id>_<secret><check>: 8 random characters that tell keys apart in a list,
+// 43 that hold 256 bits, and the CRC-32 of all before it, by which we and those who search for
+// leaked keys know a real one from a mistyped one without asking anybody. All are of base62: a
+// double click takes in the whole key, and nothing in it means anything to a shell, a URL or a
+// header.
 const (
 	keyPrefix = tokenPrefix + "key_"
 	idSize    = 8
@@ -28,12 +30,14 @@ const (
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Hash is the SHA-256 of a key. A key is random, so that nothing slower would make it harder to guess.
+// Hash is the SHA-256 of a key. A key is random, so that nothing slower would make it harder to
+// guess.
 type Hash [sha256.Size]byte
 
 const hashPrefix = "sha256:"
 
-// UnmarshalText reads what String writes. Its error does not show the text, which may be a key by mistake.
+// UnmarshalText reads what String writes. Its error does not show the text, which may be a key by
+// mistake.
 func (h *Hash) UnmarshalText(text []byte) error {
 	digits, ok := strings.CutPrefix(string(text), hashPrefix)
 	if b, err := hex.DecodeString(digits); ok && err == nil && len(b) == len(h) {
@@ -118,7 +122,8 @@ func HoldsKey(text string) bool {
 	return false
 }
 
-// tokenShaped is what looks like one of the tokens or codes that people's clients get, or like the start of one.
+// tokenShaped is what looks like one of the tokens or codes that people's clients get, or like the
+// start of one.
 var tokenShaped = regexp.MustCompile(`(jct_(?:at|rt|ac)_)[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]*)?`)
 
 // Redact returns the text with a mark where keys, tokens and codes of ours are in it.
@@ -141,10 +146,12 @@ type entry struct {
 	id string
 }
 
-// Keys returns a Verifier that knows these keys and no others. Entries of one name are one principal, so that a key can be replaced while both are in use. Of
-// entries with one hash, which Validate refuses, none is good: nobody could say whose it is. now is time.Now if it is nil.
+// Keys returns a Verifier that knows these keys and no others. Entries of one name are one
+// principal, so that a key can be replaced while both are in use. Of entries with one hash, which
+// Validate refuses, none is good: nobody could say whose it is. now is time.Now if it is nil.
 //
-// A key is looked up by its hash: how long that takes depends on the hash alone, of which nobody can choose even a byte without trying.
+// A key is looked up by its hash: how long that takes depends on the hash alone, of which nobody
+// can choose even a byte without trying.
 func Keys(list []Key, now func() time.Time) Verifier {
 	if now == nil {
 		now = time.Now
@@ -162,7 +169,8 @@ func Keys(list []Key, now func() time.Time) Verifier {
 
 var errUnknownKey = fmt.Errorf("%w: it is no key of this server", ErrInvalidToken)
 
-// Verify is Verifier's. What is wrong with a key is told only to whoever has it: one that is not known gets the same answer, whatever is wrong with it.
+// Verify is Verifier's. What is wrong with a key is told only to whoever has it: one that is not
+// known gets the same answer, whatever is wrong with it.
 func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Principal, error) {
 	hash, err := HashKey(token)
 	if err != nil {
@@ -180,8 +188,8 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash}, nil
 }
 
-// Still reports whether Verify would return the principal again. An expiry that has come nearer ends what was begun under the old one; one that has moved away
-// changes nothing until then.
+// Still reports whether Verify would return the principal again. An expiry that has come nearer
+// ends what was begun under the old one; one that has moved away changes nothing until then.
 func (r *keyring) Still(p *Principal) bool {
 	k := r.keys[p.hash]
 	if p.Kind != KindKey || k == nil || k.Name != p.Key || k.expired(r.now()) || !k.from(p.Address) {

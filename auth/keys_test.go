@@ -42,7 +42,8 @@ func TestNewKey(t *testing.T) {
 			letters[c]++
 		}
 	}
-	// 2000·43/62 = 1387 of each; 250 off would be nearly seven standard deviations, and a biased remainder is 25 % off for eight letters.
+	// 2000·43/62 = 1387 of each; 250 off would be nearly seven standard deviations, and a biased
+	// remainder is 25 % off for eight letters.
 	for c, n := range letters {
 		if n < 1137 || n > 1637 {
 			t.Errorf("%c occurs %d times, want about 1387", c, n)

@@ -18,8 +18,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// keySet is the keys of one issuer. They are fetched when they are first needed, again when no key fits a token, and now and then; what was fetched once stays good
-// while the issuer cannot be reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature; here it is asked once a minute.
+// keySet is the keys of one issuer. They are fetched when they are first needed, again when no key
+// fits a token, and now and then; what was fetched once stays good while the issuer cannot be
+// reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature;
+// here it is asked once a minute.
 type keySet struct {
 	issuer string
 	fixed  string // jwks_url of the file; "" is found out
@@ -49,8 +51,9 @@ type keys struct {
 }
 
 const (
-	keysFresh    = 10 * time.Minute // after that they are fetched again, so that a key which was taken back is not good for ever
-	keysCooldown = time.Minute      // between two fetches for tokens that no key fits: anybody can make one up
+	// after that they are fetched again, so that a key which was taken back is not good for ever
+	keysFresh    = 10 * time.Minute
+	keysCooldown = time.Minute // between two fetches for tokens that no key fits: anybody can make one up
 	maxBackoff   = time.Minute
 	fetchTimeout = 5 * time.Second
 	maxDocument  = 64 << 10
@@ -67,8 +70,9 @@ type unavailableError struct {
 func (e *unavailableError) Error() string { return e.issuer + ": " + e.err.Error() }
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// verify returns the payload of a token that one of the keys has signed, and the print of that key; its algorithm has been checked. An error that does not wrap
-// ErrInvalidToken means that the keys could not be fetched.
+// verify returns the payload of a token that one of the keys has signed, and the print of that key;
+// its algorithm has been checked. An error that does not wrap ErrInvalidToken means that the keys
+// could not be fetched.
 func (k *keySet) verify(ctx context.Context, token string) (payload []byte, print string, err error) {
 	jws, err := jose.ParseSignedCompact(token, asymmetric)
 	if err != nil || len(jws.Signatures) != 1 {
@@ -84,7 +88,8 @@ func (k *keySet) verify(ctx context.Context, token string) (payload []byte, prin
 	k.renew()
 	payload, print, known := now.verify(jws)
 	if payload == nil {
-		// The issuer may have replaced a key under the same name, so a wrong signature is a reason to ask, too. If the issuer cannot be asked, its known keys decide.
+		// The issuer may have replaced a key under the same name, so a wrong signature is a reason
+		// to ask, too. If the issuer cannot be asked, its known keys decide.
 		if err := k.load(ctx, true); err != nil && (!known || ctx.Err() != nil) {
 			return nil, "", err
 		}
@@ -104,7 +109,8 @@ func (k *keySet) has(print string) bool {
 	return now != nil && now.prints[print]
 }
 
-// verify returns the payload if one of the keys has signed it, with the print of that, and whether there is a key by the name that the token gives.
+// verify returns the payload if one of the keys has signed it, with the print of that, and whether
+// there is a key by the name that the token gives.
 func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string, known bool) {
 	h := jws.Signatures[0].Header
 	for i := range k.list {
@@ -141,8 +147,8 @@ func (k *keySet) renew() {
 	}
 }
 
-// load waits until the keys have been fetched. Where it is too early to ask again, it returns what came of the last time. With unfit it is about a token that the
-// present keys do not fit.
+// load waits until the keys have been fetched. Where it is too early to ask again, it returns what
+// came of the last time. With unfit it is about a token that the present keys do not fit.
 func (k *keySet) load(ctx context.Context, unfit bool) error {
 	k.mu.Lock()
 	now := k.now()
@@ -207,7 +213,8 @@ func (k *keySet) begin() {
 	}
 }
 
-// fetch finds out where the keys are, if the file does not say so, and gets them. at is where they were; it counts where the issuer does not say any more.
+// fetch finds out where the keys are, if the file does not say so, and gets them. at is where they
+// were; it counts where the issuer does not say any more.
 func (k *keySet) fetch(at string) (*keys, string, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, fetchTimeout)
 	defer cancel()
@@ -239,7 +246,8 @@ func hostOf(s string) string {
 	return u.Host
 }
 
-// parseKeys reads a JSON Web Key Set. Keys that are of no use here are left out: a key that two share is no signature.
+// parseKeys reads a JSON Web Key Set. Keys that are of no use here are left out: a key that two
+// share is no signature.
 func parseKeys(text []byte) (*keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -265,7 +273,8 @@ func parseKeys(text []byte) (*keys, error) {
 	return k, nil
 }
 
-// discover finds out where the keys of an issuer are: by OpenID Connect, or by RFC 8414. A document of another issuer is worth nothing.
+// discover finds out where the keys of an issuer are: by OpenID Connect, or by RFC 8414. A document
+// of another issuer is worth nothing.
 func discover(ctx context.Context, client *http.Client, issuer string) (string, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -316,7 +325,8 @@ func get(ctx context.Context, client *http.Client, at string) ([]byte, error) {
 	return exchange(client, req)
 }
 
-// exchange sends a request to an authorization server and returns the document that it answers with.
+// exchange sends a request to an authorization server and returns the document that it answers
+// with.
 func exchange(client *http.Client, req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Accept-Encoding", "identity") // what is small on the way could be large here

@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// Providers are the authorization servers of others, and what is known of them. It lives as long as the program: an entry of the file that a reload has not changed
-// keeps its keys and its answers. It may be used by several goroutines at once.
+// Providers are the authorization servers of others, and what is known of them. It lives as long as
+// the program: an entry of the file that a reload has not changed keeps its keys and its answers.
+// It may be used by several goroutines at once.
 type Providers struct {
-	// Strangers gets the keys of an issuer whose metadata says that they are on another host than its own: nobody but the issuer has named that. Nil is the client
-	// that gets the rest. It is not to be changed after the first use.
+	// Strangers gets the keys of an issuer whose metadata says that they are on another host than
+	// its own: nobody but the issuer has named that. Nil is the client that gets the rest. It is
+	// not to be changed after the first use.
 	Strangers *http.Client
 
 	client *http.Client
@@ -34,8 +36,8 @@ type Providers struct {
 	introspections map[string]*introspection
 }
 
-// NewProviders returns providers that are asked through client, whose redirects are not followed; nil is one of their own. log may be nil. Close ends what they do in
-// the background.
+// NewProviders returns providers that are asked through client, whose redirects are not followed;
+// nil is one of their own. log may be nil. Close ends what they do in the background.
 func NewProviders(client *http.Client, log *slog.Logger) *Providers {
 	if client == nil {
 		client = &http.Client{}
@@ -50,13 +52,15 @@ func NewProviders(client *http.Client, log *slog.Logger) *Providers {
 	return p
 }
 
-// Close ends what is in progress, and returns when it has ended. Tokens of which nothing is known yet cannot be verified any more.
+// Close ends what is in progress, and returns when it has ended. Tokens of which nothing is known
+// yet cannot be verified any more.
 func (p *Providers) Close() {
 	p.end()
 	p.fetching.close()
 }
 
-// fetches are what is being asked of authorization servers; nothing else is once they are closed. The zero value has none.
+// fetches are what is being asked of authorization servers; nothing else is once they are closed.
+// The zero value has none.
 type fetches struct {
 	mu      sync.Mutex
 	closed  bool
@@ -80,7 +84,8 @@ func (f *fetches) close() {
 	f.running.Wait()
 }
 
-// tokens returns the Verifier of a section. The keys of issuers that are new are fetched at once, and nobody waits for them.
+// tokens returns the Verifier of a section. The keys of issuers that are new are fetched at once,
+// and nobody waits for them.
 func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 	t := &tokens{own: own, issuers: map[string]*issuer{}, seen: map[Hash]*seen{}}
 	if len(c.APIKeys) > 0 {
@@ -131,7 +136,8 @@ type ProviderStatus struct {
 	Err    string
 }
 
-// Status returns what there is to say of each, in the order of their issuers. It does not wait for anything, but has one that could not be reached tried again.
+// Status returns what there is to say of each, in the order of their issuers. It does not wait for
+// anything, but has one that could not be reached tried again.
 func (p *Providers) Status() []ProviderStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// RequestIDs gives each request an id, by which a person who was shown an error, the log and the audit mean the same request. An id is no secret, and says how many
-// requests there were before it. Several goroutines may use it at once; NewRequestIDs makes one.
+// RequestIDs gives each request an id, by which a person who was shown an error, the log and the
+// audit mean the same request. An id is no secret, and says how many requests there were before it.
+// Several goroutines may use it at once; NewRequestIDs makes one.
 type RequestIDs struct {
 	prefix string // tells the ids of this process from those of others
 
@@ -25,7 +26,8 @@ func NewRequestIDs() *RequestIDs {
 
 const requestHeader = "X-Request-Id"
 
-// Stamp gives the request that w answers its id, which is in the header X-Request-Id of the answer from then on.
+// Stamp gives the request that w answers its id, which is in the header X-Request-Id of the answer
+// from then on.
 func (r *RequestIDs) Stamp(w http.ResponseWriter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

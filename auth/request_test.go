@@ -10,7 +10,8 @@ import (
 	"junction/auth"
 )
 
-// TestRequestIDs: no two requests of a process have one id, and no two processes begin theirs in the same way.
+// TestRequestIDs: no two requests of a process have one id, and no two processes begin theirs in
+// the same way.
 func TestRequestIDs(t *testing.T) {
 	ids := auth.NewRequestIDs()
 	if got := auth.RequestID(httptest.NewRecorder()); got != "" {

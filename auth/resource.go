@@ -9,27 +9,32 @@ import (
 	"strings"
 )
 
-// Resources are our endpoints as OAuth knows them: each is a protected resource of its own, which has a document that names the authorization servers (RFC 9728), and
-// a token for one is of no use at another. They are immutable. A nil *Resources has no documents: nobody signs in.
+// Resources are our endpoints as OAuth knows them: each is a protected resource of its own, which
+// has a document that names the authorization servers (RFC 9728), and a token for one is of no use
+// at another. They are immutable. A nil *Resources has no documents: nobody signs in.
 //
-// Which endpoints there are is nobody's business before the sign-in: each path that could be one has its document.
+// Which endpoints there are is nobody's business before the sign-in: each path that could be one
+// has its document.
 type Resources struct {
 	origin  string   // public_url; never what a request says of itself
 	servers []string // issuers of authorization servers
 	scopes  []string
 }
 
-// NewResources returns the endpoints below publicURL, an origin, whose tokens come from these authorization servers; scopes are what a client needs to be let in at
-// all. Without servers it returns nil.
+// NewResources returns the endpoints below publicURL, an origin, whose tokens come from these
+// authorization servers; scopes are what a client needs to be let in at all. Without servers it
+// returns nil.
 func NewResources(publicURL string, servers, scopes []string) *Resources {
 	if len(servers) == 0 {
 		return nil
 	}
-	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == "offline_access" }) // 2026-07-28, authorization#refresh-tokens
+	// 2026-07-28, authorization#refresh-tokens
+	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return s == "offline_access" })
 	return &Resources{canonical(publicURL), slices.Clone(servers), scopes}
 }
 
-// Of returns the name of the endpoint that is served at a path: its URL. It is "" where no endpoint can be.
+// Of returns the name of the endpoint that is served at a path: its URL. It is "" where no endpoint
+// can be.
 func (r *Resources) Of(path string) string {
 	if r == nil || !endpointPath(path) {
 		return ""
@@ -43,8 +48,9 @@ func (r *Resources) is(resource, path string) bool {
 	return ok && rest == path && endpointPath(path)
 }
 
-// Canonical returns the name of the endpoint that a URL means, whatever the case of its host, with or without the default port and a slash at its end. The bare
-// origin means the merged endpoint. It is "" for everything else.
+// Canonical returns the name of the endpoint that a URL means, whatever the case of its host, with
+// or without the default port and a slash at its end. The bare origin means the merged endpoint. It
+// is "" for everything else.
 func (r *Resources) Canonical(resource string) string {
 	if r == nil {
 		return ""
@@ -83,7 +89,8 @@ func endpointPath(path string) bool {
 	return name != "" && len(name) <= maxName
 }
 
-// canonical brings a URL to the form in which resources are compared; what is no such URL stays as it is.
+// canonical brings a URL to the form in which resources are compared; what is no such URL stays as
+// it is.
 func canonical(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(s, "#") {
@@ -98,7 +105,8 @@ func canonical(s string) string {
 	return strings.TrimSuffix(u.String(), "/")
 }
 
-// admit reports, with an error for the client, whether what was verified is for the endpoint at the path.
+// admit reports, with an error for the client, whether what was verified is for the endpoint at the
+// path.
 func (r *Resources) admit(p *Principal, path string) error {
 	if p.Kind != KindUser && p.Kind != KindService {
 		return nil
@@ -128,7 +136,8 @@ func (r *Resources) invitation() string {
 	return "this endpoint needs a sign-in: a client of MCP begins one when it is told to, or takes a key, in the header Authorization: Bearer jct_key_…"
 }
 
-// where returns the parameters of a challenge that say where to sign in for the endpoint at the path, and for what; scopes nil is what everybody needs.
+// where returns the parameters of a challenge that say where to sign in for the endpoint at the
+// path, and for what; scopes nil is what everybody needs.
 func (r *Resources) where(path string, scopes []string) string {
 	if r == nil {
 		return ""
@@ -148,8 +157,9 @@ func (r *Resources) where(path string, scopes []string) string {
 
 const insufficientScope = "insufficient_scope"
 
-// StepUp returns the challenge, a value for the header WWW-Authenticate, to whom a sign-in with these scopes beside those that everybody needs would help with the
-// endpoint at the path (2026-07-28, authorization#scope-challenge-handling). It goes with status 403.
+// StepUp returns the challenge, a value for the header WWW-Authenticate, to whom a sign-in with
+// these scopes beside those that everybody needs would help with the endpoint at the path
+// (2026-07-28, authorization#scope-challenge-handling). It goes with status 403.
 func (r *Resources) StepUp(path string, scopes []string) string {
 	all := slices.Clone(scopes)
 	if r != nil {
@@ -160,11 +170,12 @@ func (r *Resources) StepUp(path string, scopes []string) string {
 	return challenge(problem{insufficientScope, (&ScopeError{all}).Error()}) + r.where(path, all)
 }
 
-// metadataPath is where the document of the merged endpoint is; those of the others, and the same again, have the endpoint's path behind it (RFC 9728, section 3).
+// metadataPath is where the document of the merged endpoint is; those of the others, and the same
+// again, have the endpoint's path behind it (RFC 9728, section 3).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// ServeHTTP answers everything below /.well-known/, for anybody: the documents, and that the rest is not here. All of it is JSON, since clients that look for a sign-in
-// read it.
+// ServeHTTP answers everything below /.well-known/, for anybody: the documents, and that the rest
+// is not here. All of it is JSON, since clients that look for a sign-in read it.
 func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if cors(w, req, "GET") {
 		return
@@ -191,8 +202,9 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// cors lets pages of any origin read an answer that has no secrets and depends on no cookie; it reports whether the request was a preflight, which it has answered.
-// The methods are those of a request that a page may make.
+// cors lets pages of any origin read an answer that has no secrets and depends on no cookie; it
+// reports whether the request was a preflight, which it has answered. The methods are those of a
+// request that a page may make.
 func cors(w http.ResponseWriter, r *http.Request, methods string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")

@@ -143,7 +143,8 @@ func TestAdmit(t *testing.T) {
 		{publicURL + "/mcp/files", []string{"/mcp/files"}},
 		{[]string{publicURL + "/mcp/files", publicURL + "/mcp"}, []string{"/mcp", "/mcp/files"}},
 		{"api://junction", all},
-		{[]string{publicURL + "/chat/mcp", publicURL + "/mcp"}, []string{"/mcp"}}, // what the file does not accept is good nowhere
+		// what the file does not accept is good nowhere
+		{[]string{publicURL + "/chat/mcp", publicURL + "/mcp"}, []string{"/mcp"}},
 	} {
 		token := s.Token(t, s.Claims(row.audience, nil))
 		for _, path := range all {

@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// tokens is a Verifier that finds out by the look of a token who knows it. It is immutable but for what it remembers, and is replaced at a reload.
+// tokens is a Verifier that finds out by the look of a token who knows it. It is immutable but for
+// what it remembers, and is replaced at a reload.
 type tokens struct {
 	keys          Verifier // jct_key_; nil for none
 	own           Verifier // jct_at_; nil for none
@@ -22,7 +23,8 @@ type tokens struct {
 	seen map[Hash]*seen
 }
 
-// seen is a token that was verified, and stays so for as long as its issuer has the key that has signed it.
+// seen is a token that was verified, and stays so for as long as its issuer has the key that has
+// signed it.
 type seen struct {
 	principal *Principal
 	issuer    *issuer
@@ -112,8 +114,9 @@ func (t *tokens) remember(hash Hash, s *seen) {
 	t.seen[hash] = s
 }
 
-// Still reports whether what a principal was verified by still stands in the file, and whether it is not over: neither at its time, nor because the key that has
-// signed it was taken back. Of a token that must be asked about it has that done again in time.
+// Still reports whether what a principal was verified by still stands in the file, and whether it
+// is not over: neither at its time, nor because the key that has signed it was taken back. Of a
+// token that must be asked about it has that done again in time.
 func (t *tokens) Still(p *Principal) bool {
 	if p.Kind == KindKey {
 		return still(t.keys, p)
@@ -143,7 +146,8 @@ func (t *tokens) servers(ours string) []string {
 	return all
 }
 
-// scopes returns those that are needed whatever server a client signs in at. What only one of them wants is said when a token lacks it.
+// scopes returns those that are needed whatever server a client signs in at. What only one of them
+// wants is said when a token lacks it.
 func (t *tokens) scopes() []string {
 	var needed [][]string
 	if t.own != nil {

@@ -102,7 +102,8 @@ func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
 	}
 }
 
-// TestProtocolT110NamesInThePage has the page of an app call a tool by the name that its upstream knows it by.
+// TestProtocolT110NamesInThePage has the page of an app call a tool by the name that its upstream
+// knows it by.
 func TestProtocolT110NamesInThePage(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {

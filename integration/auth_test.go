@@ -25,7 +25,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file are the assertions about who may connect, of which each has a number. All of them talk to the real program as bytes on HTTP.
+// The tests of this file are the assertions about who may connect, of which each has a number. All
+// of them talk to the real program as bytes on HTTP.
 
 // apiKey is a key with its entry of the file.
 type apiKey struct{ key, entry string }
@@ -77,7 +78,8 @@ func keyed(t *testing.T, p *program, era upstream.Era, key string) *client {
 	return c
 }
 
-// refusedTo is the answer to a request that was not let in: a body of JSON that says what the challenge says.
+// refusedTo is the answer to a request that was not let in: a body of JSON that says what the
+// challenge says.
 func refusedTo(t *testing.T, c *client, verb string, changes ...change) answered {
 	t.Helper()
 	body := ""
@@ -99,7 +101,8 @@ func refusedTo(t *testing.T, c *client, verb string, changes ...change) answered
 	return a
 }
 
-// wantRefused wants a status, a challenge that begins so, and the same in the body, which nobody may keep.
+// wantRefused wants a status, a challenge that begins so, and the same in the body, which nobody
+// may keep.
 func wantRefused(t *testing.T, verb string, a answered, status int, challenge string) {
 	t.Helper()
 	got := a.header.Get("WWW-Authenticate")
@@ -296,7 +299,8 @@ func TestAuthT13KeyListsAndCalls(t *testing.T) {
 	}
 }
 
-// TestAuthT13WithoutAKeyNothingIsAnswered walks the URLs and methods: who is not known learns nothing, not even what there is.
+// TestAuthT13WithoutAKeyNothingIsAnswered walks the URLs and methods: who is not known learns
+// nothing, not even what there is.
 func TestAuthT13WithoutAKeyNothingIsAnswered(t *testing.T) {
 	p, journal := guarded(t, authSection([]apiKey{newAPIKey(t, "ci")}))
 	for _, path := range []string{"", "/up", "/nobody"} {
@@ -345,7 +349,8 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	}
 }
 
-// TestAuthT14WrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it is right.
+// TestAuthT14WrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it
+// is right.
 func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
@@ -354,8 +359,10 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 	if ci.key[59:60] == last {
 		last = "B"
 	}
-	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + last} // the secret, the id, the last letter of it
-	// Of many times that are measured in turn the least is what the work takes: a machine that is busy makes one longer, and never shorter. More are measured as long as they differ.
+	// the secret, the id, the last letter of it
+	wrong := []string{ci.key[:17] + strings.Repeat("A", 43), "jct_key_AAAAAAAA_" + ci.key[17:60], ci.key[:59] + last}
+	// Of many times that are measured in turn the least is what the work takes: a machine that is
+	// busy makes one longer, and never shorter. More are measured as long as they differ.
 	least := slices.Repeat([]time.Duration{time.Hour}, len(wrong)+1)
 	alike := false
 	for round := 0; !alike && round < 20; round++ {
@@ -475,7 +482,8 @@ func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
 	}
 }
 
-// TestAuthT17RevokedKey takes a key out of the file while a client uses it: the client, its session and its stream end, and nobody else's.
+// TestAuthT17RevokedKey takes a key out of the file while a client uses it: the client, its session
+// and its stream end, and nobody else's.
 func TestAuthT17RevokedKey(t *testing.T) {
 	runClients(t, func(t *testing.T, era upstream.Era) {
 		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t, "stays")
@@ -495,7 +503,8 @@ func TestAuthT17RevokedKey(t *testing.T) {
 		if took := time.Since(begun); took > promptly {
 			t.Errorf("the revoked key was good for %v", took)
 		}
-		// The session is that of the name, so that it outlives the rotation: the client goes on with its new key, and the old one may go.
+		// The session is that of the name, so that it outlives the rotation: the client goes on
+		// with its new key, and the old one may go.
 		rotating.key = second.key
 		wantEcho(t, rotating.tool(t, "up__echo", `{}`))
 		p.mustConfigure(t, authSection([]apiKey{second, stays})+rest)
@@ -681,7 +690,8 @@ func wantUncalledTool(t *testing.T, j *upstreamtest.Journal, name string) {
 	}
 }
 
-// wantNoAccess wants the answer to whoever is known and may use nothing: it says so, and is no challenge.
+// wantNoAccess wants the answer to whoever is known and may use nothing: it says so, and is no
+// challenge.
 func wantNoAccess(t *testing.T, verb string, a answered, who string) {
 	t.Helper()
 	want := `{"error":"access_denied","error_description":"` + who + `; no policy grants access (policies)","request_id":"` + a.header.Get("X-Request-Id") + `"}`
@@ -784,7 +794,8 @@ func TestAuthT120NamesGrantNothing(t *testing.T) {
 	wantUncalled(t, journal, "tools/call")
 }
 
-// TestProtocolT103WhatIsAnothersIsUnknown has one principal come with what another was given: for it there is no such session, state, task or cursor.
+// TestProtocolT103WhatIsAnothersIsUnknown has one principal come with what another was given: for
+// it there is no such session, state, task or cursor.
 func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 	a, b := newAPIKey(t, "a"), newAPIKey(t, "b")
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Tasks: true})

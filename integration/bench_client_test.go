@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// rawClient is an MCP client on one kept connection that does nothing but move bytes: it must not be what is measured. It reads what HTTP/1.1 servers
-// send, by length or in chunks, as JSON or as an event stream. It is used by one goroutine.
+// rawClient is an MCP client on one kept connection that does nothing but move bytes: it must not
+// be what is measured. It reads what HTTP/1.1 servers send, by length or in chunks, as JSON or as
+// an event stream. It is used by one goroutine.
 type rawClient struct {
 	addr    string
 	era     string
@@ -134,7 +135,8 @@ func nextID(req []byte, at int) {
 	}
 }
 
-// do sends a request and reads the whole response; c.body and c.size tell of its body until the next one.
+// do sends a request and reads the whole response; c.body and c.size tell of its body until the
+// next one.
 func (c *rawClient) do(req []byte) (status int, err error) {
 	if err := c.connect(); err != nil {
 		return 0, err
@@ -169,7 +171,8 @@ func (c *rawClient) do(req []byte) (status int, err error) {
 	return h.status, nil
 }
 
-// stream opens a listening stream and returns its status; the connection stays open and is of no further use to do.
+// stream opens a listening stream and returns its status; the connection stays open and is of no
+// further use to do.
 func (c *rawClient) stream() (status int, err error) {
 	if err := c.connect(); err != nil {
 		return 0, err
@@ -298,7 +301,8 @@ func (c *rawClient) takeChunks() error {
 		if err := c.take(int(n)); err != nil {
 			return err
 		}
-		// After the bytes of a chunk comes an empty line, after the last chunk perhaps trailers and then an empty line.
+		// After the bytes of a chunk comes an empty line, after the last chunk perhaps trailers and
+		// then an empty line.
 		for {
 			line, err := c.line()
 			if err != nil {

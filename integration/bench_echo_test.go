@@ -25,8 +25,8 @@ const (
 	modernVersion = "2026-07-28"
 )
 
-// echoServer is an MCP server that costs as little as one in net/http can: every result is made once and then only copied. It answers each request in the era
-// that the request is of.
+// echoServer is an MCP server that costs as little as one in net/http can: every result is made
+// once and then only copied. It answers each request in the era that the request is of.
 type echoServer struct {
 	lists   map[string][]byte // by era: the result of tools/list
 	events  bool              // calls are answered with event streams over HTTP
@@ -58,7 +58,8 @@ func (r *echoRequest) era() string {
 	return legacyEra
 }
 
-// newEcho makes a server of so many tools. The first is called echo; arguments.size is how many bytes of text every tool answers with, over HTTP after arguments.ms milliseconds.
+// newEcho makes a server of so many tools. The first is called echo; arguments.size is how many
+// bytes of text every tool answers with, over HTTP after arguments.ms milliseconds.
 func newEcho(tools int) *echoServer {
 	defs := make([]string, max(tools, 1))
 	for i := range defs {
@@ -79,7 +80,8 @@ func newEcho(tools int) *echoServer {
 	}}
 }
 
-// answer returns the result for a request, or the text of an error object. Both are nil for a notification.
+// answer returns the result for a request, or the text of an error object. Both are nil for a
+// notification.
 func (e *echoServer) answer(r *echoRequest) (result, failure []byte) {
 	era := r.era()
 	switch {
@@ -117,14 +119,16 @@ func (e *echoServer) text(k resultKey) []byte {
 	return v.([]byte)
 }
 
-// echoed returns so many bytes of a JSON string: lines of a program, as most large results are lines of something, with four escapes in each.
+// echoed returns so many bytes of a JSON string: lines of a program, as most large results are
+// lines of something, with four escapes in each.
 func echoed(size int) string {
 	const line = `\tif err != nil { return fmt.Errorf(\"read %s: %w\", name, err) }\n`
 	size = max(size, 0)
 	return strings.Repeat(line, size/len(line)) + strings.Repeat("x", size%len(line))
 }
 
-// response returns the response to r without its closing brace, in two parts so that a large result is not copied; both are nil for a notification.
+// response returns the response to r without its closing brace, in two parts so that a large result
+// is not copied; both are nil for a notification.
 func (e *echoServer) response(r *echoRequest) (head, tail []byte) {
 	result, failure := e.answer(r)
 	if result == nil && failure == nil {
@@ -177,7 +181,8 @@ func (e *echoServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(tail)+1))
 	if r.Method == "initialize" {
-		h.Set("Mcp-Session-Id", "0123456789abcdef0123456789abcdef") // the benchmark trusts its own proxies: one session is as good as many
+		// the benchmark trusts its own proxies: one session is as good as many
+		h.Set("Mcp-Session-Id", "0123456789abcdef0123456789abcdef")
 	}
 	w.Write(head)
 	w.Write(tail)

@@ -27,14 +27,16 @@ type loadReport struct {
 	Error    string // of the first call that failed, which ends the run
 }
 
-// load is a number of sessions, each of which sends its next request as soon as it has the response to the last.
+// load is a number of sessions, each of which sends its next request as soon as it has the response
+// to the last.
 type load struct {
 	sessions []*rawClient
 	requests [][]byte // one per session
 	atLeast  int      // bytes of a good response's body
 }
 
-// loadGenerator opens its sessions, says so with an empty report, and then makes one run for each order on its standard input.
+// loadGenerator opens its sessions, says so with an empty report, and then makes one run for each
+// order on its standard input.
 func loadGenerator(args []string) error {
 	fs := flag.NewFlagSet("bench-load", flag.ContinueOnError)
 	addr := fs.String("addr", "", "HOST:PORT of the MCP server")

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// BenchmarkMemory is what the program keeps in memory, as the system counts it, and how soon it lists the tools of ten child processes. Resident
-// memory moves in steps, since the garbage of opening sessions is in it until it is collected; so there is a figure for the sessions from the thousandth
-// on too, which such a step matters less for. GOGC and GOMEMLIMIT reach the program as they are set here.
+// BenchmarkMemory is what the program keeps in memory, as the system counts it, and how soon it
+// lists the tools of ten child processes. Resident memory moves in steps, since the garbage of
+// opening sessions is in it until it is collected; so there is a figure for the sessions from the
+// thousandth on too, which such a step matters less for. GOGC and GOMEMLIMIT reach the program as
+// they are set here.
 func BenchmarkMemory(b *testing.B) {
 	program := builder(b)
 	benchOnce(b, "TenUpstreams", func(b *testing.B) map[string]float64 { return tenUpstreams(b, program(b)) })
@@ -19,7 +21,8 @@ func BenchmarkMemory(b *testing.B) {
 	benchOnce(b, "Streams", func(b *testing.B) map[string]float64 { return openStreams(b, program(b)) })
 }
 
-// benchOnce runs f as a benchmark of one iteration, however many are asked for, and reports the figures that it returns, by unit.
+// benchOnce runs f as a benchmark of one iteration, however many are asked for, and reports the
+// figures that it returns, by unit.
 func benchOnce(b *testing.B, name string, f func(*testing.B) map[string]float64) {
 	var figures map[string]float64
 	b.Run(name, func(b *testing.B) {
@@ -116,7 +119,8 @@ func openStreams(b *testing.B, program string) map[string]float64 {
 
 func kilobytes(bytes int64) float64 { return float64(bytes) / 1000 }
 
-// atRest returns the resident memory of what serves the endpoint, the least of two seconds in which nothing happens; see resident.
+// atRest returns the resident memory of what serves the endpoint, the least of two seconds in which
+// nothing happens; see resident.
 func atRest(b *testing.B, ep benchEndpoint) (all, own int64) {
 	b.Helper()
 	often := time.NewTicker(200 * time.Millisecond)

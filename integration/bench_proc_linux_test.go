@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr puts a child into a process group of its own, so that what it leaves behind can be killed, and has it ended with us.
+// childAttr puts a child into a process group of its own, so that what it leaves behind can be
+// killed, and has it ended with us.
 func childAttr(end syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 }
@@ -24,11 +25,13 @@ func killGroup(pid int) { syscall.Kill(-pid, syscall.SIGKILL) }
 // yieldCPU leaves the CPU to every other process that wants it.
 func yieldCPU() { unix.Setpriority(unix.PRIO_PROCESS, 0, 19) }
 
-// cpuTime returns the CPU time that the processes have used, to the nanosecond where /proc/PID/stat knows hundredths of a second.
+// cpuTime returns the CPU time that the processes have used, to the nanosecond where /proc/PID/stat
+// knows hundredths of a second.
 func cpuTime(pids []int) (time.Duration, error) {
 	var sum time.Duration
 	for _, pid := range pids {
-		// The id of another process's CPU clock, as clock_getcpuclockid makes it: CPUCLOCK_SCHED below the complement of the pid.
+		// The id of another process's CPU clock, as clock_getcpuclockid makes it: CPUCLOCK_SCHED
+		// below the complement of the pid.
 		var ts unix.Timespec
 		if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil {
 			return 0, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
@@ -38,8 +41,8 @@ func cpuTime(pids []int) (time.Duration, error) {
 	return sum, nil
 }
 
-// resident returns how many bytes of memory a process has: all of them, and those that are its own and no pages of a file, such as its program, which the system shares
-// and can drop.
+// resident returns how many bytes of memory a process has: all of them, and those that are its own
+// and no pages of a file, such as its program, which the system shares and can drop.
 func resident(pid int) (all, own int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -78,7 +81,8 @@ func childPIDs(pid int) []int {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		// The fields after the name, which is in parentheses and may contain anything: state, parent, ….
+		// The fields after the name, which is in parentheses and may contain anything: state,
+		// parent, ….
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
 			continue

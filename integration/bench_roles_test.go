@@ -17,8 +17,9 @@ import (
 	"sync"
 )
 
-// benchRole plays one of the programs that a benchmark starts beside the program under test, and returns when that program is done. It reports false for
-// a name that is none of the benchmarks'. A role that fails says so on its standard error and exits with 1.
+// benchRole plays one of the programs that a benchmark starts beside the program under test, and
+// returns when that program is done. It reports false for a name that is none of the benchmarks'. A
+// role that fails says so on its standard error and exits with 1.
 func benchRole(name string, args []string) (handled bool) {
 	roles := map[string]func([]string) error{
 		"bench-echo":       echoHTTP,
@@ -39,7 +40,8 @@ func benchRole(name string, args []string) (handled bool) {
 	return true
 }
 
-// hop is the plain reverse proxy of Go's standard library, which parses nothing: what one more hop costs in net/http.
+// hop is the plain reverse proxy of Go's standard library, which parses nothing: what one more hop
+// costs in net/http.
 func hop(args []string) error {
 	fs := flag.NewFlagSet("bench-hop", flag.ContinueOnError)
 	to := fs.String("to", "", "where requests go: http://HOST:PORT")
@@ -57,8 +59,9 @@ func hop(args []string) error {
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 	}
 	return serveRole(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Without this the server closes the request's body when the first bytes of the response are written. The transport, which may just be looking
-		// for the body's end, then takes that for a failed request and cuts off the response.
+		// Without this the server closes the request's body when the first bytes of the response
+		// are written. The transport, which may just be looking for the body's end, then takes that
+		// for a failed request and cuts off the response.
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -67,9 +70,10 @@ func hop(args []string) error {
 	}))
 }
 
-// hopStdio passes each request on as a line to an echo server that it has started, and the line that comes back, unread, to the client: what is left of a proxy in front
-// of a child process when it knows nothing of MCP, or of HTTP beyond what a benchmark sends. The server answers one after the other, so that whose a line is need not be
-// asked.
+// hopStdio passes each request on as a line to an echo server that it has started, and the line
+// that comes back, unread, to the client: what is left of a proxy in front of a child process when
+// it knows nothing of MCP, or of HTTP beyond what a benchmark sends. The server answers one after
+// the other, so that whose a line is need not be asked.
 func hopStdio([]string) error {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), "JUNCTION_ROLE=bench-echo-stdio")
@@ -170,7 +174,8 @@ func (h *lineHop) serve(c net.Conn) {
 	}
 }
 
-// serveRole serves h on a free port of the loopback, tells its address in one line on standard output. It ends with the process.
+// serveRole serves h on a free port of the loopback, tells its address in one line on standard
+// output. It ends with the process.
 func serveRole(h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"junction/auth/authtest"
 )
 
-// benchChild is a process of a benchmark. It ends with the benchmark that started it, whatever becomes of that.
+// benchChild is a process of a benchmark. It ends with the benchmark that started it, whatever
+// becomes of that.
 type benchChild struct {
 	name string
 	cmd  *exec.Cmd
@@ -27,7 +28,8 @@ type benchChild struct {
 	stop func()        // ends it and waits; may be called again
 }
 
-// startChild starts cmd and stops it when b ends: by end, and after five seconds by force, with everything in its process group.
+// startChild starts cmd and stops it when b ends: by end, and after five seconds by force, with
+// everything in its process group.
 func startChild(b *testing.B, name string, end syscall.Signal, cmd *exec.Cmd) *benchChild {
 	b.Helper()
 	log, err := os.Create(filepath.Join(b.TempDir(), "stderr"))
@@ -72,7 +74,8 @@ func (c *benchChild) said() []byte {
 	return said[max(0, len(said)-2000):]
 }
 
-// startRole starts this binary as one of the programs of benchRole, with pipes to its standard input and from its standard output.
+// startRole starts this binary as one of the programs of benchRole, with pipes to its standard
+// input and from its standard output.
 func startRole(b *testing.B, role string, args ...string) (*benchChild, io.Writer, *bufio.Reader) {
 	b.Helper()
 	cmd := exec.Command(benchProgram(b), args...)
@@ -141,7 +144,8 @@ func findNginx() (program, absent string) {
 	return "", "nginx is not installed (apt-get install nginx-light)"
 }
 
-// nginxConfig is a plain reverse proxy that keeps its connections; what it has for buffers comes last.
+// nginxConfig is a plain reverse proxy that keeps its connections; what it has for buffers comes
+// last.
 const nginxConfig = `daemon off;
 worker_processes auto;
 pid %[1]s/pid;
@@ -176,8 +180,9 @@ http {
 }
 `
 
-// nginxBuffers hold a megabyte in memory. They were the fastest of those tried at 1 MB, by a factor of two over forty of 32k; up to 10 KB the first small one is enough.
-// As it comes, nginx has eight of 4k and a file behind them.
+// nginxBuffers hold a megabyte in memory. They were the fastest of those tried at 1 MB, by a factor
+// of two over forty of 32k; up to 10 KB the first small one is enough. As it comes, nginx has eight
+// of 4k and a file behind them.
 const nginxBuffers = `			proxy_buffering on;
 			proxy_buffer_size 16k;
 			proxy_buffers 2 1m;
@@ -200,8 +205,8 @@ func startNginx(b *testing.B, program string, to benchEndpoint, buffers string) 
 	return ep
 }
 
-// builder returns a function that builds the program under test once, in a folder that lives as long as b. BENCH_JUNCTION names a program to use in its
-// place: an older one, to compare.
+// builder returns a function that builds the program under test once, in a folder that lives as
+// long as b. BENCH_JUNCTION names a program to use in its place: an older one, to compare.
 func builder(b *testing.B) func(b *testing.B) string {
 	dir := b.TempDir()
 	build := sync.OnceValues(func() (string, error) {
@@ -232,7 +237,8 @@ func overHTTP(to benchEndpoint, era string) upstreamEntry {
 	return upstreamEntry{"echo", fmt.Sprintf(`{url: "http://%s/mcp", era: %s, prefix: ""}`, to.addr, era)}
 }
 
-// overStdio is an echo server that the program under test starts itself: this binary in another role.
+// overStdio is an echo server that the program under test starts itself: this binary in another
+// role.
 func overStdio(b *testing.B, name, era, prefix string, args ...string) upstreamEntry {
 	b.Helper()
 	command, err := json.Marshal(append([]string{benchProgram(b)}, args...)) // JSON is YAML
@@ -267,7 +273,8 @@ func launchJunctionWith(b *testing.B, program, sections string, upstreams ...ups
 	return benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
 }
 
-// startSignedIn starts the program under test for people who sign in at an authorization server, and is one of them.
+// startSignedIn starts the program under test for people who sign in at an authorization server,
+// and is one of them.
 func startSignedIn(b *testing.B, program, era string, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
 	const us = "https://mcp.example.com"
@@ -286,7 +293,8 @@ func startJunction(b *testing.B, program, era string, tools int, upstreams ...up
 	return ep
 }
 
-// waitTools asks again and again until an endpoint lists at least so many tools, and returns when it did.
+// waitTools asks again and again until an endpoint lists at least so many tools, and returns when
+// it did.
 func waitTools(b *testing.B, ep benchEndpoint, era string, tools int) time.Time {
 	b.Helper()
 	client := newRawClient(ep.addr, era, ep.token)

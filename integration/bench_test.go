@@ -1,16 +1,19 @@
 package integration
 
-// The benchmarks of the whole program: what a call costs through it, beside what it costs without and through other proxies. Everything that is measured is
-// a process of its own, and so is everything that measures: this binary in the roles of bench_roles_test.go, Debian's nginx, and the program under test.
-// Figures are reported and never asserted. How fast a machine is changes from minute to minute; what counts are the ratios of BenchmarkCompare, which
-// takes turns, and CPU time per call.
+// The benchmarks of the whole program: what a call costs through it, beside what it costs without
+// and through other proxies. Everything that is measured is a process of its own, and so is
+// everything that measures: this binary in the roles of bench_roles_test.go, Debian's nginx, and
+// the program under test. Figures are reported and never asserted. How fast a machine is changes
+// from minute to minute; what counts are the ratios of BenchmarkCompare, which takes turns, and CPU
+// time per call.
 //
 //	go test ./integration -run '^$' -bench Compare -benchtime 1x -timeout 0            everything: about ten minutes
 //	BENCH_CELLS='legacy/8/*,*/1/100B' BENCH_PATHS=nginx,junction-http BENCH_ROUNDS=9 BENCH_SECONDS=2 go test …
 //	go test ./integration -run '^$' -bench 'Call/(direct|junction-http)/legacy/8/100B' -benchtime 100x       does it run at all?
 //	go test ./integration -run '^$' -bench 'List|Memory' -benchtime 1x
 //
-// BENCH_JUNCTION names a program to measure in place of the one built from this tree, BENCH_JUNCTION_ARGS further arguments for it.
+// BENCH_JUNCTION names a program to measure in place of the one built from this tree,
+// BENCH_JUNCTION_ARGS further arguments for it.
 
 import (
 	"cmp"
@@ -60,7 +63,8 @@ func benchCells(era string) []benchCell {
 	return cs
 }
 
-// road starts what stands on a path, in front of the echo server at upstream where it does not bring its own, or says why it cannot.
+// road starts what stands on a path, in front of the echo server at upstream where it does not
+// bring its own, or says why it cannot.
 func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*testing.B) string) (ep benchEndpoint, absent string) {
 	b.Helper()
 	switch name {
@@ -79,7 +83,9 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startNginx(b, nginx, upstream, ""), ""
 	case "junction-http":
 		return startJunction(b, program(b), era, 1, overHTTP(upstream, era)), ""
-	case "junction-events": // as junction-http, with a server that answers calls with event streams, as those made with the official SDKs do
+	// as junction-http, with a server that answers calls with event streams, as those made with the
+	// official SDKs do
+	case "junction-events":
 		return startJunction(b, program(b), era, 1, overHTTP(startEcho(b, 1, "-events"), era)), ""
 	case "junction-jwt": // as junction-http, for people who sign in
 		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
@@ -146,8 +152,9 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkCompare is a table: every path with every cell that BENCH_CELLS chooses. The paths take turns, in BENCH_ROUNDS rounds of BENCH_SECONDS each, so
-// that what else the machine does befalls them alike; the figures are medians over the rounds, the ratio the median of each round's.
+// BenchmarkCompare is a table: every path with every cell that BENCH_CELLS chooses. The paths take
+// turns, in BENCH_ROUNDS rounds of BENCH_SECONDS each, so that what else the machine does befalls
+// them alike; the figures are medians over the rounds, the ratio the median of each round's.
 func BenchmarkCompare(b *testing.B) {
 	rounds, err1 := strconv.Atoi(cmp.Or(os.Getenv("BENCH_ROUNDS"), "5"))
 	seconds, err2 := strconv.ParseFloat(cmp.Or(os.Getenv("BENCH_SECONDS"), "1"), 64)
@@ -167,7 +174,8 @@ func BenchmarkCompare(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // it means nothing here
 }
 
-// benchChosen reports whether the comma-separated globs of an environment variable let name through. Without the variable everything is.
+// benchChosen reports whether the comma-separated globs of an environment variable let name
+// through. Without the variable everything is.
 func benchChosen(variable, name string) bool {
 	globs := os.Getenv(variable)
 	return globs == "" || slices.ContainsFunc(strings.Split(globs, ","), func(g string) bool {

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Steps that a person takes in a browser: the error -32042 of 2025-11-25, and elicitation by URL in both eras (protocol.md §3.A row 10, §3.B row 8).
+// Steps that a person takes in a browser: the error -32042 of 2025-11-25, and elicitation by URL in
+// both eras (protocol.md §3.A row 10, §3.B row 8).
 
 const signIn = `{"gate":"signed in"}`
 
@@ -67,7 +68,8 @@ func TestProtocolT73PromptsAndResources(t *testing.T) {
 			if p.client == upstream.EraLegacy && p.upstream == upstream.EraLegacy {
 				wantCode(t, c.begin(t, q).answer(t), -32042)
 				s.openGate(t, "signed in")
-				for m = c.begin(t, q).answer(t); !done(m) && m.Error != nil && m.Error.Code == -32042; { // the process may see the gate a moment late
+				// the process may see the gate a moment late
+				for m = c.begin(t, q).answer(t); !done(m) && m.Error != nil && m.Error.Code == -32042; {
 					m = c.begin(t, q).answer(t)
 				}
 			} else {
@@ -160,8 +162,8 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 	})
 }
 
-// TestProtocolT73ModernUpstreamWantsABrowser is the other way: a modern server's question by URL becomes one of 2025-11-25, with an id of ours, and the client hears when
-// the server asks no more.
+// TestProtocolT73ModernUpstreamWantsABrowser is the other way: a modern server's question by URL
+// becomes one of 2025-11-25, with an id of ours, and the client hears when the server asks no more.
 func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraModern, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
@@ -196,7 +198,8 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 	})
 }
 
-// TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the notification goes to the client that was asked, and to no other.
+// TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the
+// notification goes to the client that was asked, and to no other.
 func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)

@@ -13,14 +13,17 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for something of a process that should happen at once, on a machine that has much else to do.
+// patience is how long a test waits for something of a process that should happen at once, on a
+// machine that has much else to do.
 const patience = 2 * time.Minute
 
-// promptly is twice the time within which what was taken back, or has run out, is good for nothing any more.
+// promptly is twice the time within which what was taken back, or has run out, is good for nothing
+// any more.
 const promptly = 20 * time.Second
 
-// junctionBinary returns the path of the program, built from this tree once for all tests of this process: package main cannot be imported. It is built with the
-// race detector when the tests are; a race then ends the program with status 66.
+// junctionBinary returns the path of the program, built from this tree once for all tests of this
+// process: package main cannot be imported. It is built with the race detector when the tests are;
+// a race then ends the program with status 66.
 func junctionBinary(t testing.TB) string {
 	t.Helper()
 	binary, err := built()

@@ -93,7 +93,9 @@ const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbre
 func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		exotic := exotic
-		if p.wire == "stdio" { // the script of a child is JSON, whose spaces between tokens encoding/json takes out before our server sees them
+		// the script of a child is JSON, whose spaces between tokens encoding/json takes out before
+		// our server sees them
+		if p.wire == "stdio" {
 			var b bytes.Buffer
 			if err := json.Compact(&b, []byte(exotic)); err != nil {
 				t.Fatal(err)
@@ -170,7 +172,8 @@ func TestProtocolT28CollidingNames(t *testing.T) {
 			}
 		}
 
-		// With bare names two upstreams can want the very same one: the first keeps it, and the other is reported, not shadowed in silence.
+		// With bare names two upstreams can want the very same one: the first keeps it, and the
+		// other is reported, not shadowed in silence.
 		bare := ""
 		one, two := p.serve(t, upstreamtest.Script{Tools: definitions("same")}), p.serve(t, upstreamtest.Script{Tools: definitions("same", "other")})
 		one.config.Prefix, two.config.Prefix = &bare, &bare
@@ -338,8 +341,9 @@ func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
 	})
 }
 
-// TestProtocolT34IsolatedConnections: two callers whom the upstream is to tell apart have connections of their own, for their calls. The list is the upstream's to us,
-// whose credentials are one, and is private to each of our callers (TestListsOfAPrincipalArePrivate).
+// TestProtocolT34IsolatedConnections: two callers whom the upstream is to tell apart have
+// connections of their own, for their calls. The list is the upstream's to us, whose credentials
+// are one, and is private to each of our callers (TestListsOfAPrincipalArePrivate).
 func TestProtocolT34IsolatedConnections(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	for _, row := range []struct {
@@ -359,7 +363,8 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 				j.offers(t, "up")
 				var seen []string
 				for _, key := range []string{"one", row.second} {
-					c := j.as(t, keys[key], func(c *talker) { c.capabilities = `{}` }) // roots are a principal's own whatever the isolation
+					// roots are a principal's own whatever the isolation
+					c := j.as(t, keys[key], func(c *talker) { c.capabilities = `{}` })
 					for range 2 {
 						result := c.succeed(t, "up__whoami", `{}`)
 						seen = append(seen, member(result, "structuredContent", "session")+member(result, "structuredContent", "pid"))

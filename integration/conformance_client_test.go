@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// This file runs the suite's scenarios for clients. The suite plays a server and starts a command that is to use it: here the command tells the test, which puts
-// the server behind a program and has foreign clients of both eras use that. So the client that is judged is the program.
+// This file runs the suite's scenarios for clients. The suite plays a server and starts a command
+// that is to use it: here the command tells the test, which puts the server behind a program and
+// has foreign clients of both eras use that. So the client that is judged is the program.
 
 // driverRole is the role of the command that the suite starts: driver.
 const driverRole = "conformance-driver"
@@ -31,7 +32,8 @@ type driven struct {
 	done    chan struct{}
 }
 
-// driver tells the test of the server, whose URL is the last argument, and returns when the test has used it.
+// driver tells the test of the server, whose URL is the last argument, and returns when the test
+// has used it.
 func driver(args []string) error {
 	body, err := json.Marshal(driven{URL: args[len(args)-1], Context: os.Getenv("MCP_CONFORMANCE_CONTEXT")})
 	if err != nil {
@@ -113,7 +115,8 @@ func clientScenarios() []clientScenario {
 		{name: "sse-retry", revisions: legacy, calls: callEach(`{}`)},
 		{name: "json-schema-2020-12-preservation", revisions: both, calls: callEcho},
 		{name: "request-metadata", revisions: modern, calls: none},
-		{name: "http-standard-headers", revisions: modern, calls: callEach(`{}`), skipped: []string{ // it speaks 2026-07-28, which has neither
+		// it speaks 2026-07-28, which has neither
+		{name: "http-standard-headers", revisions: modern, calls: callEach(`{}`), skipped: []string{
 			"ClientMcpMethodHeader_initialize", "ClientMcpMethodHeader_notifications_initialized"}},
 		{name: "http-custom-headers", revisions: modern, calls: callAsTold},
 		{name: "http-invalid-tool-headers", revisions: modern, calls: callEach(`{"region":"us-west1"}`)},
@@ -122,7 +125,8 @@ func clientScenarios() []clientScenario {
 	}
 }
 
-// TestConformanceAsClient has the suite judge the program as a client, which foreign clients of both eras drive.
+// TestConformanceAsClient has the suite judge the program as a client, which foreign clients of
+// both eras drive.
 func TestConformanceAsClient(t *testing.T) {
 	waits(t)
 	npm := mustNPM(t)

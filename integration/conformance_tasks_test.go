@@ -17,7 +17,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// jobs is a server with the tools that the suite's scenarios about tasks want. It is an upstreamtest server that is told with each call what to do.
+// jobs is a server with the tools that the suite's scenarios about tasks want. It is an
+// upstreamtest server that is told with each call what to do.
 type jobs struct {
 	*upstreamtest.Server
 	next  http.Handler
@@ -94,7 +95,8 @@ func (j *jobs) order(tool, name, seconds string) string {
 	return ""
 }
 
-// TestConformanceTasks has the suite judge tasks, which the reference server does not have: those of a server of ours, directly and through the program.
+// TestConformanceTasks has the suite judge tasks, which the reference server does not have: those
+// of a server of ours, directly and through the program.
 func TestConformanceTasks(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()

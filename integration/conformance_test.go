@@ -27,8 +27,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// This file runs the official conformance suite, for servers: directly against the official reference server, which shows what the suite can find good there,
-// and through the program. What passes directly must pass through the program too, check by check; testdata/conformance.yaml has what cannot, and why.
+// This file runs the official conformance suite, for servers: directly against the official
+// reference server, which shows what the suite can find good there, and through the program. What
+// passes directly must pass through the program too, check by check; testdata/conformance.yaml has
+// what cannot, and why.
 
 // conformancePatience is for one run of the suite, which takes about three seconds.
 const conformancePatience = 3 * time.Minute
@@ -69,7 +71,8 @@ func mustConform(t testing.TB, args ...string) conformance {
 	return c
 }
 
-// conform runs the suite of the folder npm, which may write into dir. The suite's exit status says whether all was good, which is no error here.
+// conform runs the suite of the folder npm, which may write into dir. The suite's exit status says
+// whether all was good, which is no error here.
 func conform(ctx context.Context, npm, dir string, env []string, args ...string) (conformance, error) {
 	ctx, cancel := context.WithTimeout(ctx, conformancePatience)
 	defer cancel()
@@ -125,8 +128,8 @@ func (c conformance) about(scenario string) string {
 	return strings.Join(lines, "")
 }
 
-// bad returns the worst verdict of each check that is not as good as in the baseline, or, where that has no such check, not good. A check that was made there
-// and not here is not good either.
+// bad returns the worst verdict of each check that is not as good as in the baseline, or, where
+// that has no such check, not good. A check that was made there and not here is not good either.
 func (c conformance) bad(scenario string, baseline conformance) map[string]verdict {
 	worst := func(of []verdict) map[string]verdict {
 		order := []string{"INFO", "SUCCESS", "SKIPPED", "WARNING"} // all else is worse
@@ -229,8 +232,9 @@ func mustExceptions(t testing.TB) map[string]map[string]map[string]bool {
 	return by
 }
 
-// conformanceUpstreams are the reference server by name, over each wire: one that is spoken to in the era that it offers, where it offers both; and, spoken to
-// in one era only, one that might as well know no other.
+// conformanceUpstreams are the reference server by name, over each wire: one that is spoken to in
+// the era that it offers, where it offers both; and, spoken to in one era only, one that might as
+// well know no other.
 func conformanceUpstreams() []string {
 	return []string{"dual-http", "dual-stdio", "legacy-http", "legacy-stdio", "modern-http", "modern-stdio"}
 }
@@ -248,7 +252,8 @@ func conformanceCells() (cells []string) {
 	return cells
 }
 
-// TestConformance has the suite judge, at the endpoint of one upstream after the other, what clients of both eras see of the reference server.
+// TestConformance has the suite judge, at the endpoint of one upstream after the other, what
+// clients of both eras see of the reference server.
 func TestConformance(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -292,7 +297,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// mustJoinEras makes one server of both eras of two that speak one each: over HTTP, the reference server keeps sessions, or it speaks the modern era.
+// mustJoinEras makes one server of both eras of two that speak one each: over HTTP, the reference
+// server keeps sessions, or it speaks the modern era.
 func mustJoinEras(t testing.TB, legacy, modern string) string {
 	t.Helper()
 	to := func(where string) http.Handler {
@@ -304,7 +310,8 @@ func mustJoinEras(t testing.TB, legacy, modern string) string {
 	}
 	eras := map[bool]http.Handler{false: to(legacy), true: to(modern)}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Given a body that is still being read, a ReverseProxy now and then cuts an answer that begins at once.
+		// Given a body that is still being read, a ReverseProxy now and then cuts an answer that
+		// begins at once.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -316,7 +323,8 @@ func mustJoinEras(t testing.TB, legacy, modern string) string {
 	return s.URL + "/"
 }
 
-// check fails the test for each check of a scenario that is not as good as in the baseline, except those that are not expected to be, and for those that are.
+// check fails the test for each check of a scenario that is not as good as in the baseline, except
+// those that are not expected to be, and for those that are.
 func (c conformance) check(t *testing.T, scenario string, baseline conformance, exceptions map[string]bool) {
 	t.Helper()
 	if len(c.found[scenario]) == 0 {

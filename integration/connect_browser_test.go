@@ -10,7 +10,8 @@ import (
 	"junction/upstream"
 )
 
-// whose returns who a JWT is about. Nobody looks at its signature here: what counts is which token came.
+// whose returns who a JWT is about. Nobody looks at its signature here: what counts is which token
+// came.
 func whose(token, issuer, audience string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -24,7 +25,8 @@ func whose(token, issuer, audience string) string {
 	return claims.Sub
 }
 
-// TestAuthT134ConnectInABrowser has two people connect a server whose authorization server others wrote, one of them by the link of the other.
+// TestAuthT134ConnectInABrowser has two people connect a server whose authorization server others
+// wrote, one of them by the link of the other.
 func TestAuthT134ConnectInABrowser(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()

@@ -19,7 +19,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// This file has a server that each person signs in to themselves, called linear: an MCP server that wants a token of its own authorization server, which is elsewhere.
+// This file has a server that each person signs in to themselves, called linear: an MCP server that
+// wants a token of its own authorization server, which is elsewhere.
 
 // linear is both servers. What it says and refuses is changed by change.
 type linear struct {
@@ -28,11 +29,15 @@ type linear struct {
 
 	// What it says of itself, before it is sent; nil leaves it as it is.
 	place, metadata func(map[string]any)
-	placeAt         string                                            // where it says what it says of itself; "" is at its own origin
-	iss             string                                            // of the answers that browsers bring; "" is the issuer, "-" none
-	token           func(form url.Values) (status int, answer string) // in place of a token; status 0 gives one
-	whose           func(token string) string                         // the account of a token that it has not given itself; nil knows none
-	refused         func(token string) bool                           // what the MCP server answers 401 to, beside what it does not know
+	// where it says what it says of itself; "" is at its own origin
+	placeAt string
+	// of the answers that browsers bring; "" is the issuer, "-" none
+	iss   string
+	token func(form url.Values) (status int, answer string) // in place of a token; status 0 gives one
+	// the account of a token that it has not given itself; nil knows none
+	whose func(token string) string
+	// what the MCP server answers 401 to, beside what it does not know
+	refused func(token string) bool
 
 	mu      sync.Mutex
 	codes   map[string]url.Values // authorization requests, with the account
@@ -237,7 +242,8 @@ func (l *linear) accounts() map[string]string {
 	return all
 }
 
-// mustLinearCompany starts the program over a linear; auth are further members of its section, such as ", client_id: us".
+// mustLinearCompany starts the program over a linear; auth are further members of its section, such
+// as ", client_id: us".
 func mustLinearCompany(t testing.TB, l *linear, auth, config string, more ...string) *company {
 	t.Helper()
 	return mustCompanyOver(t, freePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user%s } } }`, l.url, auth), "", "outbound: { allow_private: [127.0.0.0/8] }\n"+config, more...)

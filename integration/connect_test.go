@@ -16,7 +16,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file have people connect a server that each of them signs in to (auth: { mode: oauth_user }).
+// The tests of this file have people connect a server that each of them signs in to (auth: { mode:
+// oauth_user }).
 
 func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
 	defer computes(t)()
@@ -68,7 +69,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	if link := simple.connectURL(t, "linear__connect"); !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
 		t.Errorf("the link is %s", link)
 	}
-	// 2026-07-28: input_required, and the call comes back when the page is open; it waits for the person.
+	// 2026-07-28: input_required, and the call comes back when the page is open; it waits for the
+	// person.
 	q := called("linear__connect", `{}`)
 	m = modern.begin(t, q).answer(t)
 	open := requested(t, m)
@@ -89,7 +91,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 		t.Error("her state was taken from somebody else")
 	}
 
-	// What was there until she disconnected is offered anew when it is called, whatever list a client has kept.
+	// What was there until she disconnected is offered anew when it is called, whatever list a
+	// client has kept.
 	if g := ann.disconnect(t); strings.Contains(g.body, "linear is connected") {
 		t.Fatalf("her account: %s", g.body)
 	}
@@ -97,7 +100,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	wantCode(t, legacy.call(t, "linear__echo", `{}`), -32042)
 }
 
-// TestAuthT100ToolOfTheSameName has a server with a tool called connect: what came of our offer is not taken for a call of that.
+// TestAuthT100ToolOfTheSameName has a server with a tool called connect: what came of our offer is
+// not taken for a call of that.
 func TestAuthT100ToolOfTheSameName(t *testing.T) {
 	defer computes(t)()
 	l := mustLinear(t)
@@ -204,7 +208,8 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 			t.Errorf("%q was called with %q", said, token)
 		}
 	}
-	// T97: what our own clients show goes nowhere. Nor does what the authorization server gave stand in the log (T116).
+	// T97: what our own clients show goes nowhere. Nor does what the authorization server gave
+	// stand in the log (T116).
 	for _, r := range l.Received() {
 		if text := fmt.Sprint(r.Header, string(r.Body)); strings.Contains(text, "jct_") {
 			t.Errorf("the upstream received %s", text)
@@ -275,7 +280,8 @@ func set(name string, value any) func(map[string]any) {
 	return func(document map[string]any) { document[name] = value }
 }
 
-// TestAuthT102PrivateAuthorizationServer has an upstream name an authorization server in a network that the operator has not opened: nobody connects to that.
+// TestAuthT102PrivateAuthorizationServer has an upstream name an authorization server in a network
+// that the operator has not opened: nobody connects to that.
 func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
 	defer computes(t)()
 	l := mustLinear(t)
@@ -372,7 +378,8 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	ann.mustConnect(t)
 	hers := ann.talk(t, upstream.EraModern, `{}`)
 	hers.succeed(t, "linear__echo", `{}`)
-	await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen")) // or its token runs out twice, which is the end of it
+	// or its token runs out twice, which is the end of it
+	await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
 
 	// T105: no new refresh token is no loss.
 	var kept string
@@ -407,7 +414,8 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		hers.succeed(t, "linear__echo", `{}`)
 	}
 
-	// T107: a 401 with a token that was got just now is the end of it; the call is sent twice, and done never.
+	// T107: a 401 with a token that was got just now is the end of it; the call is sent twice, and
+	// done never.
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
 	hers.connectURL(t, "linear__echo")
@@ -476,7 +484,8 @@ func TestAuthT108Disconnect(t *testing.T) {
 	his.succeed(t, "linear__echo", `{}`)
 }
 
-// TestConnectKeepsToPolicies has one person who may use one tool of the server, and one who may use nothing of it.
+// TestConnectKeepsToPolicies has one person who may use one tool of the server, and one who may use
+// nothing of it.
 func TestConnectKeepsToPolicies(t *testing.T) {
 	defer computes(t)()
 	l := mustLinear(t)
@@ -530,7 +539,8 @@ policies:
 	if m := at(ann, "/mcp").call(t, "linear__whoami", `{}`); m.Error == nil {
 		t.Errorf("a tool that she may not use = %s", m.Append(nil))
 	}
-	// Her cursors, her URIs and her session are of no use to him, as ever; and the endpoint of the server does not exist for him.
+	// Her cursors, her URIs and her session are of no use to him, as ever; and the endpoint of the
+	// server does not exist for him.
 	his := bob.app
 	his.path = "/mcp/linear"
 	token := his.mustSignIn(t, bob.person).Access
@@ -539,7 +549,8 @@ policies:
 	}
 }
 
-// TestConnectionIsForOneServer has the operator give the server another address: what people were given for the old one is not sent there.
+// TestConnectionIsForOneServer has the operator give the server another address: what people were
+// given for the old one is not sent there.
 func TestConnectionIsForOneServer(t *testing.T) {
 	defer computes(t)()
 	l, other := mustLinear(t), mustLinear(t)
@@ -580,7 +591,8 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	hers.succeed(t, "linear__echo", `{}`)
 }
 
-// TestOperatorsSeeWhatPeopleConnect has the commands of an operator say what such a server is, as far as anybody but its people can see.
+// TestOperatorsSeeWhatPeopleConnect has the commands of an operator say what such a server is, as
+// far as anybody but its people can see.
 func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	defer computes(t)()
 	l := mustLinear(t)

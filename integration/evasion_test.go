@@ -11,7 +11,8 @@ import (
 
 // What a client may try to get around an approval with.
 
-// TestApprovalShowsWhatIsCalled has arguments that two readers may read in two ways: the person would be shown one of them, and the upstream may take the other.
+// TestApprovalShowsWhatIsCalled has arguments that two readers may read in two ways: the person
+// would be shown one of them, and the upstream may take the other.
 func TestApprovalShowsWhatIsCalled(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -37,8 +38,9 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 	})
 }
 
-// TestApprovalIsForTheseBytes approves a request for good that has a member in another letter case which is left out of its digest; another request with such a member
-// is another request all the same.
+// TestApprovalIsForTheseBytes approves a request for good that has a member in another letter case
+// which is left out of its digest; another request with such a member is another request all the
+// same.
 func TestApprovalIsForTheseBytes(t *testing.T) {
 	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -62,7 +64,8 @@ func TestApprovalIsForTheseBytes(t *testing.T) {
 	})
 }
 
-// TestApprovalIsForThisTool has a name mean the tool of another upstream when the client comes back with the person's answer, and again after that.
+// TestApprovalIsForThisTool has a name mean the tool of another upstream when the client comes back
+// with the person's answer, and again after that.
 func TestApprovalIsForThisTool(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		a, b := p.serve(t, upstreamtest.Script{Tools: definitions("echo")}), p.serve(t, upstreamtest.Script{Tools: definitions("echo")})
@@ -92,7 +95,8 @@ func TestApprovalIsForThisTool(t *testing.T) {
 	})
 }
 
-// TestApprovalDoesNotOutliveAReload has the file deny a call while its person thinks about it: the answer comes too late.
+// TestApprovalDoesNotOutliveAReload has the file deny a call while its person thinks about it: the
+// answer comes too late.
 func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -125,7 +129,8 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 	})
 }
 
-// TestApprovalOnceIsOneCall has an upstream ask a question of its own in an approved call, and the client answer that twice: the second time is another call.
+// TestApprovalOnceIsOneCall has an upstream ask a question of its own in an approved call, and the
+// client answer that twice: the second time is another call.
 func TestApprovalOnceIsOneCall(t *testing.T) {
 	for _, up := range eras {
 		runPair(t, pair{upstream.EraModern, up, "http"}, func(t *testing.T, p pair) {
@@ -151,8 +156,8 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 	}
 }
 
-// TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file deny the call, or want it approved, before the answer is there: the call is
-// not made again.
+// TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file
+// deny the call, or want it approved, before the answer is there: the call is not made again.
 func TestRoundsDoNotOutliveAReload(t *testing.T) {
 	runPair(t, pair{upstream.EraLegacy, upstream.EraModern, "http"}, func(t *testing.T, p pair) {
 		for name, rules := range map[string]string{

@@ -102,7 +102,8 @@ func TestFailureKilled(t *testing.T) {
 	}
 }
 
-// TestFailureKeeper kills the process that would end all children if this one were killed. Nobody notices, and the next child that is started has another one.
+// TestFailureKeeper kills the process that would end all children if this one were killed. Nobody
+// notices, and the next child that is started has another one.
 func TestFailureKeeper(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux says which children there are")
@@ -195,7 +196,8 @@ func TestFailureEndless(t *testing.T) {
 	})
 }
 
-// TestFailureHuge has answers that are larger than what fits: a gigabyte with an end, and one line without.
+// TestFailureHuge has answers that are larger than what fits: a gigabyte with an end, and one line
+// without.
 func TestFailureHuge(t *testing.T) {
 	var before runtime.MemStats
 	runtime.GC()
@@ -255,7 +257,8 @@ func TestFailureRestart(t *testing.T) {
 				if up.wire == "sse" {
 					return server.SSEHandler()
 				}
-				// Real ids are random; these count, and the next server's first must not be the last one's.
+				// Real ids are random; these count, and the next server's first must not be the
+				// last one's.
 				for range 2 * servers {
 					req := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
 					req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
@@ -270,7 +273,8 @@ func TestFailureRestart(t *testing.T) {
 			x.mustRecover(t)
 			stop()
 			_, stop = upstreamtest.Serve(t, strings.TrimPrefix(url, "http://"), handler())
-			if _, err := x.call(t.Context(), "bad__echo", `{}`); err != nil { // lost, if it was sent on a connection that was just closed
+			// lost, if it was sent on a connection that was just closed
+			if _, err := x.call(t.Context(), "bad__echo", `{}`); err != nil {
 				t.Error(err)
 			}
 			x.mustRecover(t)
@@ -295,7 +299,8 @@ func TestFailureRestart(t *testing.T) {
 	}
 }
 
-// TestFailureOddAnswers has answers of HTTP that are none: to one call, and then to everything from the start.
+// TestFailureOddAnswers has answers of HTTP that are none: to one call, and then to everything from
+// the start.
 func TestFailureOddAnswers(t *testing.T) {
 	var strayed atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))

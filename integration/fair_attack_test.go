@@ -43,7 +43,8 @@ func attackKinds() map[string]struct {
 	}
 }
 
-// attackers attack in the ways that are named. When standard input ends, they print how they were answered so far.
+// attackers attack in the ways that are named. When standard input ends, they print how they were
+// answered so far.
 func attackers(args []string) error {
 	fs := flag.NewFlagSet("bench-attack", flag.ContinueOnError)
 	addr := fs.String("addr", "", "HOST:PORT of the MCP server")
@@ -77,7 +78,8 @@ func attackers(args []string) error {
 	return err
 }
 
-// note counts an answer. After a refusal, or where nobody answers, the connection waits a moment, as Retry-After wants, but less.
+// note counts an answer. After a refusal, or where nobody answers, the connection waits a moment,
+// as Retry-After wants, but less.
 func (a *attack) note(kind string, status int, err error) {
 	what := kind + " " + strconv.Itoa(status)
 	if err != nil {

@@ -1,14 +1,17 @@
 package integration
 
-// BenchmarkFairness is the story of two principals: one sends all that it may, the other one calls a tool, one call after the other. Reported is how many of the calls
-// take no more than twice the median of an idle proxy, and the most memory that the proxy ever had. The idle proxy is the same one before the attack, and another one
-// that is called in turns during the attack: what it needs more than before is what the attack takes from the machine, and not from the proxy. That no call of the other
-// principal fails is required.
+// BenchmarkFairness is the story of two principals: one sends all that it may, the other one calls
+// a tool, one call after the other. Reported is how many of the calls take no more than twice the
+// median of an idle proxy, and the most memory that the proxy ever had. The idle proxy is the same
+// one before the attack, and another one that is called in turns during the attack: what it needs
+// more than before is what the attack takes from the machine, and not from the proxy. That no call
+// of the other principal fails is required.
 //
 //	go test ./integration -run '^$' -bench Fairness -benchtime 1x -timeout 0
 //	BENCH_ATTACKS='slow,all' BENCH_SECONDS=5 go test …
 //
-// The attacker is a process of lower priority than the others: it stands for another machine. Everything else shares the CPUs.
+// The attacker is a process of lower priority than the others: it stands for another machine.
+// Everything else shares the CPUs.
 
 import (
 	"bytes"
@@ -150,7 +153,8 @@ func (ts times) within(limit time.Duration) float64 {
 	return float64(n) / float64(len(ts))
 }
 
-// inTurns makes one call after the other for a while, each time to the next proxy, and returns how long those to each took. Each has to succeed.
+// inTurns makes one call after the other for a while, each time to the next proxy, and returns how
+// long those to each took. Each has to succeed.
 func inTurns(b *testing.B, proxies []*fairProxy, ms int, each time.Duration) []times {
 	b.Helper()
 	all := make([]times, len(proxies))

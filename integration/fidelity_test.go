@@ -19,7 +19,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// This file sends hostile JSON through the proxy, in every direction, and expects what comes out to be what went in. Files of testdata/fidelity are
+// This file sends hostile JSON through the proxy, in every direction, and expects what comes out to
+// be what went in. Files of testdata/fidelity are
 //
 //	value_*   any value, to stand wherever the protocol lets anything stand
 //	result_*  a whole result of tools/call
@@ -29,8 +30,10 @@ import (
 // fidelityUpstream is one way to an upstream: an era and a wire.
 type fidelityUpstream struct {
 	era, wire string
-	lines     bool // its answers are framed by lines or events, so that a line break between two tokens of theirs must become a space
-	taken     bool // so are the requests
+	// its answers are framed by lines or events, so that a line break between two tokens of theirs
+	// must become a space
+	lines bool
+	taken bool // so are the requests
 }
 
 func fidelityUpstreams() []fidelityUpstream {
@@ -42,7 +45,8 @@ func fidelityUpstreams() []fidelityUpstream {
 	}
 }
 
-// sent returns what the upstream's side of the wire makes of a text that the upstream sends, and received of one that it is sent.
+// sent returns what the upstream's side of the wire makes of a text that the upstream sends, and
+// received of one that it is sent.
 func (f fidelityUpstream) sent(text string) string     { return onLine(f.lines, text) }
 func (f fidelityUpstream) received(text string) string { return onLine(f.taken, text) }
 
@@ -53,7 +57,8 @@ func onLine(line bool, text string) string {
 	return text
 }
 
-// mustCorpus returns the files that begin with kind, by their names, without the line break at their end.
+// mustCorpus returns the files that begin with kind, by their names, without the line break at
+// their end.
 func mustCorpus(t *testing.T, kind string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/fidelity/" + kind + "_*.json")
@@ -77,7 +82,8 @@ func long() string { return `"` + strings.Repeat(`long\u0020\/`, 1<<20/12) + `"`
 // bearing is text in which %s stands for a value.
 func bearing(text, value string) string { return strings.ReplaceAll(text, "%s", value) }
 
-// fidelityTools are the definitions of an upstream, whose names are @ and all else stands for itself: the corpus, and each value everywhere in a definition.
+// fidelityTools are the definitions of an upstream, whose names are @ and all else stands for
+// itself: the corpus, and each value everywhere in a definition.
 func fidelityTools(t *testing.T) []string {
 	corpus := mustCorpus(t, "tool")
 	for name, value := range mustCorpus(t, "value") {
@@ -112,7 +118,8 @@ func TestFidelity(t *testing.T) {
 			}
 			config, journal := mustScripted(t, up.wire, script)
 			s := mustStand(t, proxy.Limits{}, map[string]upstream.Config{"up": config})
-			// Not in the script, which is JSON that was decoded and encoded on its way to a process.
+			// Not in the script, which is JSON that was decoded and encoded on its way to a
+			// process.
 			mustCaller(t, s.URL, legacyEra).mustCall(t, "up__settools", `{"tools":[`+strings.Join(definitions, ",")+`]}`, "set")
 			s.mustOffer(t, len(definitions))
 			for _, era := range bothEras() {
@@ -145,7 +152,8 @@ func TestFidelity(t *testing.T) {
 
 func bothEras() []string { return []string{legacyEra, modernEra} }
 
-// mustScripted starts a server, in a process of its own if the wire wants that, and returns how to reach it.
+// mustScripted starts a server, in a process of its own if the wire wants that, and returns how to
+// reach it.
 func mustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstream.Config, *upstreamtest.Journal) {
 	t.Helper()
 	switch wire {
@@ -160,14 +168,16 @@ func mustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstre
 	return upstream.Config{URL: url}, &s.Journal
 }
 
-// exposed returns a text of the corpus with the URIs, where the protocol has some, as clients see those of the upstream up.
+// exposed returns a text of the corpus with the URIs, where the protocol has some, as clients see
+// those of the upstream up.
 func exposed(text string) string {
 	return strings.NewReplacer(`"ui\/resourceUri":"ui://x"`, `"ui\/resourceUri":"ui://up/x"`,
 		`"resource_link","uri":"file:///\u0061"`, `"resource_link","uri":"mcp://up/file:///a"`,
 		`"resource","resource":{"uri":"x:"`, `"resource","resource":{"uri":"mcp://up/x:"`).Replace(text)
 }
 
-// testTools expects the list to be all definitions, in their order, with nothing changed but their names.
+// testTools expects the list to be all definitions, in their order, with nothing changed but their
+// names.
 func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
 	x, err := c.do(t.Context(), "tools/list", "", "", "")
 	if err != nil {
@@ -181,7 +191,8 @@ func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
 	wantSame(t, x.Answer[:min(len(x.Answer), len(head)+want.Len())], head+want.String())
 }
 
-// testCall expects the upstream to get the client's params, and the client to get the upstream's result.
+// testCall expects the upstream to get the client's params, and the client to get the upstream's
+// result.
 func (f fidelityUpstream) testCall(t *testing.T, c *caller, journal *upstreamtest.Journal, result string) {
 	mark := `"` + rand.Text() + `"`
 	arguments := `{"result":` + result + "\r\n" + `,"name":"mine", "x" : ` + result + ` }`
@@ -204,7 +215,8 @@ func (f fidelityUpstream) testCall(t *testing.T, c *caller, journal *upstreamtes
 		f.received(`{`+strings.Replace(members, "up__echo", "echo", 1)+`,"_meta":{`+meta+`}}`))
 }
 
-// testProgress expects the client to get each progress notification as the upstream wrote it, but for the token, and the result behind them.
+// testProgress expects the client to get each progress notification as the upstream wrote it, but
+// for the token, and the result behind them.
 func (f fidelityUpstream) testProgress(t *testing.T, c *caller, result string, values map[string]string) {
 	const token = `"tok\u0065n\/9007199254740993"`
 	var more []string
@@ -235,7 +247,8 @@ func (f fidelityUpstream) testFailure(t *testing.T, c *caller, failure string) {
 	wantSame(t, x.Answer, `{"jsonrpc":"2.0","id":`+x.ID+`,"error":`+onLine(x.Streamed, f.sent(failure))+`}`)
 }
 
-// ownResult is the answer without what a modern client must get and the upstream did not say in result: resultType, and who we are.
+// ownResult is the answer without what a modern client must get and the upstream did not say in
+// result: resultType, and who we are.
 func ownResult(x exchanged, era, result string) string {
 	if era != modernEra {
 		return x.Answer

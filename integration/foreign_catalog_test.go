@@ -70,8 +70,9 @@ func serveAt(t *testing.T, address string, script upstreamtest.Script) *gated {
 	return &gated{url + "/mcp", func() { close(opened) }, s}
 }
 
-// TestForeignStoredCatalog: after a restart of Junction the tools are listed at once, byte for byte, while the server does not answer yet. A call waits for the server.
-// What the server lists then takes the place of the stored catalog, and clients hear of it.
+// TestForeignStoredCatalog: after a restart of Junction the tools are listed at once, byte for
+// byte, while the server does not answer yet. A call waits for the server. What the server lists
+// then takes the place of the stored catalog, and clients hear of it.
 func TestForeignStoredCatalog(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		keeps, address := newShelf(t), freePort(t)
@@ -119,8 +120,8 @@ func TestForeignStoredCatalog(t *testing.T) {
 	})
 }
 
-// TestForeignStoredCatalogStrangeFiles: a stored catalog that was cut, edited, moved, or sealed with another key is ignored and logged, and one of an entry that is gone
-// is deleted.
+// TestForeignStoredCatalogStrangeFiles: a stored catalog that was cut, edited, moved, or sealed
+// with another key is ignored and logged, and one of an entry that is gone is deleted.
 func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 	p := pair{upstream.EraModern, upstream.EraLegacy, "http"}
 	keeps, address := newShelf(t), freePort(t)
@@ -177,7 +178,8 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 	})
 }
 
-// TestForeignPolicyHoldsForStoredCatalogs: what a policy hides stays hidden, whether its tools are stored, unknown or listed.
+// TestForeignPolicyHoldsForStoredCatalogs: what a policy hides stays hidden, whether its tools are
+// stored, unknown or listed.
 func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 	keeps, address := newShelf(t), freePort(t)
 	guard, keys := keyring(t, "some", "none")
@@ -224,7 +226,8 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 	}
 }
 
-// TestForeignFirstList: without a stored catalog, tools/list waits a moment for a server that is starting, and never longer than that.
+// TestForeignFirstList: without a stored catalog, tools/list waits a moment for a server that is
+// starting, and never longer than that.
 func TestForeignFirstList(t *testing.T) {
 	for _, client := range eras {
 		for _, up := range eras {
@@ -239,8 +242,9 @@ func TestForeignFirstList(t *testing.T) {
 	}
 }
 
-// TestForeignCallBeforeTheFirstList: a call of a tool of a server that is starting waits for the server. If the server cannot be reached, the call ends as unavailable,
-// with the reason, and never as unknown.
+// TestForeignCallBeforeTheFirstList: a call of a tool of a server that is starting waits for the
+// server. If the server cannot be reached, the call ends as unavailable, with the reason, and never
+// as unknown.
 func TestForeignCallBeforeTheFirstList(t *testing.T) {
 	for _, client := range eras {
 		for _, up := range eras {
@@ -262,7 +266,8 @@ func TestForeignCallBeforeTheFirstList(t *testing.T) {
 	}
 }
 
-// TestForeignCatalogAfterKill: the program is stopped, and then killed. Each time its tools are listed when it serves again, while the server needs long to start.
+// TestForeignCatalogAfterKill: the program is stopped, and then killed. Each time its tools are
+// listed when it serves again, while the server needs long to start.
 func TestForeignCatalogAfterKill(t *testing.T) {
 	defer computes(t)()
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -288,7 +293,8 @@ func TestForeignCatalogAfterKill(t *testing.T) {
 	}
 }
 
-// TestForeignCatalogsThatChange: a server that lists 10,000 tools and then none, one that renames its tools again and again, and one whose list fails after a good one.
+// TestForeignCatalogsThatChange: a server that lists 10,000 tools and then none, one that renames
+// its tools again and again, and one whose list fails after a good one.
 func TestForeignCatalogsThatChange(t *testing.T) {
 	p := pair{upstream.EraLegacy, upstream.EraLegacy, "http"}
 	keeps := newShelf(t)

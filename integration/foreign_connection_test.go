@@ -18,7 +18,8 @@ import (
 // changing are the tools of a server that offers another one after a call.
 var changing = definitions("settools", "whoami", "ask")
 
-// TestForeignToolsOfACall: a tool that a call makes appear is announced, is in the list, and can be called. So do servers with dynamic toolsets, or with a login.
+// TestForeignToolsOfACall: a tool that a call makes appear is announced, is in the list, and can be
+// called. So do servers with dynamic toolsets, or with a login.
 func TestForeignToolsOfACall(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{Tools: changing})
@@ -52,8 +53,9 @@ func (c *talker) hearTools(t *testing.T) *answering {
 	return a
 }
 
-// TestForeignExclusiveServer: a server that can run only once (it has a port, a lock or a browser profile) serves all kinds of client. A call that arrives while a
-// person is asked waits until that is over.
+// TestForeignExclusiveServer: a server that can run only once (it has a port, a lock or a browser
+// profile) serves all kinds of client. A call that arrives while a person is asked waits until that
+// is over.
 func TestForeignExclusiveServer(t *testing.T) {
 	for _, client := range eras {
 		for _, up := range eras {
@@ -83,7 +85,8 @@ func TestForeignExclusiveServer(t *testing.T) {
 	}
 }
 
-// kindsOfClient are the capabilities of Claude Code, Codex, Gemini CLI, VS Code and a client that can do nothing but call.
+// kindsOfClient are the capabilities of Claude Code, Codex, Gemini CLI, VS Code and a client that
+// can do nothing but call.
 var kindsOfClient = []string{
 	`{"roots":{"listChanged":true},"elicitation":{"form":{},"url":{}}}`,
 	`{"elicitation":{"form":{}}}`,
@@ -92,8 +95,8 @@ var kindsOfClient = []string{
 	`{}`,
 }
 
-// TestForeignOneConnection: five kinds of client have one connection, and a server request reaches the client of the call that caused it, or gets an error where that
-// client cannot answer.
+// TestForeignOneConnection: five kinds of client have one connection, and a server request reaches
+// the client of the call that caused it, or gets an error where that client cannot answer.
 func TestForeignOneConnection(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -111,7 +114,8 @@ func TestForeignOneConnection(t *testing.T) {
 				t.Errorf("%s: asked %d times, then %s; want an error for the server", capabilities, len(asked), m.Append(nil))
 			}
 		}
-		// Legacy clients have a session of their own at a server that speaks both eras; this one speaks one.
+		// Legacy clients have a session of their own at a server that speaks both eras; this one
+		// speaks one.
 		if len(seen) != 1 {
 			t.Errorf("connections = %v, want one for all clients", seen)
 		}
@@ -121,7 +125,8 @@ func TestForeignOneConnection(t *testing.T) {
 	})
 }
 
-// TestForeignTenServersAreTenProcesses: however many clients of however many kinds there are, each command runs once.
+// TestForeignTenServersAreTenProcesses: however many clients of however many kinds there are, each
+// command runs once.
 func TestForeignTenServersAreTenProcesses(t *testing.T) {
 	for _, client := range eras {
 		runPair(t, pair{client, "", "stdio"}, func(t *testing.T, p pair) {
@@ -164,7 +169,8 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 	}
 }
 
-// TestForeignExactQuestions: with questions: exact each client sees what the server offers to a client of its capabilities.
+// TestForeignExactQuestions: with questions: exact each client sees what the server offers to a
+// client of its capabilities.
 func TestForeignExactQuestions(t *testing.T) {
 	for _, client := range eras {
 		runPair(t, pair{client, upstream.EraLegacy, "stdio"}, func(t *testing.T, p pair) {
@@ -196,7 +202,8 @@ func TestForeignExactQuestions(t *testing.T) {
 	}
 }
 
-// TestForeignMemoryOfFiveClients: five kinds of client write into one graph of the published memory server, and each reads what all have written.
+// TestForeignMemoryOfFiveClients: five kinds of client write into one graph of the published memory
+// server, and each reads what all have written.
 func TestForeignMemoryOfFiveClients(t *testing.T) {
 	for _, client := range eras {
 		runPair(t, pair{client, upstream.EraLegacy, "stdio"}, func(t *testing.T, p pair) {
@@ -224,7 +231,8 @@ func published(t testing.TB, server string) []string {
 	return []string{"node", filepath.Join(mustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
 }
 
-// TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of one user is listed for that user alone, and goes with the process.
+// TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of
+// one user is listed for that user alone, and goes with the process.
 func TestForeignToolsOfOnePrincipal(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	for _, client := range eras {

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3 and §6.4 about what breaks: upstreams that die, clients that leave.
+// The assertions of protocol.md §6.3 and §6.4 about what breaks: upstreams that die, clients that
+// leave.
 
 func TestProtocolT57ProcessDiesInACall(t *testing.T) {
 	for _, client := range eras {
@@ -105,7 +106,8 @@ func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 	}
 }
 
-// mustBegin begins a call that goes on for a while, and returns when the client has heard of its progress.
+// mustBegin begins a call that goes on for a while, and returns when the client has heard of its
+// progress.
 func mustBegin(t *testing.T, s *served, c *talker) *answering {
 	t.Helper()
 	q := called("up__progress", `{"n":5,"gate":"step"}`)
@@ -150,7 +152,8 @@ func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
 			a.drop()
 			for range a.messages { // ends when the connection has
 			}
-			// The call is still there: it can be cancelled by its id, which is how one sees that it was not before.
+			// The call is still there: it can be cancelled by its id, which is how one sees that it
+			// was not before.
 			c.succeed(t, "up__echo", `{}`)
 			call := callsOf(t, s.Journal, 2)[0]
 			for _, r := range s.Received() {

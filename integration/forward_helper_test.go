@@ -55,7 +55,8 @@ func talk(t *testing.T, url string, era upstream.Era) *talker {
 	return talkAs(t, url, era, "2025-11-25", allCapabilities)
 }
 
-// talkAs is talk for a client of a certain version, which the modern era has one of, and with certain capabilities.
+// talkAs is talk for a client of a certain version, which the modern era has one of, and with
+// certain capabilities.
 func talkAs(t *testing.T, url string, era upstream.Era, version, capabilities string) *talker {
 	t.Helper()
 	return (&talker{url: url, era: era, version: version, capabilities: capabilities}).start(t)
@@ -81,7 +82,8 @@ func (c *talker) start(t *testing.T) *talker {
 	return c
 }
 
-// answering is a request that was sent. Its messages come as they arrive; the channel is closed when the response has ended.
+// answering is a request that was sent. Its messages come as they arrive; the channel is closed
+// when the response has ended.
 type answering struct {
 	id       string
 	messages chan jsonrpc.Message
@@ -232,7 +234,8 @@ func (p *answering) answer(t *testing.T) jsonrpc.Message {
 	return m
 }
 
-// all waits for the end and returns the notifications and the response. After the response nothing may come.
+// all waits for the end and returns the notifications and the response. After the response nothing
+// may come.
 func (p *answering) all(t *testing.T) (notes []jsonrpc.Message, answer jsonrpc.Message) {
 	t.Helper()
 	answered := false
@@ -352,7 +355,8 @@ func definitions(names ...string) []json.RawMessage {
 	return list
 }
 
-// callsOf returns the tools/call requests that a server has received, once there are that many: a process of its own reports them a moment later.
+// callsOf returns the tools/call requests that a server has received, once there are that many: a
+// process of its own reports them a moment later.
 func callsOf(t *testing.T, j *upstreamtest.Journal, least int) []upstreamtest.Record {
 	t.Helper()
 	n := 0

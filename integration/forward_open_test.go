@@ -202,7 +202,8 @@ func (j *junction) changed() {
 	j.more = make(chan struct{})
 }
 
-// until waits until the condition holds, which is looked at whenever an upstream's state or catalog has changed.
+// until waits until the condition holds, which is looked at whenever an upstream's state or catalog
+// has changed.
 func (j *junction) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx := patient(t)
@@ -249,8 +250,9 @@ func (j *junction) talkTo(t *testing.T, path string) *talker {
 	return talk(t, j.url+path, j.pair.client)
 }
 
-// listened waits until the upstream can tell of changes, and the proxy has told everybody of what may have changed before that: a server over HTTP is asked in a request of
-// its own, and for its lists once more when that stream has begun.
+// listened waits until the upstream can tell of changes, and the proxy has told everybody of what
+// may have changed before that: a server over HTTP is asked in a request of its own, and for its
+// lists once more when that stream has begun.
 func (s *served) listened(t *testing.T, p pair) {
 	t.Helper()
 	switch {

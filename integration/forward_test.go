@@ -60,7 +60,8 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 			if result != `{`+want+`,`+own+`}` {
 				t.Errorf("result = %s\nwant     {%s,%s}", result, want, own)
 			}
-			// What a modern client is owed, and the upstream did not say, is added; nothing else changes.
+			// What a modern client is owed, and the upstream did not say, is added; nothing else
+			// changes.
 			result = string(c.succeed(t, "up__echo", `{"result":{`+want+`}}`))
 			if !strings.HasPrefix(result, `{`+want) || p.client == upstream.EraLegacy && result != `{`+want+`}` {
 				t.Errorf("result = %s\nwant     {%s}", result, want)
@@ -317,8 +318,9 @@ func TestProtocolT53LateProgressIsDropped(t *testing.T) {
 		for range 3 {
 			q := called("up__progress", `{"n":1,"late":true}`)
 			q.meta = `"progressToken":"t"`
-			// All fails when something follows the answer. Where one stream is for all calls, the late one may be read while the answer is on its way to the
-			// client, and then comes before it.
+			// All fails when something follows the answer. Where one stream is for all calls, the
+			// late one may be read while the answer is on its way to the client, and then comes
+			// before it.
 			notes, m := c.begin(t, q).all(t)
 			if m.Error != nil || len(notes) != 1 && (p.wire == "http" || len(notes) != 2) {
 				t.Errorf("%d notifications and %s, want one and a result", len(notes), m.Append(nil))
@@ -328,8 +330,8 @@ func TestProtocolT53LateProgressIsDropped(t *testing.T) {
 	})
 }
 
-// TestProtocolT53ProgressOfACallThatIsOver has the upstream tell of a call that was answered long ago, while another call of the same client, which gave the same
-// token, is in progress.
+// TestProtocolT53ProgressOfACallThatIsOver has the upstream tell of a call that was answered long
+// ago, while another call of the same client, which gave the same token, is in progress.
 func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
@@ -381,7 +383,8 @@ func TestProtocolT54EqualIdsDoNotMix(t *testing.T) {
 	})
 }
 
-// cancelled waits until the upstream has learned that the call of that record is over: by a notification with its id, or by the end of its stream.
+// cancelled waits until the upstream has learned that the call of that record is over: by a
+// notification with its id, or by the end of its stream.
 func cancelled(t *testing.T, s *served, p pair, call upstreamtest.Record) {
 	t.Helper()
 	await(t, s.Journal, "cancellation", func(r upstreamtest.Record) bool {
@@ -392,8 +395,9 @@ func cancelled(t *testing.T, s *served, p pair, call upstreamtest.Record) {
 	})
 }
 
-// eachTimeout runs f with a timeout, and with longer ones as long as f says that it was too late: an upstream that a slow machine keeps waiting is no failure, and what
-// does not come with any of them is one.
+// eachTimeout runs f with a timeout, and with longer ones as long as f says that it was too late:
+// an upstream that a slow machine keeps waiting is no failure, and what does not come with any of
+// them is one.
 func eachTimeout(t *testing.T, timeout time.Duration, f func(t *testing.T, timeout time.Duration) (late bool)) {
 	t.Helper()
 	for late := true; late; timeout *= 4 {
@@ -424,7 +428,8 @@ func TestProtocolT55HungUpstream(t *testing.T) {
 func TestProtocolT56EndlessProgress(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		eachTimeout(t, 400*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
-			// The steps are shorter than the timeout, and all of them together many times longer than the maximum.
+			// The steps are shorter than the timeout, and all of them together many times longer
+			// than the maximum.
 			s, j := over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 2*timeout, timeout })
 			q := called("up__progress", `{"n":1000000,"ms":20}`)
 			q.meta = `"progressToken":1`
@@ -439,7 +444,8 @@ func TestProtocolT56EndlessProgress(t *testing.T) {
 	})
 }
 
-// TestProtocolT56ProgressResetsTheTimeout is the other half: progress lets a call live longer than its timeout.
+// TestProtocolT56ProgressResetsTheTimeout is the other half: progress lets a call live longer than
+// its timeout.
 func TestProtocolT56ProgressResetsTheTimeout(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		eachTimeout(t, time.Second, func(t *testing.T, timeout time.Duration) (late bool) {

@@ -76,7 +76,8 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 	})
 }
 
-// TestStreamsOfWhatIsHiddenEnd takes everything of an endpoint away from somebody who listens there, and everything from somebody else.
+// TestStreamsOfWhatIsHiddenEnd takes everything of an endpoint away from somebody who listens
+// there, and everything from somebody else.
 func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		s, other := p.serve(t, upstreamtest.Script{}), p.serve(t, upstreamtest.Script{})
@@ -109,7 +110,8 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 	})
 }
 
-// TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call again: no event follows.
+// TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call
+// again: no event follows.
 func TestReplaysEndWithTheirKey(t *testing.T) {
 	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -136,7 +138,8 @@ func TestReplaysEndWithTheirKey(t *testing.T) {
 	})
 }
 
-// TestUpdatesThatWaitAreForgotten has a legacy client without a stream, for which updates wait, when the file denies it one of the resources.
+// TestUpdatesThatWaitAreForgotten has a legacy client without a stream, for which updates wait,
+// when the file denies it one of the resources.
 func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 	runPair(t, pair{upstream.EraLegacy, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
 		s := p.serve(t, library("up"))
@@ -150,7 +153,8 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 			j.server.Updated(upstream.Update{Upstream: "up", URI: uri})
 		}
 		c.must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
-		j.server.Updated(upstream.Update{Upstream: "up", Person: "user:somebody else", URI: "file:///sub/c"}) // of an upstream that is theirs alone
+		// of an upstream that is theirs alone
+		j.server.Updated(upstream.Update{Upstream: "up", Person: "user:somebody else", URI: "file:///sub/c"})
 		w.policy = mustPolicy(t, "- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.apply(w)
 		stream := c.get(t)

@@ -51,7 +51,8 @@ func TestKinds(t *testing.T) {
 			}
 		}
 		code := `{"code":-32602,`
-		// asked expects that the upstream was asked for it; a process of its own reports that a moment later than it answers.
+		// asked expects that the upstream was asked for it; a process of its own reports that a
+		// moment later than it answers.
 		asked := func(name, method, member, value string) {
 			t.Helper()
 			_, err := journals[name].Await(patient(t), func(r upstreamtest.Record) bool {

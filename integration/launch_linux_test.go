@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Roles of the test binary that become the program of their arguments, in a process that is less than
-// ours: with another user, or on a kernel without Landlock.
+// Roles of the test binary that become the program of their arguments, in a process that is less
+// than ours: with another user, or on a kernel without Landlock.
 const (
 	asNobody        = "as-nobody"
 	withoutLandlock = "without-landlock"
@@ -51,8 +51,8 @@ func launch(role string, args []string) (err error, is bool) {
 	return fmt.Errorf("exec %s: %w", args[0], syscall.Exec(args[0], args, os.Environ())), true
 }
 
-// hideLandlock has the kernel answer the first call of Landlock as one does that has none. All threads
-// and what they start keep that.
+// hideLandlock has the kernel answer the first call of Landlock as one does that has none. All
+// threads and what they start keep that.
 func hideLandlock() error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call

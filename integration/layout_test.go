@@ -1,5 +1,6 @@
-// Package integration tests the program from outside: real processes, real connections, clients and servers that others wrote. It also holds the tests of
-// what no single package can see, such as which of them imports which.
+// Package integration tests the program from outside: real processes, real connections, clients and
+// servers that others wrote. It also holds the tests of what no single package can see, such as
+// which of them imports which.
 package integration
 
 import (
@@ -20,13 +21,15 @@ import (
 	"testing/fstest"
 )
 
-// arrows are the imports that a package may make of others in this module; a package that is not here may make none. An arrow more is a line here and a
-// sentence of reason in the commit.
+// arrows are the imports that a package may make of others in this module; a package that is not
+// here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
-	"cmd/junction":     {"*"},
-	"proxy":            {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
-	"upstream":         {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
-	"policy":           {"upstream/raw"}, // what a rule reads of the arguments must be what everybody else reads: the same names in the same case, none of them twice
+	"cmd/junction": {"*"},
+	"proxy":        {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
+	"upstream":     {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	// what a rule reads of the arguments must be what everybody else reads: the same names in the
+	// same case, none of them twice
+	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
 	"upstream/stored":  {"auth/seal"}, // what is on the disk is sealed like session ids
 	"auth/facade":      {"auth", "auth/store", "auth/seal", "auth/fetch"},
@@ -44,8 +47,9 @@ const (
 	goSDK        = "github.com/modelcontextprotocol/go-sdk"
 )
 
-// TestLayout holds the tree to what its readers rely on: the direction of imports, one package comment per package, no hidden initialisation, no variable
-// that changes behind a package's back, and words for everything that another package can name.
+// TestLayout holds the tree to what its readers rely on: the direction of imports, one package
+// comment per package, no hidden initialisation, no variable that changes behind a package's back,
+// and words for everything that another package can name.
 func TestLayout(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
 	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "policy", "auth/seal", "integration"} {
@@ -140,7 +144,8 @@ func TestLayoutRules(t *testing.T) {
 	}
 }
 
-// TestDocumentLinks follows the links to files in the documents of the tree's root, so that a tour does not lead into the void.
+// TestDocumentLinks follows the links to files in the documents of the tree's root, so that a tour
+// does not lead into the void.
 func TestDocumentLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 	root := os.DirFS("..")
@@ -173,7 +178,8 @@ type sourcePackage struct {
 	files, tests []*ast.File // in the order of their names
 }
 
-// mustParseTree parses what the go command would take for part of the module, for whatever system a file is.
+// mustParseTree parses what the go command would take for part of the module, for whatever system a
+// file is.
 func mustParseTree(t *testing.T, root fs.FS) sourceTree {
 	t.Helper()
 	tree, set := sourceTree{}, token.NewFileSet()
@@ -321,8 +327,9 @@ func (p *sourcePackage) state(file *ast.File) (problems []string) {
 	return problems
 }
 
-// writes finds assignments to variables of a package. The types are those of this package alone: what it imports is not needed to tell which name means
-// which variable, and what does not make sense without it is passed over.
+// writes finds assignments to variables of a package. The types are those of this package alone:
+// what it imports is not needed to tell which name means which variable, and what does not make
+// sense without it is passed over.
 func (p *sourcePackage) writes(dir string) (problems []string) {
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	config := types.Config{Importer: noImports{}, Error: func(error) {}}
@@ -399,7 +406,8 @@ func (noImports) Import(path string) (*types.Package, error) {
 // spoken are methods whose meaning is that of an interface everybody knows.
 var spoken = []string{"String", "Error", "Unwrap", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "UnmarshalYAML"}
 
-// undocumented finds what other packages can name and nobody explains. A constant is explained by its type, or by the comment on its group.
+// undocumented finds what other packages can name and nobody explains. A constant is explained by
+// its type, or by the comment on its group.
 func (p *sourcePackage) undocumented(file *ast.File) (problems []string) {
 	bad := func(n ast.Node, name string) { problems = append(problems, p.at(n, "%s has no doc comment", name)) }
 	for _, d := range file.Decls {

@@ -70,7 +70,8 @@ func TestLimitNesting(t *testing.T) {
 	}
 }
 
-// TestLimitSessions has a client that initializes again and again, as those do that lose their session id.
+// TestLimitSessions has a client that initializes again and again, as those do that lose their
+// session id.
 func TestLimitSessions(t *testing.T) {
 	sessions := 100_000
 	if testing.Short() {
@@ -96,7 +97,8 @@ func TestLimitSessions(t *testing.T) {
 	}
 }
 
-// TestLimitStreamsAndRequests has one program open streams and send requests: half of the limits is its share.
+// TestLimitStreamsAndRequests has one program open streams and send requests: half of the limits is
+// its share.
 func TestLimitStreamsAndRequests(t *testing.T) {
 	server, url := upstreamtest.Start(t, upstreamtest.Script{})
 	s := mustStand(t, proxy.Limits{Streams: 4, Requests: 4}, map[string]upstream.Config{"up": {URL: url}})

@@ -14,16 +14,19 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.2, and T44 and T89, for the lists and requests that are not of tools.
+// The assertions of protocol.md §6.2, and T44 and T89, for the lists and requests that are not of
+// tools.
 
-// otherLists are the lists but that of tools: method, member of the result, the member that clients know an item by, and what stands before an item's own.
+// otherLists are the lists but that of tools: method, member of the result, the member that clients
+// know an item by, and what stands before an item's own.
 var otherLists = []struct{ method, member, key, before string }{
 	{"prompts/list", "prompts", "name", "up__"},
 	{"resources/list", "resources", "uri", "mcp://up/"},
 	{"resources/templates/list", "resourceTemplates", "uriTemplate", "mcp://up/"},
 }
 
-// five has five items of each kind, which a server lists as a proxy that knows its schemas would not.
+// five has five items of each kind, which a server lists as a proxy that knows its schemas would
+// not.
 func five() (script upstreamtest.Script) {
 	for _, letter := range "abcde" {
 		odd := `"title":"\u00e9\/","size":1.0,"icons":[{"src":"data:,x"}],"annotations":{"priority":0.10},"_meta":{"k":[1E2]},"future":12345678901234567890`
@@ -57,7 +60,8 @@ func (c *talker) drain(t *testing.T, method, list string) (items, results [][]by
 	}
 }
 
-// TestProtocolT26OtherDefinitionsAreKeptByteForByte has also T29: all pages of the upstream, and pages of our own.
+// TestProtocolT26OtherDefinitionsAreKeptByteForByte has also T29: all pages of the upstream, and
+// pages of our own.
 func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		script := five()
@@ -135,7 +139,8 @@ func TestProtocolT31OtherListsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestProtocolT39ListThatFails has a server that declares what it then does not have, as some do: the rest of it is offered.
+// TestProtocolT39ListThatFails has a server that declares what it then does not have, as some do:
+// the rest of it is offered.
 func TestProtocolT39ListThatFails(t *testing.T) {
 	for _, failing := range []string{"prompts/list", "resources/list", "resources/templates/list"} {
 		t.Run(failing, func(t *testing.T) {

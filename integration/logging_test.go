@@ -11,7 +11,8 @@ import (
 
 // The assertions of protocol.md §6.4 about log messages.
 
-// logged returns the levels of the log messages among notifications; other notifications fail the test.
+// logged returns the levels of the log messages among notifications; other notifications fail the
+// test.
 func logged(t *testing.T, notes []jsonrpc.Message) string {
 	t.Helper()
 	var levels []string
@@ -73,7 +74,8 @@ func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 	}
 }
 
-// TestProtocolT86LogOfAnotherCall has two modern calls in flight, of which one wants the log and the other logs.
+// TestProtocolT86LogOfAnotherCall has two modern calls in flight, of which one wants the log and
+// the other logs.
 func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
@@ -126,7 +128,8 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 	}
 }
 
-// TestProtocolT87SessionWithoutALevel holds that a legacy session which has set none gets what comes, whatever others have set.
+// TestProtocolT87SessionWithoutALevel holds that a legacy session which has set none gets what
+// comes, whatever others have set.
 func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {

@@ -11,8 +11,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestMain makes the test binary play every program that the tests start: with JUNCTION_ROLE set, or under the name of scriptServer, it is that program and runs
-// no test.
+// TestMain makes the test binary play every program that the tests start: with JUNCTION_ROLE set,
+// or under the name of scriptServer, it is that program and runs no test.
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 // scriptServerName is the name under which the scripts start scriptServer.

@@ -14,7 +14,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestAuthT124MCPRemote has mcp-remote, by which clients that know only standard input and output reach a server behind a sign-in, go through all of it.
+// TestAuthT124MCPRemote has mcp-remote, by which clients that know only standard input and output
+// reach a server behind a sign-in, go through all of it.
 func TestAuthT124MCPRemote(t *testing.T) {
 	defer computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -24,7 +25,8 @@ func TestAuthT124MCPRemote(t *testing.T) {
 	remote := mustTalk(t, "mcp-remote", func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "node", filepath.Join("node_modules", "mcp-remote", "dist", "proxy.js"), c.origin+"/mcp", port, "--allow-http", "--transport", "http-only")
 		cmd.Dir = mustNPM(t)
-		cmd.Env = append(cmd.Environ(), "HOME="+home, "MCP_REMOTE_CONFIG_DIR="+home, "PATH="+filepath.Dir(mustLook(t, "node"))) // where there is no browser
+		// where there is no browser
+		cmd.Env = append(cmd.Environ(), "HOME="+home, "MCP_REMOTE_CONFIG_DIR="+home, "PATH="+filepath.Dir(mustLook(t, "node")))
 		cmd.SysProcAttr = childAttr(syscall.SIGKILL)
 		cmd.Cancel = func() error { killGroup(cmd.Process.Pid); return nil }
 		cmd.WaitDelay = 5 * time.Second

@@ -11,7 +11,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Questions that belong to nobody, or could belong to two (protocol.md §3.D): the upstream is refused, and no person sees anything.
+// Questions that belong to nobody, or could belong to two (protocol.md §3.D): the upstream is
+// refused, and no person sees anything.
 
 func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 	for _, client := range eras {
@@ -63,8 +64,8 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 	}
 }
 
-// TestProtocolT78QuestionOfOnlyOneOfTwo has the second caller unable to be asked: that it cannot be asked does not make a question the first one's. Capabilities
-// differ, and so do the connections.
+// TestProtocolT78QuestionOfOnlyOneOfTwo has the second caller unable to be asked: that it cannot be
+// asked does not make a question the first one's. Capabilities differ, and so do the connections.
 func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
 	for _, client := range eras {
 		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
@@ -116,7 +117,8 @@ func TestProtocolT79QuestionWithoutCall(t *testing.T) {
 	}
 }
 
-// TestProtocolT79QuestionDuringAList has an upstream ask while its catalog is read, and after the handshake: it gets an error, and is read all the same.
+// TestProtocolT79QuestionDuringAList has an upstream ask while its catalog is read, and after the
+// handshake: it gets an error, and is read all the same.
 func TestProtocolT79QuestionDuringAList(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		if p.upstream == upstream.EraModern {
@@ -163,7 +165,8 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 	})
 }
 
-// TestProtocolT79ManyQuestions holds that an upstream which asks without end harms nobody but its own call.
+// TestProtocolT79ManyQuestions holds that an upstream which asks without end harms nobody but its
+// own call.
 func TestProtocolT79ManyQuestions(t *testing.T) {
 	for _, client := range eras {
 		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {

@@ -74,7 +74,8 @@ func (m mode) start(t testing.TB, script upstreamtest.Script) (upstream.Config, 
 	return upstream.Config{Command: c.Command, Env: c.Env}, &c.Journal
 }
 
-// allCapabilities is what clients of the tests declare: all that is bridged, so that their calls go over the connection that reads the catalog.
+// allCapabilities is what clients of the tests declare: all that is bridged, so that their calls go
+// over the connection that reads the catalog.
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 
 // endpoint is a proxy in this process.
@@ -87,7 +88,8 @@ type endpoint struct {
 // option changes how mustProxy sets up.
 type option func(*proxy.Options, *proxy.WorldConfig, *upstream.Options)
 
-// mustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is ready and the proxy offers what it has.
+// mustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
+// ready and the proxy offers what it has.
 func mustProxy(t testing.TB, configs map[string]upstream.Config, options ...option) *endpoint {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
@@ -248,8 +250,9 @@ func with(name string, values ...string) change {
 	}
 }
 
-// call sends a request of the client's era and reads its answer. params is JSON; "" is none. A modern client puts its _meta first into params, unless they have
-// one, and sends the headers that belong to the request.
+// call sends a request of the client's era and reads its answer. params is JSON; "" is none. A
+// modern client puts its _meta first into params, unless they have one, and sends the headers that
+// belong to the request.
 func (c *client) call(t testing.TB, method, params string, changes ...change) answered {
 	t.Helper()
 	c.serial++
@@ -368,7 +371,8 @@ func (s *eventStream) read() (jsonrpc.Event, error) {
 	return s.reader.Next()
 }
 
-// mustOpen opens the stream on which the client hears of changes: GET in the legacy era, subscriptions/listen in the modern one. The test's end closes it.
+// mustOpen opens the stream on which the client hears of changes: GET in the legacy era,
+// subscriptions/listen in the modern one. The test's end closes it.
 func (c *client) mustOpen(t testing.TB, changes ...change) *eventStream {
 	t.Helper()
 	verb, body := http.MethodGet, ""

@@ -24,12 +24,15 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
-// This file installs and runs the clients and servers of the folder npm, which others wrote. npm/README.md describes them.
+// This file installs and runs the clients and servers of the folder npm, which others wrote.
+// npm/README.md describes them.
 
-// npmPatience is for one run of a client. It takes half a second; on a busy machine it may take many times that.
+// npmPatience is for one run of a client. It takes half a second; on a busy machine it may take
+// many times that.
 const npmPatience = 2 * time.Minute
 
-// need skips the test where the machine lacks something, or fails it where it must not: JUNCTION_REQUIRE_NODE=1 says that Node and all else is there.
+// need skips the test where the machine lacks something, or fails it where it must not:
+// JUNCTION_REQUIRE_NODE=1 says that Node and all else is there.
 func need(t testing.TB, lacking error) {
 	t.Helper()
 	switch {
@@ -69,7 +72,8 @@ var haveNode = sync.OnceValue(func() error {
 	return nil
 })
 
-// installed runs npm ci, unless a stamp beside the packages says that they are those of the lock. Test processes wait for each other.
+// installed runs npm ci, unless a stamp beside the packages says that they are those of the lock.
+// Test processes wait for each other.
 var installed = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs("npm")
 	if err != nil {
@@ -84,7 +88,8 @@ var installed = sync.OnceValues(func() (string, error) {
 		hash.Write(text)
 	}
 	want := hex.EncodeToString(hash.Sum(nil))
-	// npm ci removes node_modules first, so the lock lies elsewhere; the stamp goes with the packages.
+	// npm ci removes node_modules first, so the lock lies elsewhere; the stamp goes with the
+	// packages.
 	place := sha256.Sum256([]byte(dir))
 	unlock, err := lockedfile.MutexAt(filepath.Join(os.TempDir(), "junction-npm-"+hex.EncodeToString(place[:8])+".lock")).Lock()
 	if err != nil {
@@ -124,7 +129,8 @@ func npmClients() []npmClient {
 	}
 }
 
-// tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in the modern era are enough.
+// tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
+// the modern era are enough.
 func tried(clients []npmClient) []npmClient {
 	return slices.DeleteFunc(clients, func(c npmClient) bool { return testing.Short() && c.name != "sdk1" && c.name != "sdk2-modern" })
 }
@@ -137,7 +143,8 @@ func (c npmClient) era() string {
 	return "legacy"
 }
 
-// command returns the command of a client at an endpoint, which is killed with all its children when ctx ends.
+// command returns the command of a client at an endpoint, which is killed with all its children
+// when ctx ends.
 func (c npmClient) command(ctx context.Context, t testing.TB, url string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "node", append(append(c.args[:len(c.args):len(c.args)], url), args...)...)
@@ -148,7 +155,8 @@ func (c npmClient) command(ctx context.Context, t testing.TB, url string, args .
 	return cmd
 }
 
-// run runs a client to its end and decodes the document that it prints. The error is of a client that ended with another status than 0.
+// run runs a client to its end and decodes the document that it prints. The error is of a client
+// that ended with another status than 0.
 func (c npmClient) run(t testing.TB, into any, url string, args ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), npmPatience)
@@ -245,7 +253,8 @@ type npmProgress struct {
 	Result toolResult
 }
 
-// npmSession is a client that stays connected and says on standard output, line by line, what happens.
+// npmSession is a client that stays connected and says on standard output, line by line, what
+// happens.
 type npmSession struct{ *nodeScript }
 
 // mustOpen starts the command watch or restart of a client.
@@ -260,7 +269,8 @@ func (s npmSession) mustContinue() {
 	s.mustWrite("go on")
 }
 
-// mustServe starts server-everything over HTTP, in the mode streamableHttp or sse, and returns its URL.
+// mustServe starts server-everything over HTTP, in the mode streamableHttp or sse, and returns its
+// URL.
 func mustServe(t testing.TB, mode string) string {
 	t.Helper()
 	cmd := exec.Command("node", "serve.mjs", mode)
@@ -293,7 +303,8 @@ func mustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	return out.mustMatch(t, ready, patience, ended)
 }
 
-// freePort returns an address of the loopback that is free, and that nobody else in this process gets.
+// freePort returns an address of the loopback that is free, and that nobody else in this process
+// gets.
 func freePort(t testing.TB) string {
 	t.Helper()
 	ports.mu.Lock()

@@ -38,8 +38,8 @@ func (c npmClient) mustAsk(t testing.TB, url, tool, arguments string) asked {
 	return a
 }
 
-// check compares what a client was asked and got with what a client of the server itself is asked and gets. Only the message that a person reads may be longer: it
-// says which upstream asks.
+// check compares what a client was asked and got with what a client of the server itself is asked
+// and gets. Only the message that a person reads may be longer: it says which upstream asks.
 func (got asked) check(t *testing.T, upstream string, want asked) {
 	t.Helper()
 	if got.Result.IsError != want.Result.IsError || got.Result.text() != want.Result.text() {
@@ -67,7 +67,8 @@ func (got asked) check(t *testing.T, upstream string, want asked) {
 	}
 }
 
-// TestForeignQuestions has clients that others wrote, of both eras, answer what servers that others wrote ask, of both eras and over every wire.
+// TestForeignQuestions has clients that others wrote, of both eras, answer what servers that others
+// wrote ask, of both eras and over every wire.
 func TestForeignQuestions(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -140,7 +141,8 @@ func TestForeignQuestions(t *testing.T) {
 				defer computes(t)()
 				for _, call := range s.calls {
 					for _, c := range []npmClient{legacy, newest} {
-						t.Run(call[0]+"/"+c.name, func(t *testing.T) { // one after the other: a question of two calls at once may be nobody's
+						// one after the other: a question of two calls at once may be nobody's
+						t.Run(call[0]+"/"+c.name, func(t *testing.T) {
 							got := ask(t, c, p.URL+"/"+up, call)
 							if got.Era != c.era() {
 								t.Errorf("the client speaks the %s era, want %s", got.Era, c.era())

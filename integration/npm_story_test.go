@@ -41,8 +41,8 @@ func (s npmSession) mustReadUntil(good func(heard) bool) {
 	}
 }
 
-// TestForeignClientsHearOfChanges has connected clients of both eras hear that the configuration was reloaded with another upstream, and that an upstream has
-// another tool.
+// TestForeignClientsHearOfChanges has connected clients of both eras hear that the configuration
+// was reloaded with another upstream, and that an upstream has another tool.
 func TestForeignClientsHearOfChanges(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -74,8 +74,9 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 	}
 }
 
-// TestForeignClientsSurviveRestart restarts Junction under connected clients: their sessions go on without a new handshake, and those that listen on a stream
-// open it again by themselves and hear what comes then.
+// TestForeignClientsSurviveRestart restarts Junction under connected clients: their sessions go on
+// without a new handshake, and those that listen on a stream open it again by themselves and hear
+// what comes then.
 func TestForeignClientsSurviveRestart(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -123,7 +124,8 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 	}
 }
 
-// mustBuildReference returns the path of the official reference server, which is built once for all tests of this process.
+// mustBuildReference returns the path of the official reference server, which is built once for all
+// tests of this process.
 func mustBuildReference(t testing.TB) string {
 	t.Helper()
 	exe, err := reference()
@@ -153,7 +155,8 @@ func mustServeReference(t testing.TB, args ...string) string {
 	return "http://" + address + "/"
 }
 
-// TestReferenceServer puts the official reference server behind Junction, over both wires, and without and with sessions, for clients of both eras.
+// TestReferenceServer puts the official reference server behind Junction, over both wires, and
+// without and with sessions, for clients of both eras.
 func TestReferenceServer(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -230,7 +233,8 @@ func TestReferenceServer(t *testing.T) {
 	}
 }
 
-// TestNewcomer does what the README tells a newcomer to do: with the go command and, for the example, with npx.
+// TestNewcomer does what the README tells a newcomer to do: with the go command and, for the
+// example, with npx.
 func TestNewcomer(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()
@@ -273,7 +277,8 @@ func TestNewcomer(t *testing.T) {
 		need(t, haveRegistry())
 		p := run(t, "--config", "config.example.yaml")
 		ready := p.mustReady(t, 2*time.Minute)
-		if len(ready.Upstreams) != 4 || ready.Tools != 3+16+13+9 { // move_file of filesystem is disabled there, and everything hides a tool without roots
+		// move_file of filesystem is disabled there, and everything hides a tool without roots
+		if len(ready.Upstreams) != 4 || ready.Tools != 3+16+13+9 {
 			t.Errorf("%d tools of %+v, want 41 of four upstreams", ready.Tools, ready.Upstreams)
 		}
 		call(t, "hello there\n", "demo__echo", "text=hello there")
@@ -283,8 +288,9 @@ func TestNewcomer(t *testing.T) {
 	})
 }
 
-// TestSlowInstall has a server that begins to serve late, as npx does with one that it must install first: Junction must neither give it up nor start it anew,
-// which would interrupt the installation each time and leaves npm's cache broken.
+// TestSlowInstall has a server that begins to serve late, as npx does with one that it must install
+// first: Junction must neither give it up nor start it anew, which would interrupt the installation
+// each time and leaves npm's cache broken.
 func TestSlowInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes 25 seconds")

@@ -50,7 +50,8 @@ func command(t testing.TB, words ...string) string {
 // everything completes u, which is server-everything over some wire.
 func everything(name, config string) npmUpstream {
 	return npmUpstream{
-		name: name, config: config, era: "legacy", tools: 16, // three of them for a client that can be asked; a fourth wants roots
+		// three of them for a client that can be asked; a fourth wants roots
+		name: name, config: config, era: "legacy", tools: 16,
 		call: "trigger-long-running-operation", arguments: `{"duration":0.2,"steps":4}`,
 		text: "Long running operation completed. Duration: 0.2 seconds, Steps: 4.", steps: 4,
 		bareCall: "echo", bareArguments: `{"message":"grüß dich"}`, bareText: "Echo: grüß dich",
@@ -131,7 +132,8 @@ func withoutTool(t *testing.T, result []byte, name string) []byte {
 	return less
 }
 
-// TestForeignClientsAndServers has clients that others wrote use servers that others wrote, in every era and over every wire, through one Junction.
+// TestForeignClientsAndServers has clients that others wrote use servers that others wrote, in
+// every era and over every wire, through one Junction.
 func TestForeignClientsAndServers(t *testing.T) {
 	defer computes(t)()
 	mustNPM(t)
@@ -152,14 +154,17 @@ func TestForeignClientsAndServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			through := npmClients()[0].mustList(t, p.URL+"/"+u.name)
-			direct.Raw = withoutTool(t, direct.Raw, "get-roots-list")                                         // which it offers to a client with roots
-			direct.Raw = bytes.Replace(direct.Raw, []byte(`,"execution":{"taskSupport":"required"}`), nil, 1) // we make the task of a tool that wants one
+			// which it offers to a client with roots
+			direct.Raw = withoutTool(t, direct.Raw, "get-roots-list")
+			// we make the task of a tool that wants one
+			direct.Raw = bytes.Replace(direct.Raw, []byte(`,"execution":{"taskSupport":"required"}`), nil, 1)
 			if !sameJSON(t, through.Raw, direct.Raw) {
 				t.Errorf("the list of %s through Junction is\n%s\nwant, as the server gives it,\n%s", u.name, through.Raw, direct.Raw)
 			}
 		}
 	}
-	// Each client lists the same. What it must be follows from the bare names, which the pairs below list in every client.
+	// Each client lists the same. What it must be follows from the bare names, which the pairs
+	// below list in every client.
 	var want []string
 	for _, u := range upstreams {
 		for _, bare := range npmClients()[0].mustList(t, p.URL+"/"+u.name).Tools {
@@ -183,7 +188,8 @@ func TestForeignClientsAndServers(t *testing.T) {
 	}
 }
 
-// try has the client use the upstream through the merged endpoint, whose tools are all, and through the upstream's own.
+// try has the client use the upstream through the merged endpoint, whose tools are all, and through
+// the upstream's own.
 func (u npmUpstream) try(t *testing.T, c npmClient, url string, all []string) {
 	defer computes(t)()
 	exposed := u.name + "__" + u.call

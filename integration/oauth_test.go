@@ -33,8 +33,9 @@ func (n *nodeScript) mustSay() (said signedIn) {
 	return said
 }
 
-// TestAuthT125SDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find everything by themselves: they register, send a person through the provider's
-// pages, redeem the code, list, and refresh.
+// TestAuthT125SDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find
+// everything by themselves: they register, send a person through the provider's pages, redeem the
+// code, list, and refresh.
 func TestAuthT125SDKSignsIn(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()

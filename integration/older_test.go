@@ -11,7 +11,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What clients of older versions are spared, because they do not know it (protocol.md §3.B rows 7, 8, 17 and 18).
+// What clients of older versions are spared, because they do not know it (protocol.md §3.B rows 7,
+// 8, 17 and 18).
 
 var legacyVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
@@ -160,7 +161,8 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 	}
 }
 
-// TestProtocolRow7OlderCapabilities holds that a client is believed to be able to do what its version has, and no more.
+// TestProtocolRow7OlderCapabilities holds that a client is believed to be able to do what its
+// version has, and no more.
 func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	const declared = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{"listChanged":true},"tasks":{"requests":{"sampling":{"createMessage":{}}}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}`
 	want := map[string]string{
@@ -184,7 +186,8 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	}
 }
 
-// TestProtocolRow8PageForAnOlderClient has a modern server want a page to be opened for a client whose version has no such thing.
+// TestProtocolRow8PageForAnOlderClient has a modern server want a page to be opened for a client
+// whose version has no such thing.
 func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraModern, ""}, func(t *testing.T, p pair) {
 		_, j := over(t, p, upstreamtest.Script{}, nil)
@@ -196,7 +199,8 @@ func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
 	})
 }
 
-// TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in structuredContent something else: both are for the client.
+// TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in
+// structuredContent something else: both are for the client.
 func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraModern, ""}, func(t *testing.T, p pair) {
 		_, j := over(t, p, upstreamtest.Script{}, nil)

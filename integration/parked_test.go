@@ -10,7 +10,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What happens to a call of a modern client while it waits in a legacy upstream for an answer: protocol.md §3.A rows 17, 18 and 26.
+// What happens to a call of a modern client while it waits in a legacy upstream for an answer:
+// protocol.md §3.A rows 17, 18 and 26.
 
 // parkedCall makes a call that asks, and returns the query that comes back with the answer.
 func parkedCall(t *testing.T, c *talker, q query) (retry query) {
@@ -62,7 +63,8 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
 		c := j.talk(t)
 		retry := parkedCall(t, c, called("up__ask", `{"then":"","questions":[`+askForm+`,{"method":"ping"}]}`))
-		if got := answersOf(t, c.begin(t, retry).answer(t)); !strings.Contains(got, accepted) { // the first request ended long ago, and that was no cancellation
+		// the first request ended long ago, and that was no cancellation
+		if got := answersOf(t, c.begin(t, retry).answer(t)); !strings.Contains(got, accepted) {
 			t.Errorf("answers = %s", got)
 		}
 		waiting := c.begin(t, called("up__gate", `{"gate":"never"}`))
@@ -72,7 +74,8 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestProtocolRow26UpstreamDies has the process end that a call is parked in. The call is not made again.
+// TestProtocolRow26UpstreamDies has the process end that a call is parked in. The call is not made
+// again.
 func TestProtocolRow26UpstreamDies(t *testing.T) {
 	for _, wire := range []string{"stdio", "sse"} {
 		runPair(t, pair{upstream.EraModern, upstream.EraLegacy, wire}, func(t *testing.T, p pair) {
@@ -127,9 +130,11 @@ func TestProtocolRow26SessionGone(t *testing.T) {
 	}
 }
 
-// TestProtocolT68MalformedAnswers has a client answer with what is no answer: nothing of it reaches the upstream, and the call still waits for the right one.
+// TestProtocolT68MalformedAnswers has a client answer with what is no answer: nothing of it reaches
+// the upstream, and the call still waits for the right one.
 func TestProtocolT68MalformedAnswers(t *testing.T) {
-	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) { // to a modern upstream it is to say what an answer is
+	// to a modern upstream it is to say what an answer is
+	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
 		c := j.talk(t)
 		q := asking(askForm)
@@ -156,7 +161,8 @@ func TestProtocolT68MalformedAnswers(t *testing.T) {
 	})
 }
 
-// TestProtocolT69ClientWithoutStream has a client ask for an answer in JSON alone, on which nothing can be asked.
+// TestProtocolT69ClientWithoutStream has a client ask for an answer in JSON alone, on which nothing
+// can be asked.
 func TestProtocolT69ClientWithoutStream(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		_, j := over(t, p, upstreamtest.Script{}, nil)

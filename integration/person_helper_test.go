@@ -16,9 +16,11 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What the tests of questions, resources and subscriptions need of clients and servers, whatever their eras and wires are.
+// What the tests of questions, resources and subscriptions need of clients and servers, whatever
+// their eras and wires are.
 
-// set, updated, notify, ask and misbehave do to a server what the methods of upstreamtest.Server do. They do not wait for it to be done.
+// set, updated, notify, ask and misbehave do to a server what the methods of upstreamtest.Server
+// do. They do not wait for it to be done.
 func (s *served) set(t *testing.T, method string, items []json.RawMessage) {
 	t.Helper()
 	if s.inside != nil {
@@ -75,7 +77,8 @@ func (s *served) openGate(t *testing.T, gate string) {
 	}
 }
 
-// requestsOf returns the requests of a method that a server has received, once there are that many: a process of its own reports them a moment later.
+// requestsOf returns the requests of a method that a server has received, once there are that many:
+// a process of its own reports them a moment later.
 func (s *served) requestsOf(t *testing.T, method string, least int) []upstreamtest.Record {
 	t.Helper()
 	n := 0
@@ -98,8 +101,9 @@ type put struct {
 	id     jsonrpc.ID // legacy
 }
 
-// converse makes a request and answers the questions that come, until the answer is there. answer returns `"result":…` or, for a legacy client, `"error":…`; with
-// "" the question is left open: a modern client then comes back without an answer to it.
+// converse makes a request and answers the questions that come, until the answer is there. answer
+// returns `"result":…` or, for a legacy client, `"error":…`; with "" the question is left open: a
+// modern client then comes back without an answer to it.
 func (c *talker) converse(t *testing.T, q query, answer func(put) string) (m jsonrpc.Message, asked []put) {
 	t.Helper()
 	if c.era == upstream.EraModern {
@@ -138,7 +142,8 @@ func (c *talker) converse(t *testing.T, q query, answer func(put) string) (m jso
 	}
 }
 
-// requested returns the questions of a result that requires input. It fails unless each of them is one as 2026-07-28 writes it.
+// requested returns the questions of a result that requires input. It fails unless each of them is
+// one as 2026-07-28 writes it.
 func requested(t *testing.T, m jsonrpc.Message) (questions []put) {
 	t.Helper()
 	if m.Error != nil || member(m.Result, "resultType") != `"input_required"` {
@@ -178,7 +183,8 @@ func requested(t *testing.T, m jsonrpc.Message) (questions []put) {
 	return questions
 }
 
-// retried returns the params of a call that comes again with these members of inputResponses, and the state that it was given.
+// retried returns the params of a call that comes again with these members of inputResponses, and
+// the state that it was given.
 func retried(base string, m jsonrpc.Message, responses ...string) string {
 	params := base
 	if member(m.Result, "inputRequests") != "" {
@@ -266,7 +272,8 @@ func (c *talker) get(t *testing.T, header ...string) *answering {
 	return p
 }
 
-// wantNote wants the next message of a stream to be this notification. Members of params may come in any order.
+// wantNote wants the next message of a stream to be this notification. Members of params may come
+// in any order.
 func (p *answering) wantNote(t *testing.T, method, params string) {
 	t.Helper()
 	m, ok := p.next(t)

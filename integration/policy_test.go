@@ -19,7 +19,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Who may do what, as clients meet it: T37, T38 and T41 of protocol.md, and calls that a person has to approve.
+// Who may do what, as clients meet it: T37, T38 and T41 of protocol.md, and calls that a person has
+// to approve.
 
 // mustPolicy compiles a policies section.
 func mustPolicy(t *testing.T, text string) *policy.Policy {
@@ -254,7 +255,8 @@ func TestApprovalIsAskedFor(t *testing.T) {
 		if got := member(callsOf(t, s.Journal, 1)[0].Message.Params, "arguments"); got != odd {
 			t.Errorf("the upstream got %s, want %s", got, odd)
 		}
-		for _, q := range []query{called("up__echo", odd), called("up__echo", `{"text":"\u202egnp.exe","n":1}`)} { // once was once; another argument is another call
+		// once was once; another argument is another call
+		for _, q := range []query{called("up__echo", odd), called("up__echo", `{"text":"\u202egnp.exe","n":1}`)} {
 			if _, asked = c.converse(t, q, approval("no")); len(asked) != 1 {
 				t.Errorf("asked %d questions, want one", len(asked))
 			}
@@ -280,7 +282,8 @@ func TestApprovalIsAskedFor(t *testing.T) {
 	})
 }
 
-// TestApprovalAndQuestions has an upstream ask its own question in the course of a call that had to be approved: the person is asked for approval once.
+// TestApprovalAndQuestions has an upstream ask its own question in the course of a call that had to
+// be approved: the person is asked for approval once.
 func TestApprovalAndQuestions(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -315,7 +318,8 @@ func TestApprovalOfOthers(t *testing.T) {
 	})
 }
 
-// TestApprovalIsGoodOnce has a modern client use its answer twice, alter its request, and give its state to another one.
+// TestApprovalIsGoodOnce has a modern client use its answer twice, alter its request, and give its
+// state to another one.
 func TestApprovalIsGoodOnce(t *testing.T) {
 	for _, up := range eras {
 		runPair(t, pair{upstream.EraModern, up, "http"}, func(t *testing.T, p pair) {
@@ -347,7 +351,8 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 	}
 }
 
-// TestGuardsOnContent shows what policies can want of arguments and results: those of one key, while another has none of it.
+// TestGuardsOnContent shows what policies can want of arguments and results: those of one key,
+// while another has none of it.
 func TestGuardsOnContent(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{Tools: []json.RawMessage{
@@ -425,7 +430,8 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 	})
 }
 
-// TestProtocolT20PolicyReadsWhatIsForwarded has a rule read arguments that other readers may read in another way: nothing of it reaches the upstream.
+// TestProtocolT20PolicyReadsWhatIsForwarded has a rule read arguments that other readers may read
+// in another way: nothing of it reaches the upstream.
 func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -454,7 +460,8 @@ func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 	})
 }
 
-// TestListsOfAPrincipalArePrivate: what an upstream says is the same for everybody is so for the one local user, and not where some see other things than others.
+// TestListsOfAPrincipalArePrivate: what an upstream says is the same for everybody is so for the
+// one local user, and not where some see other things than others.
 func TestListsOfAPrincipalArePrivate(t *testing.T) {
 	p := pair{upstream.EraModern, upstream.EraModern, "http"}
 	s := p.serve(t, upstreamtest.Script{TTLMs: 60_000, CacheScope: "public"})

@@ -25,7 +25,8 @@ import (
 
 // This file starts the real program as a user would: a process with a configuration file.
 
-// program is a running junction. It ends with the test that started it, and is then expected to leave no process behind.
+// program is a running junction. It ends with the test that started it, and is then expected to
+// leave no process behind.
 type program struct {
 	URL    string  // of the merged endpoint: http://127.0.0.1:PORT/mcp
 	Admin  string  // of /readyz and /healthz: http://127.0.0.1:PORT
@@ -37,8 +38,8 @@ type program struct {
 	done chan struct{} // closed when the process has ended
 }
 
-// mustProgram starts the program with a configuration to which it adds listen, admin and sessions, and returns when it serves. Its upstreams may not be
-// ready yet: mustReady waits for them.
+// mustProgram starts the program with a configuration to which it adds listen, admin and sessions,
+// and returns when it serves. Its upstreams may not be ready yet: mustReady waits for them.
 func mustProgram(t testing.TB, config string) *program {
 	t.Helper()
 	p := newProgram(t)
@@ -47,7 +48,8 @@ func mustProgram(t testing.TB, config string) *program {
 	return p
 }
 
-// newProgram returns a program that is not started yet. What it writes, at the level debug in tests, may show none of the secrets that they have come by (TestAuthT116).
+// newProgram returns a program that is not started yet. What it writes, at the level debug in
+// tests, may show none of the secrets that they have come by (TestAuthT116).
 func newProgram(t testing.TB) *program {
 	t.Helper()
 	p := &program{Stdout: newOutput(), Stderr: newOutput(), dir: t.TempDir()}
@@ -66,7 +68,8 @@ func newProgram(t testing.TB) *program {
 
 // keysIn has no log show the keys that the program has put into files of a folder.
 func keysIn(dir string) {
-	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error { // of what cannot be read nothing is known to be a secret
+	// of what cannot be read nothing is known to be a secret
+	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		if name := filepath.Base(file); err == nil && entry.Type().IsRegular() && (name == "key" || name == "master.key") {
 			text, _ := os.ReadFile(file)
 			for key := range strings.FieldsSeq(string(text)) {
@@ -124,14 +127,16 @@ func (p *program) mustServe(t testing.TB, args ...string) {
 	p.mustStart(t, exec.Command(junctionBinary(t), append([]string{"--config", p.file()}, args...)...))
 }
 
-// runJunction runs the program until it ends by itself, with further variables of the environment, and returns what it wrote and how it ended. Nothing of that may be a
-// secret, but for what a command is asked to print (authtest.Command).
+// runJunction runs the program until it ends by itself, with further variables of the environment,
+// and returns what it wrote and how it ended. Nothing of that may be a secret, but for what a
+// command is asked to print (authtest.Command).
 func runJunction(t testing.TB, env []string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	return runJunctionBy(t, nil, env, args...)
 }
 
-// runJunctionBy is runJunction with a launcher: the beginning of a command that becomes the program of its arguments.
+// runJunctionBy is runJunction with a launcher: the beginning of a command that becomes the program
+// of its arguments.
 func runJunctionBy(t testing.TB, launcher, env []string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -223,7 +228,8 @@ func (p *program) mustRestart(t testing.TB) {
 	p.mustServe(t, "--listen", address)
 }
 
-// mustStop ends the process in the way of a service manager, and expects it to end well and with all its children. It does nothing when it was called before.
+// mustStop ends the process in the way of a service manager, and expects it to end well and with
+// all its children. It does nothing when it was called before.
 func (p *program) mustStop(t testing.TB) {
 	t.Helper()
 	if p.cmd == nil {
@@ -264,7 +270,8 @@ func terminate(pid int) {
 	}
 }
 
-// peak returns the most memory that the process has had so far, in bytes; 0 where the system does not say.
+// peak returns the most memory that the process has had so far, in bytes; 0 where the system does
+// not say.
 func (p *program) peak(t testing.TB) (n int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -287,7 +294,8 @@ func descendants(pid int) []int {
 	return all
 }
 
-// living reports whether a process has not ended yet, and its name. A zombie has ended: whether somebody reaps it is not ours.
+// living reports whether a process has not ended yet, and its name. A zombie has ended: whether
+// somebody reaps it is not ours.
 func living(pid int) (name string, lives bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -331,7 +339,8 @@ func (o *output) tail(n int) string {
 	return s[max(0, len(s)-n):]
 }
 
-// mustMatch waits until the output matches and returns the groups of the first match. The process that writes it must not end before; a nil ended never does.
+// mustMatch waits until the output matches and returns the groups of the first match. The process
+// that writes it must not end before; a nil ended never does.
 func (o *output) mustMatch(t testing.TB, r *regexp.Regexp, patience time.Duration, ended <-chan struct{}) []string {
 	t.Helper()
 	enough := time.After(patience)

@@ -18,15 +18,17 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file are the assertions about eras, headers and versions, of which each has a number; some about the catalog and calls are in
-// protocol_tools_test.go. All of them talk to the proxy as bytes on HTTP.
+// The tests of this file are the assertions about eras, headers and versions, of which each has a
+// number; some about the catalog and calls are in protocol_tools_test.go. All of them talk to the
+// proxy as bytes on HTTP.
 
 const (
 	ownInfo         = `{"name":"junction","title":"Junction","version":"devel"}`
 	ownMeta         = `{"io.modelcontextprotocol/serverInfo":` + ownInfo + `}`
 	allVersions     = `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`
 	ownCapabilities = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
-	ownExtensions   = `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}` // beside them, for modern clients
+	// beside them, for modern clients
+	ownExtensions = `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 )
 
 // echoing is a proxy over one server, called up, whose tools are those of upstreamtest.
@@ -70,7 +72,8 @@ func wantEcho(t *testing.T, a answered) {
 	}
 }
 
-// wantUncalled wants no request of the method to have reached the server. Of others the proxy sends some by itself, whenever it likes.
+// wantUncalled wants no request of the method to have reached the server. Of others the proxy sends
+// some by itself, whenever it likes.
 func wantUncalled(t *testing.T, j *upstreamtest.Journal, method string) {
 	t.Helper()
 	for _, r := range j.Received() {
@@ -310,7 +313,8 @@ func TestProtocolT14SessionIsNeeded(t *testing.T) {
 	}
 }
 
-// mustDo sends a request without body and returns the status. It must not be one that opens a stream.
+// mustDo sends a request without body and returns the status. It must not be one that opens a
+// stream.
 func (c *client) mustDo(t *testing.T, verb string, changes ...change) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

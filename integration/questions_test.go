@@ -15,8 +15,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.4 about what an upstream asks the person at the client, in every pair of eras. That the state of a question is nobody else's is
-// in state_test.go, and what upstreams ask in the middle of nowhere in misplaced_test.go.
+// The assertions of protocol.md §6.4 about what an upstream asks the person at the client, in every
+// pair of eras. That the state of a question is nobody else's is in state_test.go, and what
+// upstreams ask in the middle of nowhere in misplaced_test.go.
 
 const (
 	askForm     = `{"method":"elicitation/create","params":{"message":"Name?","requestedSchema":{"type":"object","properties":{"n":{"type":"string","x-odd":1.0}},"required":[ "n"]}}}`
@@ -37,7 +38,8 @@ func asking(questions ...string) query {
 	return called("up__ask", `{"questions":[`+strings.Join(questions, ",")+`]}`)
 }
 
-// wantQuestions compares what a client was asked, but for the name of the upstream in front of the message.
+// wantQuestions compares what a client was asked, but for the name of the upstream in front of the
+// message.
 func wantQuestions(t *testing.T, asked []put, want ...string) {
 	t.Helper()
 	if len(asked) != len(want) {
@@ -52,8 +54,8 @@ func wantQuestions(t *testing.T, asked []put, want ...string) {
 	}
 }
 
-// TestProtocolT69QuestionsAreAnswered is the heart of the bridge: whoever asks whom, the question arrives as it was put, the answer as it was given, and the tool does
-// its work once.
+// TestProtocolT69QuestionsAreAnswered is the heart of the bridge: whoever asks whom, the question
+// arrives as it was put, the answer as it was given, and the tool does its work once.
 func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
@@ -68,7 +70,8 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 	})
 }
 
-// TestProtocolT69QuestionOnTheListeningStream is what some legacy servers do over HTTP: they ask on the GET stream in the middle of a call.
+// TestProtocolT69QuestionOnTheListeningStream is what some legacy servers do over HTTP: they ask on
+// the GET stream in the middle of a call.
 func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 	for _, client := range eras {
 		runPair(t, pair{client, upstream.EraLegacy, "http"}, func(t *testing.T, p pair) {
@@ -150,7 +153,8 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 					}
 					ids[r.Message.ID] = true
 					if state := member(r.Message.Params, "requestState"); i > 0 && (state == "") != test.stateless || i == 0 && state != "" {
-						t.Errorf("call %d has the state %q", i, state) // that it is the server's own, byte for byte, is what the server checks
+						// that it is the server's own, byte for byte, is what the server checks
+						t.Errorf("call %d has the state %q", i, state)
 					}
 					if responses := member(r.Message.Params, "inputResponses"); i > 0 && given[i-1] != "" && responses != "{"+given[i-1]+"}" {
 						t.Errorf("call %d has the answers %s, want {%s}", i, responses, given[i-1])
@@ -161,7 +165,8 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 	})
 }
 
-// TestProtocolT70OnlyWhoCanBeAskedIsAsked holds that upstreams know what their caller can do, and that one which asks all the same is refused.
+// TestProtocolT70OnlyWhoCanBeAskedIsAsked holds that upstreams know what their caller can do, and
+// that one which asks all the same is refused.
 func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		_, j := over(t, p, upstreamtest.Script{}, exactly)
@@ -196,7 +201,8 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	})
 }
 
-// TestProtocolT70PartsOfACapability has clients that can do a part of what they are asked: a form but no page, sampling but no tools in it.
+// TestProtocolT70PartsOfACapability has clients that can do a part of what they are asked: a form
+// but no page, sampling but no tools in it.
 func TestProtocolT70PartsOfACapability(t *testing.T) {
 	const (
 		page  = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com","elicitationId":"e"}}`
@@ -277,7 +283,8 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 	})
 }
 
-// TestProtocolT71PartialAnswers has a modern client come back with less than it was asked, and with what nobody asked.
+// TestProtocolT71PartialAnswers has a modern client come back with less than it was asked, and with
+// what nobody asked.
 func TestProtocolT71PartialAnswers(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
@@ -312,7 +319,8 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 	}
 }
 
-// TestProtocolT72NobodyComesBack has a modern client forget a call: the upstream is told, in the words that fit the question, and nothing is left.
+// TestProtocolT72NobodyComesBack has a modern client forget a call: the upstream is told, in the
+// words that fit the question, and nothing is left.
 func TestProtocolT72NobodyComesBack(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		for question, want := range map[string]string{askForm: `"result":{"action":"cancel"}`, askSampling: `"error":{"code":-1,`, askRoots: `"error":{"code":-32603,`} {
@@ -340,8 +348,8 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 	})
 }
 
-// TestProtocolT72CancelledWhenNobodyComesBack is the case of an upstream that asks without end: being answered "cancel" does not stop it, so that the call has to be
-// cancelled, too.
+// TestProtocolT72CancelledWhenNobodyComesBack is the case of an upstream that asks without end:
+// being answered "cancel" does not stop it, so that the call has to be cancelled, too.
 func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -352,7 +360,8 @@ func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 	})
 }
 
-// TestProtocolT72LegacyClientDoesNotAnswer is the same for a client that has a call open and says nothing.
+// TestProtocolT72LegacyClientDoesNotAnswer is the same for a client that has a call open and says
+// nothing.
 func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
@@ -376,7 +385,8 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestProtocolT72ParkedCallsAreBounded holds that the calls of one user which wait for answers cannot be as many as it likes.
+// TestProtocolT72ParkedCallsAreBounded holds that the calls of one user which wait for answers
+// cannot be as many as it likes.
 func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s := p.serve(t, upstreamtest.Script{})
@@ -399,7 +409,8 @@ func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestProtocolT69UpstreamDoesNotWait has an upstream finish while its question is open: the result is there for the client that comes back.
+// TestProtocolT69UpstreamDoesNotWait has an upstream finish while its question is open: the result
+// is there for the client that comes back.
 func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	for _, tell := range []bool{false, true} {
 		eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
@@ -420,7 +431,8 @@ func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestProtocolT55TimeOfAPersonDoesNotCount has a person take longer to answer than a call may be silent, and than it may take at all.
+// TestProtocolT55TimeOfAPersonDoesNotCount has a person take longer to answer than a call may be
+// silent, and than it may take at all.
 func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		eachTimeout(t, 100*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {

@@ -9,7 +9,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestRedactionOfOurErrors has an upstream fail in words that are not for the client, in ways that make an error of ours of them.
+// TestRedactionOfOurErrors has an upstream fail in words that are not for the client, in ways that
+// make an error of ours of them.
 func TestRedactionOfOurErrors(t *testing.T) {
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	authtest.Secret("a token of GitHub", token)

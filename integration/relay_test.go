@@ -10,9 +10,11 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What goes beside a question: that it is taken back, how far the answer is, that roots have changed (protocol.md §3.C); and answers of upstreams that are none.
+// What goes beside a question: that it is taken back, how far the answer is, that roots have
+// changed (protocol.md §3.C); and answers of upstreams that are none.
 
-// TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream of its own era hears it under its own token.
+// TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream
+// of its own era hears it under its own token.
 func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, upstreamtest.Script{}, nil)
@@ -52,7 +54,8 @@ func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 	}
 }
 
-// TestProtocolRelaySessionEndsWithAQuestionOpen has the client delete its session: the upstream is told that the call is over.
+// TestProtocolRelaySessionEndsWithAQuestionOpen has the client delete its session: the upstream is
+// told that the call is over.
 func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
@@ -81,7 +84,8 @@ func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 	}
 }
 
-// TestProtocolRelayAnswersThatAreNone has a modern server answer with what 2026-07-28 does not know: no client takes it for a result, and no person is asked anything.
+// TestProtocolRelayAnswersThatAreNone has a modern server answer with what 2026-07-28 does not
+// know: no client takes it for a result, and no person is asked anything.
 func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 	for what, result := range map[string]string{
 		"unknown type":          `{"resultType":"weird","content":[]}`,
@@ -105,7 +109,8 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 					for _, n := range notes {
 						t.Errorf("the client got %s", n.Append(nil))
 					}
-					if m.Error == nil || !strings.Contains(string(m.Error.Data), `"kind":"unanswered"`) { // which is what a question is that cannot be put
+					// which is what a question is that cannot be put
+					if m.Error == nil || !strings.Contains(string(m.Error.Data), `"kind":"unanswered"`) {
 						ours(t, m, "up", upstream.KindInvalid)
 					}
 					if n := len(callsOf(t, s.Journal, 1)); n != 1 {
@@ -118,7 +123,8 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestProtocolRelayStrangeAnswersOfAClient has a legacy client answer what nobody asked, and answer twice.
+// TestProtocolRelayStrangeAnswersOfAClient has a legacy client answer what nobody asked, and answer
+// twice.
 func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {

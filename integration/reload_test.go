@@ -13,7 +13,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestReloadUnderLoad changes the configuration again and again while clients call: no call is lost, and an upstream that did not change keeps its connection.
+// TestReloadUnderLoad changes the configuration again and again while clients call: no call is
+// lost, and an upstream that did not change keeps its connection.
 func TestReloadUnderLoad(t *testing.T) {
 	child := upstreamtest.Command(t, upstreamtest.Script{Era: legacyEra})
 	same, sameURL := upstreamtest.Start(t, upstreamtest.Script{Era: legacyEra})
@@ -73,7 +74,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestReloadRemoves takes an upstream out while it works: it finishes its calls, and then it is gone.
+// TestReloadRemoves takes an upstream out while it works: it finishes its calls, and then it is
+// gone.
 func TestReloadRemoves(t *testing.T) {
 	for _, up := range fidelityUpstreams() {
 		t.Run(up.era+" "+up.wire, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The proxy's own event ids: how a legacy client takes up the stream of a call that broke off (2025-11-25, basic/transports#resumability-and-redelivery).
+// The proxy's own event ids: how a legacy client takes up the stream of a call that broke off
+// (2025-11-25, basic/transports#resumability-and-redelivery).
 
 // tape is an event stream with all that is beside the messages.
 type tape struct {
@@ -143,7 +144,8 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 	}
 }
 
-// TestProtocolReplayFirstEvent holds that only clients which know of it get an event with nothing in it, and that who knows no ids gets none.
+// TestProtocolReplayFirstEvent holds that only clients which know of it get an event with nothing
+// in it, and that who knows no ids gets none.
 func TestProtocolReplayFirstEvent(t *testing.T) {
 	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
 	_, j := over(t, p, upstreamtest.Script{}, nil)
@@ -168,7 +170,8 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 	})
 }
 
-// TestProtocolReplayOnlyOfItsOwn has several streams, of which each brings what is its own, and to its own session alone.
+// TestProtocolReplayOnlyOfItsOwn has several streams, of which each brings what is its own, and to
+// its own session alone.
 func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
 	s, j := over(t, p, upstreamtest.Script{}, nil)
@@ -205,7 +208,8 @@ func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 	}
 }
 
-// hears returns the first message on the stream that a session opens after an event, when something has happened that all sessions hear of; "" when the stream ends.
+// hears returns the first message on the stream that a session opens after an event, when something
+// has happened that all sessions hear of; "" when the stream ends.
 func (c *talker) hears(t *testing.T, after string, happen func()) string {
 	t.Helper()
 	stream := c.resume(t, after)
@@ -254,7 +258,8 @@ func TestProtocolReplayOfAQuestion(t *testing.T) {
 	}
 }
 
-// TestProtocolReplayIsBounded holds that what a client may come back for is not kept without end, and that this harms nobody who stays.
+// TestProtocolReplayIsBounded holds that what a client may come back for is not kept without end,
+// and that this harms nobody who stays.
 func TestProtocolReplayIsBounded(t *testing.T) {
 	p := pair{upstream.EraLegacy, upstream.EraModern, "http"}
 	s, j := over(t, p, upstreamtest.Script{}, nil)

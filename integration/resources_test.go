@@ -12,9 +12,11 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3 about resources, templates and completion. The exact texts of everything renamed are in kinds_test.go.
+// The assertions of protocol.md §6.3 about resources, templates and completion. The exact texts of
+// everything renamed are in kinds_test.go.
 
-// twins starts a junction over two upstreams, a and b, that serve scripts which differ in nothing but who they are.
+// twins starts a junction over two upstreams, a and b, that serve scripts which differ in nothing
+// but who they are.
 func twins(t *testing.T, p pair, script func(name string) upstreamtest.Script) (map[string]*served, *junction) {
 	t.Helper()
 	ups, configs := map[string]*served{}, map[string]upstream.Config{}

@@ -12,9 +12,11 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// A client that repeats a request may write it in another way. Junction compares requests by their values.
+// A client that repeats a request may write it in another way. Junction compares requests by their
+// values.
 
-// respelled writes JSON in another way: members in reverse order, strings as escapes, whole numbers as decimals.
+// respelled writes JSON in another way: members in reverse order, strings as escapes, whole numbers
+// as decimals.
 func respelled(t *testing.T, text []byte) string {
 	t.Helper()
 	switch text[0] {
@@ -61,7 +63,8 @@ func respelled(t *testing.T, text []byte) string {
 // membersOf is an object as query.params has it, without its braces.
 func membersOf(object string) string { return strings.TrimSuffix(strings.TrimPrefix(object, "{"), "}") }
 
-// respelling is a client that writes each repetition of a request in another way than the request before.
+// respelling is a client that writes each repetition of a request in another way than the request
+// before.
 type respelling struct {
 	*talker
 	t      *testing.T
@@ -130,7 +133,8 @@ func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 	})
 }
 
-// TestForeignChangedRequestIsNotTheSame has a client come back with its state and a request that it changed.
+// TestForeignChangedRequestIsNotTheSame has a client come back with its state and a request that it
+// changed.
 func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 	changes := map[string]func(string) string{
 		"another value":   func(s string) string { return strings.Replace(s, `"n":1`, `"n":2`, 1) },

@@ -10,7 +10,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// completing is the script of a server whose completions name files that the policy of TestSafety2CompletionObeysResourceRules denies.
+// completing is the script of a server whose completions name files that the policy of
+// TestSafety2CompletionObeysResourceRules denies.
 func completing() upstreamtest.Script {
 	const values = `{"values":["home/a","etc/passwd","home/../etc/shadow","%65tc/hosts","secret","et\u0063/x",7],"total":7,"hasMore":true,"x":"etc/passwd"}`
 	return upstreamtest.Script{
@@ -22,7 +23,8 @@ func completing() upstreamtest.Script {
 	}
 }
 
-// TestSafety2CompletionObeysResourceRules completes what policy denies, or allows only with an approval. The server is not asked, or its values are filtered.
+// TestSafety2CompletionObeysResourceRules completes what policy denies, or allows only with an
+// approval. The server is not asked, or its values are filtered.
 func TestSafety2CompletionObeysResourceRules(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		s := p.serve(t, completing())

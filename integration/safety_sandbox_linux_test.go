@@ -83,9 +83,9 @@ func mustSettle(t *testing.T, p *program) map[string][3]string {
 	}
 }
 
-// TestSafety3ServersFromNPM starts a real server by npx, which downloads it, with the short environment
-// alone and in a sandbox. The server may use all of the machine by its own arguments, and reads a secret
-// without the sandbox.
+// TestSafety3ServersFromNPM starts a real server by npx, which downloads it, with the short
+// environment alone and in a sandbox. The server may use all of the machine by its own arguments,
+// and reads a secret without the sandbox.
 func TestSafety3ServersFromNPM(t *testing.T) {
 	defer computes(t)()
 	need(t, haveNode())
@@ -157,8 +157,9 @@ func TestSafety3ServersFromPyPI(t *testing.T) {
 	})
 }
 
-// TestSafety3WithoutLandlock runs the program on what looks like a kernel without Landlock. One command
-// starts all the same, and every place names the reason; one that requires its sandbox does not.
+// TestSafety3WithoutLandlock runs the program on what looks like a kernel without Landlock. One
+// command starts all the same, and every place names the reason; one that requires its sandbox does
+// not.
 func TestSafety3WithoutLandlock(t *testing.T) {
 	defer computes(t)()
 	const reason = "this kernel has no Landlock, or a seccomp filter hides it; use Linux 6.7 or newer"
@@ -231,8 +232,8 @@ func privileges(t *testing.T, p *program) (confined, free []int) {
 	return confined, free
 }
 
-// TestSafety3ReloadConfines: a sandbox that is added to the file, changed or removed counts from the
-// reload on, because another process is started; what has not changed keeps its process.
+// TestSafety3ReloadConfines: a sandbox that is added to the file, changed or removed counts from
+// the reload on, because another process is started; what has not changed keeps its process.
 func TestSafety3ReloadConfines(t *testing.T) {
 	defer computes(t)()
 	mustEnforce(t)
@@ -248,7 +249,8 @@ upstreams:
 	}
 	other := confined[0]
 	known := append(confined, free...)
-	// mustChange reloads, and waits for a new process with, or without, a sandbox, and the end of the old one.
+	// mustChange reloads, and waits for a new process with, or without, a sandbox, and the end of
+	// the old one.
 	mustChange := func(before, after string, wantConfined, wantFree int) {
 		t.Helper()
 		p.mustReload(t, before, after)
@@ -279,8 +281,8 @@ upstreams:
 }
 
 // TestSafety3ServeHidesItsEnvironment: another process of the same user, who is not root, reads the
-// environment of processes of that user, and not that of junction. The program starts confined commands
-// all the same, although its own /proc is closed to it, too.
+// environment of processes of that user, and not that of junction. The program starts confined
+// commands all the same, although its own /proc is closed to it, too.
 func TestSafety3ServeHidesItsEnvironment(t *testing.T) {
 	defer computes(t)()
 	p := newProgram(t)

@@ -11,8 +11,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety1LateMessagesOfAnotherUser: two users share one connection of a legacy server. The call of the first user has been answered. Then the server logs and asks,
-// without naming a call, while only a call of the second user is in progress. The second user gets neither.
+// TestSafety1LateMessagesOfAnotherUser: two users share one connection of a legacy server. The call
+// of the first user has been answered. Then the server logs and asks, without naming a call, while
+// only a call of the second user is in progress. The second user gets neither.
 func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	for _, client := range eras {
@@ -39,8 +40,10 @@ func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestSafety1UsersHaveTheirOwnProcesses: where there are several users, each has a process of a command, and a session of a legacy server, of its own. No caller uses
-// the connection that lists. A server of the modern era over HTTP keeps nothing of its callers, so that they share its connection.
+// TestSafety1UsersHaveTheirOwnProcesses: where there are several users, each has a process of a
+// command, and a session of a legacy server, of its own. No caller uses the connection that lists.
+// A server of the modern era over HTTP keeps nothing of its callers, so that they share its
+// connection.
 func TestSafety1UsersHaveTheirOwnProcesses(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	run := func(t *testing.T, p pair) {
@@ -89,8 +92,9 @@ func whoIs(t *testing.T, c *talker) string {
 	return string(text)
 }
 
-// TestSafety1UpdatesOfTheirOwnProcess: a resource changes in the process of one user. That user hears of it, once; another one who has subscribed to the same URI has
-// another process and hears nothing.
+// TestSafety1UpdatesOfTheirOwnProcess: a resource changes in the process of one user. That user
+// hears of it, once; another one who has subscribed to the same URI has another process and hears
+// nothing.
 func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	for _, up := range eras {
@@ -114,7 +118,8 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 	}
 }
 
-// TestSafety1ServerThatRunsOnce: a server that can run only once has no process left for a user of its own. The error says what the operator can do.
+// TestSafety1ServerThatRunsOnce: a server that can run only once has no process left for a user of
+// its own. The error says what the operator can do.
 func TestSafety1ServerThatRunsOnce(t *testing.T) {
 	guard, keys := keyring(t, "one", "two")
 	for _, client := range eras {

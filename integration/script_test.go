@@ -32,8 +32,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestScript runs the stories of testdata/script: the real program and real processes, with commands and what they must print. Beside those of package testscript
-// they have these commands, and whatever junction writes in one of them is searched for secrets (TestAuthT116):
+// TestScript runs the stories of testdata/script: the real program and real processes, with
+// commands and what they must print. Beside those of package testscript they have these commands,
+// and whatever junction writes in one of them is searched for secrets (TestAuthT116):
 //
 //	junction ARG ...                   runs junction to its end, as exec would
 //	start [NAME=VALUE ...] [ARG ...]   starts junction in the background, with standard output in the file out and its log in the file log, and waits until it
@@ -193,7 +194,8 @@ func once(ts *testscript.TestScript, neg bool, good bool, usage string) {
 	}
 }
 
-// eventually calls try until it returns an empty string, and fails the script with what it returned last when patience is over.
+// eventually calls try until it returns an empty string, and fails the script with what it returned
+// last when patience is over.
 func eventually(ts *testscript.TestScript, try func() string) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -416,7 +418,8 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// exchangeHTTP makes the request on a connection of its own, and writes what comes back, as it comes.
+// exchangeHTTP makes the request on a connection of its own, and writes what comes back, as it
+// comes.
 func exchangeHTTP(r *http.Request, w io.Writer) error {
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -553,7 +556,8 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 	eventually(ts, held)
 }
 
-// TestScriptsSayWhatTheyGuard holds the scripts to their form: the first lines say what the story guards.
+// TestScriptsSayWhatTheyGuard holds the scripts to their form: the first lines say what the story
+// guards.
 func TestScriptsSayWhatTheyGuard(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(files) < 11 {

@@ -16,11 +16,13 @@ import (
 	"junction/auth/authtest"
 )
 
-// unsearched are the files of tests that make logs of their own: those that are about a log, and look for secrets in it themselves.
+// unsearched are the files of tests that make logs of their own: those that are about a log, and
+// look for secrets in it themselves.
 var unsearched = []string{"cmd/junction/log_test.go", "auth/authtest/secrets_test.go"}
 
-// TestAuthT116EveryLogIsSearched: whatever a test makes that has something to say says it to a log of authtest, which fails the test if it shows a secret, and whatever
-// the program writes is searched, too.
+// TestAuthT116EveryLogIsSearched: whatever a test makes that has something to say says it to a log
+// of authtest, which fails the test if it shows a secret, and whatever the program writes is
+// searched, too.
 func TestAuthT116EveryLogIsSearched(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
 	if talkers := tree.talkers(); !talkers["proxy.Options"] || !talkers["upstream.Options"] || !talkers["auth/store.Config"] || tree.listeners()["NewProviders"] != 1 {
@@ -169,7 +171,8 @@ func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast
 		})
 		switch {
 		case !talkers[name], hasLog:
-		case name == "auth.Guard" && (len(lit.Elts) == 0 || dir == "auth"): // an empty one lets everybody in, which needs no word; there, who asks one gives it a log
+		// an empty one lets everybody in, which needs no word; there, who asks one gives it a log
+		case name == "auth.Guard" && (len(lit.Elts) == 0 || dir == "auth"):
 		default:
 			bad(lit, "%s without Log has nobody search what it says", name)
 		}

@@ -18,7 +18,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// chromium is a real browser, with cookies, a policy for what a page may do, and a person who presses buttons.
+// chromium is a real browser, with cookies, a policy for what a page may do, and a person who
+// presses buttons.
 type chromium struct{ *nodeScript }
 
 // visited is what browser.mjs says.
@@ -134,7 +135,8 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 		t.Errorf("with a private scheme it ends at %q after %s; the last page has the links %q", v.Returned, v.titles(), last.Links)
 	}
 	app = mustRegister(t, c, "https://app.example.com/cb")
-	// One agreement is one code, whatever else is done with the pages; and one that is none is none.
+	// One agreement is one code, whatever else is done with the pages; and one that is none is
+	// none.
 	for name, row := range map[string]struct {
 		more     map[string]any
 		press    string
@@ -178,7 +180,8 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
 }
 
-// TestAuthT59BlockedInABrowser has people see what the operator has done, to an app and to one of them.
+// TestAuthT59BlockedInABrowser has people see what the operator has done, to an app and to one of
+// them.
 func TestAuthT59BlockedInABrowser(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()
@@ -202,7 +205,8 @@ func TestAuthT59BlockedInABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
 }
 
-// TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody else.
+// TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody
+// else.
 func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()
@@ -251,7 +255,8 @@ func TestAuthT73FramesInABrowser(t *testing.T) {
 	}
 }
 
-// TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the app is at work.
+// TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the
+// app is at work.
 func TestAuthT133RevokedInABrowser(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()
@@ -288,7 +293,8 @@ func TestAuthT133RevokedInABrowser(t *testing.T) {
 	ending, going := at(gone), at(stays)
 	v := b.do(map[string]any{"open": c.origin + "/account", "press": []string{"Disconnect"}, "once": true})
 	account, left := v.Pages[0].Text, "other.example.com"
-	if strings.Index(account, "app.example.com") > strings.Index(account, left) { // the first one is disconnected, and of two that were used in one second anyone is first
+	// the first one is disconnected, and of two that were used in one second anyone is first
+	if strings.Index(account, "app.example.com") > strings.Index(account, left) {
 		gone, ending, going, left = stays, going, ending, "app.example.com"
 	}
 	began := time.Now()

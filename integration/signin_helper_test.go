@@ -23,7 +23,8 @@ import (
 	"junction/auth/authtest"
 )
 
-// This file signs people in: the real program, a provider that others wrote (npm/idp.mjs), and a browser of a few lines.
+// This file signs people in: the real program, a provider that others wrote (npm/idp.mjs), and a
+// browser of a few lines.
 
 // nodeScript is one of the folder npm that says one JSON document per line, and hears lines.
 type nodeScript struct {
@@ -119,8 +120,9 @@ type company struct {
 	issuer string // of the provider
 }
 
-// mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth, with four spaces before each, config further sections, and
-// auth further lines of that section, with two spaces.
+// mustCompany starts the program over the upstream at url; oauth are further lines of auth.oauth,
+// with four spaces before each, config further sections, and auth further lines of that section,
+// with two spaces.
 func mustCompany(t testing.TB, upstream, oauth, config string, auth ...string) *company {
 	t.Helper()
 	return mustCompanyAt(t, freePort(t), upstream, oauth, config, auth...)
@@ -263,7 +265,8 @@ func (p *person) open(where string) page {
 	return p.follow(p.do(http.MethodGet, where, nil))
 }
 
-// follow goes on as far as pages lead by themselves: to one that waits for somebody, or to an address that is no page of ours or the provider's.
+// follow goes on as far as pages lead by themselves: to one that waits for somebody, or to an
+// address that is no page of ours or the provider's.
 func (p *person) follow(g page) page {
 	p.t.Helper()
 	for range 20 {
@@ -304,7 +307,8 @@ func (p *person) press(g page, fields url.Values) page {
 	return p.follow(p.do(http.MethodPost, to.String(), form))
 }
 
-// mustAllow opens what an app has a browser open, agrees to everything, signs in at the provider, and returns where the app was answered.
+// mustAllow opens what an app has a browser open, agrees to everything, signs in at the provider,
+// and returns where the app was answered.
 func (p *person) mustAllow(where string) *url.URL {
 	p.t.Helper()
 	g := p.through(where)

@@ -15,7 +15,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file have an operator end sign-ins by the commands of the real program, beside the one that runs.
+// The tests of this file have an operator end sign-ins by the commands of the real program, beside
+// the one that runs.
 
 // operate runs a command on the file of the company, and returns what it says.
 func (c *company) operate(t testing.TB, args ...string) (string, error) {
@@ -46,7 +47,8 @@ func (c *company) mustIDs(t testing.TB, thing, who string) (ids []string) {
 	return ids
 }
 
-// onEachStorage runs a test of a company that keeps its sign-ins in a file, and of one that keeps them in Postgres.
+// onEachStorage runs a test of a company that keeps its sign-ins in a file, and of one that keeps
+// them in Postgres.
 func onEachStorage(t *testing.T, f func(t *testing.T, c *company)) {
 	waits(t)
 	for _, driver := range []string{"sqlite", "postgres"} {
@@ -62,7 +64,8 @@ func onEachStorage(t *testing.T, f func(t *testing.T, c *company)) {
 	}
 }
 
-// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running program to see it within ten seconds.
+// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running
+// program to see it within ten seconds.
 func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 	onEachStorage(t, func(t *testing.T, c *company) {
 		a, other := mustRegister(t, c, appRedirect), mustRegister(t, c, appRedirect, "http://localhost:8/cb")
@@ -169,7 +172,8 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	mustRegister(t, c, appRedirect).mustSignIn(t, newPerson(t, "ann"))
 }
 
-// TestAuthT93OperatorShutsOut shuts out an app, and then a person: what they have ends in the running program, they are told why, and that outlives the program.
+// TestAuthT93OperatorShutsOut shuts out an app, and then a person: what they have ends in the
+// running program, they are told why, and that outlives the program.
 func TestAuthT93OperatorShutsOut(t *testing.T) {
 	onEachStorage(t, func(t *testing.T, c *company) {
 		bad, good := mustRegister(t, c, appRedirect), mustRegister(t, c, "http://localhost:8/cb")

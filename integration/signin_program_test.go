@@ -23,8 +23,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file have people sign in to the real program, with a provider that others wrote, and look at what becomes of that: calls, streams, the account, what
-// is written down.
+// The tests of this file have people sign in to the real program, with a provider that others
+// wrote, and look at what becomes of that: calls, streams, the account, what is written down.
 
 // tokenPair is what a client is given.
 type tokenPair struct {
@@ -142,7 +142,8 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	}
 }
 
-// TestAuthT91T92PeopleWhoLeave takes a minute: for so long what a provider has said of somebody is believed.
+// TestAuthT91T92PeopleWhoLeave takes a minute: for so long what a provider has said of somebody is
+// believed.
 func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -185,7 +186,8 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	wantNoAccess(t, "POST", list(moves), "signed in as cid@acme.example")
 }
 
-// TestAuthT117SignedInAndNotGranted: who may use nothing is told so where they sign in, and the app too.
+// TestAuthT117SignedInAndNotGranted: who may use nothing is told so where they sign in, and the app
+// too.
 func TestAuthT117SignedInAndNotGranted(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -197,7 +199,8 @@ func TestAuthT117SignedInAndNotGranted(t *testing.T) {
 	}
 }
 
-// TestAuthT120NamesOfAppsGrantNothing: an app may call itself what it likes; what policy goes by is its id.
+// TestAuthT120NamesOfAppsGrantNothing: an app may call itself what it likes; what policy goes by is
+// its id.
 func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -214,7 +217,8 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with one that is not what she was given, or too late.
+// TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with
+// one that is not what she was given, or too late.
 func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	waits(t)
 	const lasts = 20 * time.Second
@@ -249,7 +253,8 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 				}
 				altered := good
 				if altered.params = strings.Replace(good.params, state, state[:at]+string(other)+state[at+1:], 1); i == 19 {
-					altered.params = strings.Replace(good.params, state, state[:len(state)-2], 1) // of the last letter not every bit counts
+					// of the last letter not every bit counts
+					altered.params = strings.Replace(good.params, state, state[:len(state)-2], 1)
 				}
 				wantCode(t, ann.begin(t, altered).answer(t), -32602)
 			}
@@ -272,7 +277,8 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	}
 }
 
-// TestAuthT89T111T116CrashesAndSecrets kills the program in the middle of refreshes, and then looks for secrets where none may be.
+// TestAuthT89T111T116CrashesAndSecrets kills the program in the middle of refreshes, and then looks
+// for secrets where none may be.
 func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -391,7 +397,8 @@ func TestStepUpAtHome(t *testing.T) {
 	}
 }
 
-// TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed in: the client tells them so, and opens no browser for it.
+// TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed
+// in: the client tells them so, and opens no browser for it.
 func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 	withoutShort(t)
 	defer computes(t)()
@@ -415,7 +422,8 @@ func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerHasAnID: it is in the header of whatever is answered, on the page, in the log and in the audit.
+// TestEveryAnswerHasAnID: it is in the header of whatever is answered, on the page, in the log and
+// in the audit.
 func TestEveryAnswerHasAnID(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	ci := newAPIKey(t, "ci")
@@ -448,7 +456,8 @@ audit: { file: stderr }
 			}
 		}
 	}
-	// Of those that show something which is no good, one in a minute is in the audit, and none that show nothing.
+	// Of those that show something which is no good, one in a minute is in the audit, and none that
+	// show nothing.
 	mcp := showing(t, c.program, upstream.EraModern, "", "/mcp")
 	mcp.key = "jct_at_" + strings.Repeat("a", 43) + "." + strings.Repeat("b", 43)
 	first := keep("a bad token", refusedTo(t, mcp, "POST").header)
@@ -478,7 +487,8 @@ audit: { file: stderr }
 	c.Stderr.mustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no access", got.header)+`".*"verdict":"deny","outcome":"refused"`), patience, c.done)
 }
 
-// TestSignInsAreWrittenDownWithTheirAddress: it is the one that policies and keys go by, also after the proxies in front are others.
+// TestSignInsAreWrittenDownWithTheirAddress: it is the one that policies and keys go by, also after
+// the proxies in front are others.
 func TestSignInsAreWrittenDownWithTheirAddress(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")

@@ -17,8 +17,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The clients that people use, from npm, each with a home of its own. They are large, and one of them may only be installed and never be passed on, so that they run where
-// JUNCTION_REAL_CLIENTS is set: to 1, or to the folder that they are installed in.
+// The clients that people use, from npm, each with a home of its own. They are large, and one of
+// them may only be installed and never be passed on, so that they run where JUNCTION_REAL_CLIENTS
+// is set: to 1, or to the folder that they are installed in.
 var realClients = []string{"@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.169.0"}
 
 // real is a machine of somebody who has these clients.
@@ -63,7 +64,8 @@ func mustReal(t *testing.T) *real {
 	return r
 }
 
-// run runs a command to its end. With a person it waits for a browser to be opened, and has the person go through.
+// run runs a command to its end. With a person it waits for a browser to be opened, and has the
+// person go through.
 func (r *real) run(who *person, name string, args ...string) string {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 90*time.Second)
@@ -89,7 +91,8 @@ func (r *real) run(who *person, name string, args ...string) string {
 		if !opened {
 			r.t.Fatalf("%s %q opens no browser: %v\n%s", name, args, err, &out)
 		}
-		if back := who.mustAllow(where); back.Hostname() != "127.0.0.1" { // the browser of this test stays there, and so has been at the client by then
+		// the browser of this test stays there, and so has been at the client by then
+		if back := who.mustAllow(where); back.Hostname() != "127.0.0.1" {
 			who.do("GET", back.String(), nil)
 		}
 	}
@@ -113,8 +116,8 @@ func (r *real) quietly(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mustAge has Claude Code find its access token expired, and worth nothing: that takes an hour at least, which its own file is told has passed. It returns the
-// refresh token.
+// mustAge has Claude Code find its access token expired, and worth nothing: that takes an hour at
+// least, which its own file is told has passed. It returns the refresh token.
 func (r *real) mustAge() (refresh string) {
 	r.t.Helper()
 	file := filepath.Join(r.home, ".claude", ".credentials.json")
@@ -163,7 +166,8 @@ func (r *real) opened(ended chan error, err *error) (string, bool) {
 	}
 }
 
-// eachIdentity runs a test with clients that register, and with clients whose id is the URL of a document, which the file has a copy of: nothing is fetched.
+// eachIdentity runs a test with clients that register, and with clients whose id is the URL of a
+// document, which the file has a copy of: nothing is fetched.
 func eachIdentity(t *testing.T, id, document string, f func(t *testing.T, r *real, c *company)) {
 	for name, oauth := range map[string]string{
 		"registered": "    clients: { cimd: { trust: off } }\n",
@@ -201,8 +205,10 @@ func TestAuthT121T126ClaudeCode(t *testing.T) {
 	})
 }
 
-// TestAuthT122ParallelRefreshes starts many processes of Claude Code just after the token that they share has expired: all of them refresh with the same refresh token,
-// which is good once. (This version of Claude Code has them wait for each other on Linux, where the test runs, so that it would pass without the replay of the answer too.)
+// TestAuthT122ParallelRefreshes starts many processes of Claude Code just after the token that they
+// share has expired: all of them refresh with the same refresh token, which is good once. (This
+// version of Claude Code has them wait for each other on Linux, where the test runs, so that it
+// would pass without the replay of the answer too.)
 func TestAuthT122ParallelRefreshes(t *testing.T) {
 	r := mustReal(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

@@ -20,8 +20,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The tests of this file are the numbered assertions about tokens of other authorization servers. The program is real, and so are the tokens; the server that signs them
-// is ours, since it must be able to misbehave.
+// The tests of this file are the numbered assertions about tokens of other authorization servers.
+// The program is real, and so are the tokens; the server that signs them is ours, since it must be
+// able to misbehave.
 
 const (
 	publicOrigin = "https://mcp.example.com"
@@ -31,13 +32,15 @@ const (
 	refusedToken = `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: `
 )
 
-// trusting is the file's sections for a server whose tokens need the scope mcp; more are further members of its entry.
+// trusting is the file's sections for a server whose tokens need the scope mcp; more are further
+// members of its entry.
 func trusting(s *authtest.Server, more ...string) string {
 	members := append([]string{"issuer: " + s.URL, "audiences: [" + publicMCP + "]", "required_scopes: [mcp]"}, more...)
 	return "public_url: " + publicOrigin + "\nauth: { jwt: [{ " + strings.Join(members, ", ") + " }] }\n"
 }
 
-// alsoHere is the section of trusting, where people sign in here as well, with that server as their provider.
+// alsoHere is the section of trusting, where people sign in here as well, with that server as their
+// provider.
 func alsoHere(s *authtest.Server, section string) string {
 	return strings.Replace(section, "auth: { ", "auth: { oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: canary-y }] }, ", 1)
 }
@@ -155,8 +158,8 @@ func TestAuthT01Challenge(t *testing.T) {
 	wantUncalled(t, journal, "tools/call")
 }
 
-// TestAuthT01NothingIsAnsweredWithoutADecision walks the paths that there are, and some that there are not, with every method: who shows no token gets nothing but the
-// way to one.
+// TestAuthT01NothingIsAnsweredWithoutADecision walks the paths that there are, and some that there
+// are not, with every method: who shows no token gets nothing but the way to one.
 func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
 	for _, path := range []string{
@@ -353,7 +356,8 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more of these; here are those that have a number.
+// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more
+// of these; here are those that have a number.
 func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t, "es384", jose.ES384)
@@ -500,7 +504,8 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it likes.
+// TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it
+// likes.
 func TestAuthT33KeysElsewhere(t *testing.T) {
 	s := authtest.Start(t)
 	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
@@ -646,7 +651,8 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 	}
 }
 
-// TestAuthT80TokenEnds: what a token has opened ends with it. (The clock may be a minute off by default, which is a second here.)
+// TestAuthT80TokenEnds: what a token has opened ends with it. (The clock may be a minute off by
+// default, which is a second here.)
 func TestAuthT80TokenEnds(t *testing.T) {
 	waits(t)
 	s := authtest.Start(t)
@@ -669,7 +675,8 @@ func TestAuthT80TokenEnds(t *testing.T) {
 	})
 }
 
-// TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person, and hears of what it has subscribed to with the last one.
+// TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person,
+// and hears of what it has subscribed to with the last one.
 func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	waits(t)
 	s := authtest.Start(t)
@@ -710,7 +717,8 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	}
 }
 
-// TestAuthT97TokensStayHere: no upstream sees what a client shows us, whatever kind of upstream and however it goes.
+// TestAuthT97TokensStayHere: no upstream sees what a client shows us, whatever kind of upstream and
+// however it goes.
 func TestAuthT97TokensStayHere(t *testing.T) {
 	s := authtest.Start(t)
 	key := newAPIKey(t, "ci")
@@ -764,7 +772,8 @@ func mustYAML(t *testing.T, v any) string {
 	return strings.ReplaceAll(string(text), "${", "$${")
 }
 
-// TestAuthT117NoPolicyMatchesAUser: who signed in and may do nothing is told so, and is not sent to sign in again.
+// TestAuthT117NoPolicyMatchesAUser: who signed in and may do nothing is told so, and is not sent to
+// sign in again.
 func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s)+"policies: [{ name: others, match: { user: bob }, rules: [{ allow: { upstreams: up } }] }]\n")
@@ -781,7 +790,8 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 	}
 }
 
-// TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good beside that; each token goes to who knows it.
+// TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good
+// beside that; each token goes to who knows it.
 func TestAuthT02BothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
 	p, journal := guarded(t, strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
@@ -853,7 +863,8 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	}
 }
 
-// TestProtocolT101StepUp: what only the scopes of a token keep from somebody is there, and calling it says what to ask for.
+// TestProtocolT101StepUp: what only the scopes of a token keep from somebody is there, and calling
+// it says what to ask for.
 func TestProtocolT101StepUp(t *testing.T) {
 	s := authtest.Start(t)
 	section := strings.Replace(trusting(s), "auth: { ", `auth: { scope_capabilities: { "mcp:read": [web], "mcp:write": [web, danger] }, `, 1)
@@ -914,7 +925,8 @@ func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
 	})
 }
 
-// TestProtocolT103UsersOfTwoIssuers: one subject of two issuers is two people, and neither has the other's session.
+// TestProtocolT103UsersOfTwoIssuers: one subject of two issuers is two people, and neither has the
+// other's session.
 func TestProtocolT103UsersOfTwoIssuers(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, _ := guarded(t, "public_url: "+publicOrigin+"\nauth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+"] }, { issuer: "+other.URL+", audiences: ["+publicMCP+"] }] }\n")

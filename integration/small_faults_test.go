@@ -99,7 +99,8 @@ func TestForeignSlashAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestForeignSlashAtTheEndOfAResource has clients show a token, and none, at an endpoint whose URL they write with a slash.
+// TestForeignSlashAtTheEndOfAResource has clients show a token, and none, at an endpoint whose URL
+// they write with a slash.
 func TestForeignSlashAtTheEndOfAResource(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]", "audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))
@@ -142,7 +143,8 @@ func getBody(t *testing.T, url string) []byte {
 	return body
 }
 
-// TestForeignDeletedSessionStaysDeleted has a client delete its session, and somebody use the id again after a restart.
+// TestForeignDeletedSessionStaysDeleted has a client delete its session, and somebody use the id
+// again after a restart.
 func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 	p := mustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 	p.mustReady(t, patience)

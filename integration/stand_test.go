@@ -26,7 +26,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// stand is the proxy in this process, wired as the program wires it, so that a test can see its goroutines, its memory and the states of its upstreams.
+// stand is the proxy in this process, wired as the program wires it, so that a test can see its
+// goroutines, its memory and the states of its upstreams.
 type stand struct {
 	Set    upstream.Set
 	Server *proxy.Server
@@ -51,8 +52,9 @@ type stateEvent struct {
 // soon bounds what must happen, and does not happen at once only because machines are slow.
 const soon = patience
 
-// mustStand starts a proxy over the upstreams, which ends with the test, and is then expected to leave no goroutine and no process behind. It returns when all
-// upstreams that can be ready are, which are those not named in unready.
+// mustStand starts a proxy over the upstreams, which ends with the test, and is then expected to
+// leave no goroutine and no process behind. It returns when all upstreams that can be ready are,
+// which are those not named in unready.
 func mustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Config, unready ...string) *stand {
 	t.Helper()
 	children := childPIDs(os.Getpid())
@@ -215,7 +217,8 @@ func (s *stand) mustSay(t testing.TB, name, words string) {
 	}
 }
 
-// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but those given. What was ended may need a moment to be gone.
+// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but
+// those given. What was ended may need a moment to be gone.
 func mustLeaveNothing(t testing.TB, children []int) {
 	t.Helper()
 	var left []string
@@ -238,7 +241,8 @@ func mustLeaveNothing(t testing.TB, children []int) {
 	}
 }
 
-// caller is a client of one era that writes its messages as the test gives them, and shows the answers as they came.
+// caller is a client of one era that writes its messages as the test gives them, and shows the
+// answers as they came.
 type caller struct {
 	url     string
 	era     string
@@ -356,7 +360,8 @@ func (c *caller) mustCall(t testing.TB, tool, arguments, words string) {
 	}
 }
 
-// mustFail expects the call to fail with the given kind of error of the proxy's own, soon, and returns the answer.
+// mustFail expects the call to fail with the given kind of error of the proxy's own, soon, and
+// returns the answer.
 func (c *caller) mustFail(t testing.TB, tool, arguments, kind string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
@@ -368,5 +373,6 @@ func (c *caller) mustFail(t testing.TB, tool, arguments, kind string) string {
 	return x.Answer
 }
 
-// oneLine is the only change that is allowed to what somebody wrote: where a message is one line, a line break between tokens becomes a space.
+// oneLine is the only change that is allowed to what somebody wrote: where a message is one line, a
+// line break between tokens becomes a space.
 func oneLine(text string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(text) }

@@ -12,8 +12,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestProtocolT68StateIsOursAlone has a modern client come back with a state that is not the one it was given, or with the one it was given for something else. In each
-// case nothing reaches the upstream, and the call that the state was for is none the worse.
+// TestProtocolT68StateIsOursAlone has a modern client come back with a state that is not the one it
+// was given, or with the one it was given for something else. In each case nothing reaches the
+// upstream, and the call that the state was for is none the worse.
 func TestProtocolT68StateIsOursAlone(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraModern, up, ""}, func(t *testing.T, p pair) {
@@ -107,7 +108,8 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 	for _, up := range eras {
 		runPair(t, pair{upstream.EraModern, up, "http"}, func(t *testing.T, p pair) {
 			s := p.serve(t, upstreamtest.Script{})
-			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, limits: proxy.Limits{Patience: -2 * time.Second}}) // which has passed
+			// which has passed
+			j := start(t, p, world{upstreams: map[string]upstream.Config{"up": s.config}, limits: proxy.Limits{Patience: -2 * time.Second}})
 			j.offers(t, "up")
 			c := j.talk(t)
 			q := asking(askForm)

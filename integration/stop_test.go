@@ -15,12 +15,14 @@ import (
 	"junction/upstream"
 )
 
-// stopBound is how long a stop takes at most beyond shutdown_grace: a server has two seconds after the end of its input and two after SIGTERM; then it is killed. The
-// answers of calls that were cut off have their second at the same time. The rest is for a loaded machine.
+// stopBound is how long a stop takes at most beyond shutdown_grace: a server has two seconds after
+// the end of its input and two after SIGTERM; then it is killed. The answers of calls that were cut
+// off have their second at the same time. The rest is for a loaded machine.
 const stopBound = 4*time.Second + 900*time.Millisecond
 
-// TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and SIGTERM, with calls in progress, streams open a client that does
-// not read its answer, and the CPU busy.
+// TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and
+// SIGTERM, with calls in progress, streams open a client that does not read its answer, and the CPU
+// busy.
 func TestForeignStopIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a stop takes its time: CI runs this test without -short")

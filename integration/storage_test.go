@@ -71,7 +71,8 @@ func refreshing(token string) url.Values {
 	return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
 }
 
-// mustReplicas starts two processes over one Postgres, behind a balancer that gives each request to the other one than the last. The company is at the balancer.
+// mustReplicas starts two processes over one Postgres, behind a balancer that gives each request to
+// the other one than the last. The company is at the balancer.
 func mustReplicas(t *testing.T, upstreams, config string) (c *company, replicas [2]*program) {
 	t.Helper()
 	dsn := authtest.Schema(t)
@@ -143,7 +144,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 			t.Errorf("two pairs: %+v and %+v", second, got)
 		}
 	}
-	// T83: what one replica has exchanged is used up at the other, and whoever shows it ends everything.
+	// T83: what one replica has exchanged is used up at the other, and whoever shows it ends
+	// everything.
 	status, third := app.mustExchange(t, origin(0), refreshing(second.RefreshToken))
 	if status != 200 {
 		t.Fatalf("the successor: %d, %+v", status, third)
@@ -278,7 +280,8 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 		t.Errorf("the wrong key has changed the file, %v", err)
 	}
 
-	// With a new key in front all goes on: the registration, the tokens, and what the provider gave us.
+	// With a new key in front all goes on: the registration, the tokens, and what the provider gave
+	// us.
 	mustKeys("new", "old")
 	restart()
 	wantEcho(t, showing(t, c.program, upstream.EraModern, pair.AccessToken, "/mcp").tool(t, "up__echo", `{}`))

@@ -16,7 +16,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.5 about resources and the lists other than that of tools, and about legacy clients.
+// The assertions of protocol.md §6.5 about resources and the lists other than that of tools, and
+// about legacy clients.
 
 // library is a server with a resource, a template and a prompt.
 func library(string) upstreamtest.Script {
@@ -26,7 +27,8 @@ func library(string) upstreamtest.Script {
 	}
 }
 
-// hears takes so many notifications of a stream, in any order, and compares them: each is the method and the uri, if it has one.
+// hears takes so many notifications of a stream, in any order, and compares them: each is the
+// method and the uri, if it has one.
 func hears(t *testing.T, a *answering, want ...string) {
 	t.Helper()
 	var got []string
@@ -69,7 +71,8 @@ func silent(t *testing.T, j *junction, streams ...*answering) {
 	}
 }
 
-// subscriptions counts what a legacy upstream was asked to subscribe to and to unsubscribe from, by its own URI.
+// subscriptions counts what a legacy upstream was asked to subscribe to and to unsubscribe from, by
+// its own URI.
 func subscriptions(t *testing.T, s *served, method string) map[string]int {
 	t.Helper()
 	count := map[string]int{}
@@ -276,7 +279,8 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	}
 }
 
-// TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a part of another: all who have subscribed to something of its are told.
+// TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a
+// part of another: all who have subscribed to something of its are told.
 func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 	eachWire(t, pair{upstream.EraModern, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {
 		ups, j := twins(t, p, library)
@@ -333,7 +337,8 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 	}
 }
 
-// TestProtocolT96TwoSessions holds that what one session has subscribed to is not another's business, and that the last one to leave unsubscribes.
+// TestProtocolT96TwoSessions holds that what one session has subscribed to is not another's
+// business, and that the last one to leave unsubscribes.
 func TestProtocolT96TwoSessions(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
@@ -367,7 +372,8 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 	}
 }
 
-// TestProtocolT97SubscriptionsOutliveTheConnection has the upstream restart: it is asked again for what is subscribed to.
+// TestProtocolT97SubscriptionsOutliveTheConnection has the upstream restart: it is asked again for
+// what is subscribed to.
 func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
 	eachEra(t, func(t *testing.T, p pair) {
 		script := library("up")
@@ -423,7 +429,8 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 	c.succeed(t, "up__echo", `{}`)
 }
 
-// TestProtocolT96TwoStreamsOfOneSession is 2025-11-25, basic/transports#multiple-connections: a message goes to one of the streams, and not to all of them.
+// TestProtocolT96TwoStreamsOfOneSession is 2025-11-25, basic/transports#multiple-connections: a
+// message goes to one of the streams, and not to all of them.
 func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
 	eachWire(t, pair{upstream.EraLegacy, upstream.EraModern, ""}, func(t *testing.T, p pair) {
 		s, j := over(t, p, library("up"), nil)

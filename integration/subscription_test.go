@@ -32,7 +32,9 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				script := upstreamtest.Script{Era: string(up), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`), []byte(`{"uri":"file:///b","name":"b"}`)}}
 				server, url := upstreamtest.Start(t, script)
 				e := mustProxy(t, map[string]upstream.Config{"up": {URL: url}})
-				if up == upstream.EraLegacy { // before that the server has nowhere to tell it, and all that was subscribed to before may have changed
+				// before that the server has nowhere to tell it, and all that was subscribed to
+				// before may have changed
+				if up == upstream.EraLegacy {
 					(&served{Journal: &server.Journal}).listened(t, pair{era, up, "http"})
 				}
 				c := mustClient(t, e, era)

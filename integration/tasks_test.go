@@ -10,7 +10,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Tasks: the extension io.modelcontextprotocol/tasks between modern peers (T109), and the tasks of a legacy server, which we wait for (protocol.md §3.A row 23).
+// Tasks: the extension io.modelcontextprotocol/tasks between modern peers (T109), and the tasks of
+// a legacy server, which we wait for (protocol.md §3.A row 23).
 
 const withTasks = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
@@ -180,7 +181,8 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 	})
 }
 
-// TestProtocolRow19LegacyClientsGetNoTask holds that a client of the legacy era never sees a task of the extension, and that what it says of its own is for nobody.
+// TestProtocolRow19LegacyClientsGetNoTask holds that a client of the legacy era never sees a task
+// of the extension, and that what it says of its own is for nobody.
 func TestProtocolRow19LegacyClientsGetNoTask(t *testing.T) {
 	for _, up := range eras {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
@@ -256,7 +258,8 @@ func TestProtocolRow23CancelledTask(t *testing.T) {
 	}
 }
 
-// TestProtocolRow23TaskOfALegacyServerAsks has such a task ask a question, which is the client's own as if there were no task.
+// TestProtocolRow23TaskOfALegacyServerAsks has such a task ask a question, which is the client's
+// own as if there were no task.
 func TestProtocolRow23TaskOfALegacyServerAsks(t *testing.T) {
 	for _, client := range eras {
 		eachWire(t, pair{client, upstream.EraLegacy, ""}, func(t *testing.T, p pair) {

@@ -28,8 +28,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file shows, for each pair of eras, how a call with a question in it goes over the wires: every HTTP request and answer between a client, the program and an
-// upstream but for an empty 202, in testdata/wire. go test ./integration -run TestWire -update writes what goes there now, to be reviewed like code.
+// This file shows, for each pair of eras, how a call with a question in it goes over the wires:
+// every HTTP request and answer between a client, the program and an upstream but for an empty 202,
+// in testdata/wire. go test ./integration -run TestWire -update writes what goes there now, to be
+// reviewed like code.
 
 var update = flag.Bool("update", false, "write the golden files of testdata/wire")
 
@@ -363,7 +365,8 @@ func mustList(ctx context.Context, t *testing.T, url, tool string) {
 	}
 }
 
-// TestWire compares what goes over the wires with the transcripts of testdata/wire, which are there for people.
+// TestWire compares what goes over the wires with the transcripts of testdata/wire, which are there
+// for people.
 func TestWire(t *testing.T) {
 	for _, client := range clientEras() {
 		for _, up := range clientEras() {

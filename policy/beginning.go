@@ -21,11 +21,13 @@ func (s Verdicts) Has(v Verdict) bool { return s&(1<<v) != 0 }
 // Only reports whether the set contains v and no other verdict.
 func (s Verdicts) Only(v Verdict) bool { return s == Verdicts(0).with(v) }
 
-// Beginning returns the verdicts that reading some resource of the item's upstream may get if its URI begins with one of the item's names.
-// It is for URIs of which the rest is unknown, such as the expansion of a URI template without all of its variables.
+// Beginning returns the verdicts that reading some resource of the item's upstream may get if its
+// URI begins with one of the item's names. It is for URIs of which the rest is unknown, such as the
+// expansion of a URI template without all of its variables.
 //
-// The set may contain a verdict that no such URI gets, and never lacks one that does.
-// An exception is a URI whose unknown part leads elsewhere by dot segments: reading that URI gets a decision of its own.
+// The set may contain a verdict that no such URI gets, and never lacks one that does. An exception
+// is a URI whose unknown part leads elsewhere by dot segments: reading that URI gets a decision of
+// its own.
 func (r *Rights) Beginning(it Item) Verdicts {
 	var possible Verdicts
 	if slices.ContainsFunc(it.Requires, func(c string) bool { return !r.held[c] }) {

@@ -16,26 +16,31 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Config is the file's policies section. Without the section everybody who is let in may use whatever requires no capability (see Open); with it, what nothing
-// allows is denied. The order of the policies does not matter, but that of the rules of each does.
+// Config is the file's policies section. Without the section everybody who is let in may use
+// whatever requires no capability (see Open); with it, what nothing allows is denied. The order of
+// the policies does not matter, but that of the rules of each does.
 type Config []Entry
 
 // Entry is one policy: for whom it is, what they hold, and what they may do.
 type Entry struct {
 	// Name is for messages, the audit log and junction why. Required, and given once.
 	Name string `yaml:"name"`
-	// Match says for whom the policy is; every key given must hold. Without it the policy is for everybody.
+	// Match says for whom the policy is; every key given must hold. Without it the policy is for
+	// everybody.
 	Match *Match `yaml:"match"`
 	// Enforced true makes the policy's denies and asks hold in every layer: no rule of another
 	// policy lifts them, and of several verdicts the strictest counts. Its allows are as those of
 	// any policy. False states that a policy without a match may be overridden, so that Warnings
 	// does not report it.
 	Enforced *bool `yaml:"enforced"`
-	// Capabilities are held by whom the policy matches. An item that requires capabilities exists only for those who hold all of them.
+	// Capabilities are held by whom the policy matches. An item that requires capabilities exists
+	// only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`
-	// Rules are asked in their order, and the first that applies counts; but a deny that applies wins wherever it stands.
+	// Rules are asked in their order, and the first that applies counts; but a deny that applies
+	// wins wherever it stands.
 	Rules []Rule `yaml:"rules"`
-	// Redact is taken out of results: the word secrets stands for the known shapes of secrets, { name: …, re: … } for what an RE2 expression finds.
+	// Redact is taken out of results: the word secrets stands for the known shapes of secrets, {
+	// name: …, re: … } for what an RE2 expression finds.
 	Redact []Redact `yaml:"redact"`
 	// Validate true refuses calls whose arguments do not fit the tool's schema.
 	Validate bool `yaml:"validate"`
@@ -45,11 +50,13 @@ type Entry struct {
 	Limits Limits `yaml:"limits"`
 }
 
-// Match says for whom a policy is: every key given must hold, and a list means any of its values. Values are compared to the letter, only email and email_domain
-// without regard to the case of A-Z. What a client says of itself (its name and version) is nowhere in it.
+// Match says for whom a policy is: every key given must hold, and a list means any of its values.
+// Values are compared to the letter, only email and email_domain without regard to the case of A-Z.
+// What a client says of itself (its name and version) is nowhere in it.
 //
-// A match decides the layer: with any key other than surface the policy is the caller's own, with surface alone it is the surface's, and without a match it is
-// global. The first of these layers in which some rule applies decides.
+// A match decides the layer: with any key other than surface the policy is the caller's own, with
+// surface alone it is the surface's, and without a match it is global. The first of these layers in
+// which some rule applies decides.
 type Match struct {
 	Kind        List `yaml:"kind"`         // local (no sign-in), key, user or service.
 	Key         List `yaml:"key"`          // names of API keys.
@@ -73,35 +80,45 @@ type Rule struct {
 
 // Selector says what a rule is for. At least one key is needed; { upstreams: "*" } is everything.
 //
-// In a glob * is any run of characters (also of slashes and line breaks), ? is one character, and \ takes the next one as it stands. It must match the whole text,
-// and case counts. Names are compared byte by byte: letters that look alike are others.
+// In a glob * is any run of characters (also of slashes and line breaks), ? is one character, and \
+// takes the next one as it stands. It must match the whole text, and case counts. Names are
+// compared byte by byte: letters that look alike are others.
 type Selector struct {
 	// Upstreams are globs over the names of upstreams. Without it all are meant.
 	Upstreams List `yaml:"upstreams"`
-	// Tools, Prompts and Resources are globs over every name that an item has: the one that clients see on /mcp and the full one before it was shortened; for a
-	// resource its URI there and at its upstream, or the template. Without any of the three, all kinds are meant; with some, only those given.
+	// Tools, Prompts and Resources are globs over every name that an item has: the one that clients
+	// see on /mcp and the full one before it was shortened; for a resource its URI there and at its
+	// upstream, or the template. Without any of the three, all kinds are meant; with some, only
+	// those given.
 	//
-	// A URI with . or .. segments, backslashes, or any of these percent-encoded may mean another place than it says: only resources: "*" and rules without
-	// resources allow it, an ask that matches it denies it, and a deny is compared with what it comes to, too. One of more than 2 KiB, or
-	// one that can be read in very many ways, is denied by every ask and deny of resources that its scheme does not rule out.
+	// A URI with . or .. segments, backslashes, or any of these percent-encoded may mean another
+	// place than it says: only resources: "*" and rules without resources allow it, an ask that
+	// matches it denies it, and a deny is compared with what it comes to, too. One of more than 2
+	// KiB, or one that can be read in very many ways, is denied by every ask and deny of resources
+	// that its scheme does not rule out.
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`
-	// Where are conditions on the arguments of a tool or a prompt, which all must hold. A name is that of an argument, or a JSON pointer when it begins with a
-	// slash, in which the segment * is every element of a list.
+	// Where are conditions on the arguments of a tool or a prompt, which all must hold. A name is
+	// that of an argument, or a JSON pointer when it begins with a slash, in which the segment * is
+	// every element of a list.
 	//
-	// For an allow only text matches, never a missing value or one of another type, and with * all elements must match and there must be one. For ask and deny
-	// one element is enough, numbers and booleans are compared as the text they are written with, and what cannot be judged matches: a list or an object where
-	// the path ends, or another value where it should go on. Missing values and null do not.
+	// For an allow only text matches, never a missing value or one of another type, and with * all
+	// elements must match and there must be one. For ask and deny one element is enough, numbers
+	// and booleans are compared as the text they are written with, and what cannot be judged
+	// matches: a list or an object where the path ends, or another value where it should go on.
+	// Missing values and null do not.
 	//
-	// Patterns see text, not what it means: a shell reads more than one command out of "git status; rm -rf /", which "git *" matches.
+	// Patterns see text, not what it means: a shell reads more than one command out of "git status;
+	// rm -rf /", which "git *" matches.
 	Where Where `yaml:"where"`
 }
 
 // Where gives the pattern for each argument.
 type Where map[string]Pattern
 
-// Pattern is what an argument is compared with: a glob, { re: … }, or a list of these of which any may match.
+// Pattern is what an argument is compared with: a glob, { re: … }, or a list of these of which any
+// may match.
 type Pattern []Alternative
 
 // Alternative is one glob or one regular expression; exactly one of them.
@@ -117,11 +134,15 @@ type Redact struct {
 	Re   string `yaml:"re"`   // in RE2; what it finds is removed.
 }
 
-// Limits bound what one principal may do; of several policies that match, the strictest of each counts.
+// Limits bound what one principal may do; of several policies that match, the strictest of each
+// counts.
 type Limits struct {
-	Rate       Rate `yaml:"rate"`       // of calls, such as 60/m, and again of lists, pings, handshakes and new streams. Default: no limit.
-	Burst      int  `yaml:"burst"`      // calls at once after a pause. Default: what the rate gives in ten seconds, at least 1.
-	Concurrent int  `yaml:"concurrent"` // calls in flight. Default: no limit.
+	// of calls, such as 60/m, and again of lists, pings, handshakes and new streams. Default: no
+	// limit.
+	Rate Rate `yaml:"rate"`
+	// calls at once after a pause. Default: what the rate gives in ten seconds, at least 1.
+	Burst      int `yaml:"burst"`
+	Concurrent int `yaml:"concurrent"` // calls in flight. Default: no limit.
 }
 
 // Rate is a number of calls per second; the file writes it as 5/s, 60/m or 1000/h.
@@ -142,8 +163,9 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // List is written as one value or as a list of them.
 type List []string
 
-// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what is wanted instead of such a node. It is for readers that walk
-// over nodes themselves, such as the strict one of the command; UnmarshalYAML does the same for package yaml.
+// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what
+// is wanted instead of such a node. It is for readers that walk over nodes themselves, such as the
+// strict one of the command; UnmarshalYAML does the same for package yaml.
 func (l *List) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
 		return (*[]string)(l), ""
@@ -286,8 +308,8 @@ func (c Config) Capabilities() []string {
 	return slices.Compact(all)
 }
 
-// Unmatched returns the globs of the policy over upstreams that match none of the names: most likely slips, and a deny with a slip denies nothing. The paths are
-// below the policy.
+// Unmatched returns the globs of the policy over upstreams that match none of the names: most
+// likely slips, and a deny with a slip denies nothing. The paths are below the policy.
 func (e *Entry) Unmatched(names []string) []Problem {
 	var ps []Problem
 	for i, r := range e.Rules {

@@ -95,8 +95,9 @@ func (r reader) get(text []byte, path []string) (values []any) {
 	return r.get(found, path[1:])
 }
 
-// FuzzArguments holds the decisions against what others read from the same arguments: what any of them takes for the value that is denied is not done, and what
-// is allowed is what each of them reads.
+// FuzzArguments holds the decisions against what others read from the same arguments: what any of
+// them takes for the value that is denied is not done, and what is allowed is what each of them
+// reads.
 func FuzzArguments(f *testing.F) {
 	for _, s := range stories {
 		for _, r := range s.rows {
@@ -215,7 +216,8 @@ func reversed(o raw.Object) []byte {
 	return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}"))
 }
 
-// escaped returns the object with everything escaped in its names and in the texts among its values; nil if that is not possible.
+// escaped returns the object with everything escaped in its names and in the texts among its
+// values; nil if that is not possible.
 func escaped(o raw.Object) []byte {
 	escape := func(quoted []byte) []byte {
 		s, err := raw.String(quoted)
@@ -336,7 +338,8 @@ func (s *script) policies() policy.Config {
 	return c
 }
 
-// values are what plainVerdict knows of arguments, as JSON. A list or an object is one that nobody can judge.
+// values are what plainVerdict knows of arguments, as JSON. A list or an object is one that nobody
+// can judge.
 type values map[string][]string
 
 // texts reports whether all values are texts: of others, an ask and a deny may both hold although
@@ -350,7 +353,8 @@ func (v values) texts() bool {
 	return true
 }
 
-// plainVerdict is the manual in its simplest form, of what the conditions of the script are about: the second opinion.
+// plainVerdict is the manual in its simplest form, of what the conditions of the script are about:
+// the second opinion.
 func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v values) policy.Verdict {
 	matches := func(l policy.List, value string) bool { return l == nil || value != "" && slices.Contains(l, value) }
 	globs := func(l policy.List, text string) bool {

@@ -11,8 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// A glob is a pattern for a whole text. It works in time linear in the text, but for segments with a ?, because the segments between stars only need to be found
-// one after the other.
+// A glob is a pattern for a whole text. It works in time linear in the text, but for segments with
+// a ?, because the segments between stars only need to be found one after the other.
 type glob struct {
 	segments []segment // what stands between the stars; one of them if there is no star
 }
@@ -144,7 +144,8 @@ func (seg segment) end(s string) bool {
 	return true
 }
 
-// A reading is the arguments of one call and the last that was read of them, because the rules of a policy mostly read the same.
+// A reading is the arguments of one call and the last that was read of them, because the rules of a
+// policy mostly read the same.
 type reading struct {
 	arguments raw.Object
 	texts     [4]read[string]
@@ -210,7 +211,8 @@ func (t *test) match(s string) bool {
 // each is the segment of a path that stands for every element.
 const each = "*"
 
-// pointerProblem says what is wrong with the name of a condition as a JSON pointer (RFC 6901), if it is one.
+// pointerProblem says what is wrong with the name of a condition as a JSON pointer (RFC 6901), if
+// it is one.
 func pointerProblem(name string) string {
 	if !strings.HasPrefix(name, "/") {
 		return ""
@@ -251,7 +253,8 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 	return c
 }
 
-// holds reports whether the condition of a rule with the verdict v holds. The error is ErrAmbiguous when what it has to read could be read in two ways.
+// holds reports whether the condition of a rule with the verdict v holds. The error is ErrAmbiguous
+// when what it has to read could be read in two ways.
 func (c *condition) holds(a *reading, v Verdict) (bool, error) {
 	value, err := a.arguments.Get(c.path[0])
 	if err != nil {
@@ -343,7 +346,8 @@ func (c *condition) match(s string) bool {
 	return slices.ContainsFunc(c.any, func(t test) bool { return t.match(s) })
 }
 
-// number returns the one spelling of a JSON number that all spellings of what most readers take it for have in common; false if s is no number to them.
+// number returns the one spelling of a JSON number that all spellings of what most readers take it
+// for have in common; false if s is no number to them.
 func number(s string) (string, bool) {
 	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return "", false
@@ -387,7 +391,8 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// covers reports whether c, of a deny, holds whenever d, of an allow or an ask, does. It knows the plain cases: the same patterns or more, and *.
+// covers reports whether c, of a deny, holds whenever d, of an allow or an ask, does. It knows the
+// plain cases: the same patterns or more, and *.
 func (c *condition) covers(d *condition) bool {
 	if !slices.Equal(c.path, d.path) {
 		return false

@@ -1,17 +1,24 @@
-// Package policy decides who may do what. It is a pure function: of the policies of the file, the subject who calls, the item that is called, and its arguments.
+// Package policy decides who may do what. It is a pure function: of the policies of the file, the
+// subject who calls, the item that is called, and its arguments.
 //
-// config.go has the file's section and is its manual. Compile makes a Policy of it. For takes the policies that match a subject, once per principal: its
-// Rights. Bind takes the rules of these that can apply to one item, once per principal and world: a Ruling (ruling.go), which says whether the item exists for the
-// subject at all and decides each call. So a call only costs what its arguments cost (pattern.go), and nothing where no rule reads them.
-// What the URI of a resource may mean is in uri.go, and what can be said before there is an item in reach.go, or of a URI that is not known to its end in beginning.go.
+// config.go has the file's section and is its manual. Compile makes a Policy of it. For takes the
+// policies that match a subject, once per principal: its Rights. Bind takes the rules of these that
+// can apply to one item, once per principal and world: a Ruling (ruling.go), which says whether the
+// item exists for the subject at all and decides each call. So a call only costs what its arguments
+// cost (pattern.go), and nothing where no rule reads them. What the URI of a resource may mean is
+// in uri.go, and what can be said before there is an item in reach.go, or of a URI that is not
+// known to its end in beginning.go.
 //
-// Policies stand in three layers: the caller's own, those of the surface, and the global ones. The first layer in which some rule applies decides: with the
-// first deny, if there is any, otherwise with the first rule that applies of each policy, and of these the strictest. Where no rule applies the verdict is deny.
-// The denies and asks of enforced policies hold whatever a layer decides: the stricter verdict
-// counts. An enforced ask lifts no deny, of whichever layer.
-// An approval that a person gave for an ask is no layer: it turns this very ask into an allow, never a deny.
+// Policies stand in three layers: the caller's own, those of the surface, and the global ones. The
+// first layer in which some rule applies decides: with the first deny, if there is any, otherwise
+// with the first rule that applies of each policy, and of these the strictest. Where no rule
+// applies the verdict is deny. The denies and asks of enforced policies hold whatever a layer
+// decides: the stricter verdict counts. An enforced ask lifts no deny, of whichever layer. An
+// approval that a person gave for an ask is no layer: it turns this very ask into an allow, never a
+// deny.
 //
-// Arguments are read by package raw, as by everybody in this program: what a rule has to read and two readers may read in two ways is refused, not guessed.
+// Arguments are read by package raw, as by everybody in this program: what a rule has to read and
+// two readers may read in two ways is refused, not guessed.
 package policy
 
 import (
@@ -66,8 +73,8 @@ func (k Kind) String() string {
 	return "tool"
 }
 
-// Subject is who calls, as far as it is known for sure: what was authenticated, where the connection comes from, and which endpoint was called. An empty field
-// matches nothing.
+// Subject is who calls, as far as it is known for sure: what was authenticated, where the
+// connection comes from, and which endpoint was called. An empty field matches nothing.
 type Subject struct {
 	Kind    string // local, key, user or service
 	ID      string // for messages; policies do not match it
@@ -97,7 +104,8 @@ type Decision struct {
 	Policy  string // its name
 	Rule    string // in it, such as rules[2]
 	Missing string // the first capability that is required and not held
-	// Scopes is set where nothing but the scopes of the subject's token is in the way: all that the token needs for the call, with spaces between them. Verdict is Deny.
+	// Scopes is set where nothing but the scopes of the subject's token is in the way: all that the
+	// token needs for the call, with spaces between them. Verdict is Deny.
 	Scopes string
 }
 
@@ -144,14 +152,16 @@ type rule struct {
 	where     []condition
 }
 
-// Open is what a file without a policies section means: everybody may use whatever requires no capability.
+// Open is what a file without a policies section means: everybody may use whatever requires no
+// capability.
 func Open() *Policy {
 	return &Policy{entries: []*entry{{layer: global, rules: []rule{{verdict: Allow, every: true}}}}}
 }
 
-// WithScopes returns the policy for tokens whose scopes give capabilities: a user or a service holds what the policies give only as far as one of the scopes of the
-// token gives it too. A capability that another scope would give is not out of reach: its items are there, and calling one needs another token, with Decision.Scopes.
-// Without scopes it is p itself.
+// WithScopes returns the policy for tokens whose scopes give capabilities: a user or a service
+// holds what the policies give only as far as one of the scopes of the token gives it too. A
+// capability that another scope would give is not out of reach: its items are there, and calling
+// one needs another token, with Decision.Scopes. Without scopes it is p itself.
 func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	if p == nil || len(scopes) == 0 {
 		return p
@@ -159,7 +169,8 @@ func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	return &Policy{p.entries, scopes}
 }
 
-// Compile makes a Policy of the section. The error is the first Problem. A section without policies denies everything.
+// Compile makes a Policy of the section. The error is the first Problem. A section without policies
+// denies everything.
 func Compile(c Config) (*Policy, error) {
 	if problems := c.Validate(); len(problems) > 0 {
 		return nil, problems[0]
@@ -305,7 +316,8 @@ func (f *field) matches(s *Subject) bool {
 	return false
 }
 
-// lower is strings.ToLower for A to Z alone: other letters that look alike in another case stay others.
+// lower is strings.ToLower for A to Z alone: other letters that look alike in another case stay
+// others.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -369,11 +381,13 @@ func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, err
 // Rights are the policies that match one subject. They are immutable.
 type Rights struct {
 	entries []*entry
-	held    map[string]bool   // capabilities
-	scope   map[string]string // by the capability, one of the subject's scopes that gives it; nil where scopes take nothing away
-	beyond  map[string]string // capabilities that are not held for want of a scope alone, and such a scope
-	guards  Guards
-	limits  Limits
+	held    map[string]bool // capabilities
+	// by the capability, one of the subject's scopes that gives it; nil where scopes take nothing
+	// away
+	scope  map[string]string
+	beyond map[string]string // capabilities that are not held for want of a scope alone, and such a scope
+	guards Guards
+	limits Limits
 }
 
 func (r *Rights) add(e *entry) {
@@ -427,10 +441,12 @@ func (g *Guards) add(o *Guards) {
 // Guards returns what any of the policies wants; never nil, and not to be modified.
 func (r *Rights) Guards() *Guards { return &r.guards }
 
-// Limits returns the strictest of each limit of the policies; 0 is none. Where there is a Rate there is a Burst.
+// Limits returns the strictest of each limit of the policies; 0 is none. Where there is a Rate
+// there is a Burst.
 func (r *Rights) Limits() Limits { return r.limits }
 
-// Equal reports whether the same policies with the same content match, so that nothing has changed for the subject.
+// Equal reports whether the same policies with the same content match, so that nothing has changed
+// for the subject.
 func (r *Rights) Equal(o *Rights) bool {
 	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) && maps.Equal(r.held, o.held) &&
 		maps.Equal(r.beyond, o.beyond) && maps.Equal(r.scope, o.scope)

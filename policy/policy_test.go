@@ -75,7 +75,8 @@ func TestVisible(t *testing.T) {
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { y: '*' } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: 're:a' } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", true},
 		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*', y: '*' } } }]", "tool t__a", true},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '?*' } } }]", "tool t__a", true}, // not seen through
+		// not seen through
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '?*' } } }]", "tool t__a", true},
 	} {
 		p := mustCompile(t, "- { name: all, capabilities: [web], rules: "+test.rules+" }")
 		if got := p.For(policy.Subject{}).Bind(mustItem(t, test.what)).Visible(); got != test.want {
@@ -116,7 +117,8 @@ func TestVisibleThroughLayers(t *testing.T) {
 	}
 }
 
-// TestHiddenItemsSayNothing asks for what is always denied with arguments that a rule cannot read: the answer must not differ from that for others.
+// TestHiddenItemsSayNothing asks for what is always denied with arguments that a rule cannot read:
+// the answer must not differ from that for others.
 func TestHiddenItemsSayNothing(t *testing.T) {
 	p := mustCompile(t, `
 - name: all
@@ -343,7 +345,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestURIsTakeNoTime has URIs that may mean very many others: they are judged in no time, and what is too long for that is denied.
+// TestURIsTakeNoTime has URIs that may mean very many others: they are judged in no time, and what
+// is too long for that is denied.
 func TestURIsTakeNoTime(t *testing.T) {
 	r := mustCompile(t, `
 - name: all

@@ -22,8 +22,9 @@ func (r *Rights) None() bool {
 	})
 }
 
-// Reaches reports whether some item of that kind and upstream might be visible, where all of them require these capabilities, and every name that a rule may mean a
-// tool or a prompt by begins like this; "" says nothing of the names.
+// Reaches reports whether some item of that kind and upstream might be visible, where all of them
+// require these capabilities, and every name that a rule may mean a tool or a prompt by begins like
+// this; "" says nothing of the names.
 func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin string) bool {
 	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
 		return false
@@ -46,7 +47,8 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	})
 }
 
-// mayBegin reports whether the glob might match a text that begins like this. It looks at what comes before the first star or question mark.
+// mayBegin reports whether the glob might match a text that begins like this. It looks at what
+// comes before the first star or question mark.
 func (g glob) mayBegin(begin string) bool {
 	head := g.segments[0][0]
 	if _, all := g.literal(); all || len(head) > len(begin) {

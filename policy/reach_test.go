@@ -78,7 +78,8 @@ func TestMatchesAddress(t *testing.T) {
 	}
 }
 
-// TestReads tells whether a decision needs the arguments: a condition of another item's rule does not count.
+// TestReads tells whether a decision needs the arguments: a condition of another item's rule does
+// not count.
 func TestReads(t *testing.T) {
 	r := mustCompile(t, `
 - { name: all, rules: [{ deny: { tools: t__a, where: { x: y } } }, { allow: { upstreams: t } }] }

@@ -64,7 +64,8 @@ func (r *Rights) Bind(it Item) *Ruling {
 	return g
 }
 
-// lacks returns all scopes that a token needs for these capabilities, if the subject's lacks one of them.
+// lacks returns all scopes that a token needs for these capabilities, if the subject's lacks one of
+// them.
 func (r *Rights) lacks(capabilities []string) string {
 	var all []string
 	lacks := false
@@ -82,7 +83,8 @@ func (r *Rights) lacks(capabilities []string) string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// Scopes returns all scopes that a token needs for the item, with spaces between them, if it is those alone that are in the way; "" otherwise.
+// Scopes returns all scopes that a token needs for the item, with spaces between them, if it is
+// those alone that are in the way; "" otherwise.
 func (g *Ruling) Scopes() string { return g.scopes }
 
 // named is an item whose names are being compared.
@@ -218,13 +220,15 @@ func endOfLayer(rules []bound, from int) int {
 	return to
 }
 
-// Visible reports whether the item exists for the subject: it holds the capabilities, and there are arguments for which the verdict is not deny. Patterns that
-// together leave nothing, while none does alone, are not seen through; such an item is visible, and each call of it is denied.
+// Visible reports whether the item exists for the subject: it holds the capabilities, and there are
+// arguments for which the verdict is not deny. Patterns that together leave nothing, while none
+// does alone, are not seen through; such an item is visible, and each call of it is denied.
 func (g *Ruling) Visible() bool { return g.visible }
 
-// Decide returns the verdict on a call with these arguments; without any, the zero Object. Arguments that are there and no object are for the caller to refuse:
-// no rule could read them. The error is raw.ErrAmbiguous when a rule has to read what may be
-// read in two ways; then the call is to be refused. What is not visible is denied without an error.
+// Decide returns the verdict on a call with these arguments; without any, the zero Object.
+// Arguments that are there and no object are for the caller to refuse: no rule could read them. The
+// error is raw.ErrAmbiguous when a rule has to read what may be read in two ways; then the call is
+// to be refused. What is not visible is denied without an error.
 func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	if g.fixed {
 		return g.decision, nil
@@ -236,7 +240,8 @@ func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	return d, err
 }
 
-// Unconditional returns the decision on every call of the item, and false if the decision depends on the arguments.
+// Unconditional returns the decision on every call of the item, and false if the decision depends
+// on the arguments.
 func (g *Ruling) Unconditional() (Decision, bool) {
 	if g.fixed {
 		return g.decision, true
@@ -351,8 +356,8 @@ func (b *bound) holds(a *reading) (bool, error) {
 	return true, nil
 }
 
-// Reason is one line of an explanation: a capability that is missing, or a rule that applies or could, or, with an empty Rule, a policy or a layer in
-// which there is none.
+// Reason is one line of an explanation: a capability that is missing, or a rule that applies or
+// could, or, with an empty Rule, a policy or a layer in which there is none.
 type Reason struct {
 	Missing string // a capability that is required and not held; nothing else is set
 	Scopes  string // scopes that a token needs, of which the subject's lacks some; nothing else is set
@@ -366,7 +371,8 @@ type Reason struct {
 	Note     string // why the rule does not count, or counts otherwise than written
 }
 
-// Explain returns what the decisions come from: the capabilities that are missing, then every layer in the order in which they decide.
+// Explain returns what the decisions come from: the capabilities that are missing, then every layer
+// in the order in which they decide.
 func (g *Ruling) Explain() []Reason {
 	var all []Reason
 	for _, c := range g.missing {

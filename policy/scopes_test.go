@@ -7,7 +7,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestScopes: what the scopes of a token take away of what policies give, and what another token would give back.
+// TestScopes: what the scopes of a token take away of what policies give, and what another token
+// would give back.
 func TestScopes(t *testing.T) {
 	compiled, err := policy.Compile(policy.Config{
 		{Name: "everybody", Match: &policy.Match{Group: policy.List{"dev"}}, Capabilities: []string{"read", "write", "admin"}, Rules: []policy.Rule{

@@ -61,7 +61,8 @@ func BenchmarkCostlyURI(b *testing.B) {
 	}
 }
 
-// TestSafety11CostlyURITakesFewSteps counts the bytes that judging a URI takes from the heap: each form that is made of the URI takes some.
+// TestSafety11CostlyURITakesFewSteps counts the bytes that judging a URI takes from the heap: each
+// form that is made of the URI takes some.
 func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
 	r := threeDenies(t)
 	for _, length := range []int{500, 1000, 1500, 2000, 2040, 4000, 8000, 60000} {

@@ -17,7 +17,8 @@ type story struct {
 	rows     []row
 }
 
-// A row is one call: who makes it, of what, with which arguments, and what is decided. mustSubject, mustItem and verdict say how the texts are to be read.
+// A row is one call: who makes it, of what, with which arguments, and what is decided. mustSubject,
+// mustItem and verdict say how the texts are to be read.
 type row struct{ who, what, arguments, want string }
 
 // team is what several stories are about.
@@ -61,7 +62,8 @@ var stories = []story{
 		{"group=engineering", "tool shell__run", `{"command":"ls"}`, "ask everybody rules[1]"},
 		{"group=engineering", "tool shell__run", `{}`, "ask everybody rules[1]"},
 		{"group=engineering", "tool shell__run", `{"command":"git push --force"}`, "deny developers rules[1]"},
-		{"group=engineering", "tool shell__run", `{"command":"rm --force"}`, "deny developers rules[1]"}, // not the ask of everybody
+		// not the ask of everybody
+		{"group=engineering", "tool shell__run", `{"command":"rm --force"}`, "deny developers rules[1]"},
 		{"group=engineering", "tool shell__list", `{"command":"git --force"}`, "ask everybody rules[1]"},
 		// A match with a group and a surface is the caller's own.
 		{"group=trainees surface=web", "tool files__read", "", "deny trainees rules[1]"},
@@ -649,7 +651,8 @@ func TestNoPolicies(t *testing.T) {
 	}
 }
 
-// TestNameless is an item whose names nobody gave: an allow that names something is not for it, a deny is.
+// TestNameless is an item whose names nobody gave: an allow that names something is not for it, a
+// deny is.
 func TestNameless(t *testing.T) {
 	p := mustCompile(t, `
 - { name: allow, match: { key: a }, rules: [{ allow: { tools: "*", resources: "x*" } }] }
@@ -664,7 +667,8 @@ func TestNameless(t *testing.T) {
 	}
 }
 
-// verdict writes a decision as the rows have it: the verdict, then the policy and its rule or what is missing. An error is "ambiguous".
+// verdict writes a decision as the rows have it: the verdict, then the policy and its rule or what
+// is missing. An error is "ambiguous".
 func verdict(d policy.Decision, err error) string {
 	if errors.Is(err, raw.ErrAmbiguous) && d == (policy.Decision{}) {
 		return "ambiguous"
@@ -722,7 +726,8 @@ func mustSubject(tb testing.TB, text string) policy.Subject {
 	return s
 }
 
-// mustItem reads a kind, the names with | between them, the upstream after a @ (by default what stands before __), and capabilities after needs=.
+// mustItem reads a kind, the names with | between them, the upstream after a @ (by default what
+// stands before __), and capabilities after needs=.
 func mustItem(tb testing.TB, text string) policy.Item {
 	tb.Helper()
 	var it policy.Item

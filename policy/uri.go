@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// This file is about URIs that say one place and may mean another. Nobody but the upstream knows how it reads them, so an allow does not guess: it leaves them
-// out. A deny is compared with everything that a usual reader makes of them.
+// This file is about URIs that say one place and may mean another. Nobody but the upstream knows
+// how it reads them, so an allow does not guess: it leaves them out. A deny is compared with
+// everything that a usual reader makes of them.
 
-// maxDecodings is how often a URI is percent-decoded in the search for what it may mean; one that goes on after that is odd.
+// maxDecodings is how often a URI is percent-decoded in the search for what it may mean; one that
+// goes on after that is odd.
 const maxDecodings = 4
 
-// odd reports whether a URI may mean another place than it says: it has a dot segment, a backslash, a control character, or one of these or a slash
-// percent-encoded, be it more than once.
+// odd reports whether a URI may mean another place than it says: it has a dot segment, a backslash,
+// a control character, or one of these or a slash percent-encoded, be it more than once.
 func odd(uri string) bool {
 	for range maxDecodings {
 		if strings.TrimSpace(uri) != uri || strings.ContainsFunc(uri, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
@@ -35,9 +37,11 @@ func odd(uri string) bool {
 	return true
 }
 
-// forms returns what a URI comes to for readers who decode it, remove dot segments and double slashes, take a backslash for a slash, or leave out the query, the
-// fragment or a slash at the end; and for those who know that a port, a user or the lack of slashes makes no other place of it (see samePlace). The URIs themselves
-// are among the forms. forms returns false for URIs of more forms, or longer ones, than one item may cost.
+// forms returns what a URI comes to for readers who decode it, remove dot segments and double
+// slashes, take a backslash for a slash, or leave out the query, the fragment or a slash at the
+// end; and for those who know that a port, a user or the lack of slashes makes no other place of it
+// (see samePlace). The URIs themselves are among the forms. forms returns false for URIs of more
+// forms, or longer ones, than one item may cost.
 func forms(uris []string) ([]string, bool) {
 	var f former
 	var all []string
@@ -53,11 +57,14 @@ func forms(uris []string) ([]string, bool) {
 }
 
 const (
-	// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a bound a URI of some kilobytes takes minutes.
+	// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a
+	// bound a URI of some kilobytes takes minutes.
 	maxNesting = 3
-	// maxURI is up to which length a URI is compared with what a rule says of places, other than of all. A longer one may mean any place.
+	// maxURI is up to which length a URI is compared with what a rule says of places, other than of
+	// all. A longer one may mean any place.
 	maxURI = 2 << 10
-	// maxWork bounds the bytes that are read to find the forms of one item. An item of more may mean any place.
+	// maxWork bounds the bytes that are read to find the forms of one item. An item of more may
+	// mean any place.
 	maxWork = 40 << 10
 	// formCost and segmentCost are what a form, and each of its segments, cost beside their bytes.
 	formCost, segmentCost = 32, 8
@@ -70,7 +77,8 @@ type former struct {
 	knownForms []string
 }
 
-// spend reports whether there is still work to spend on a text with so many segments, and spends it.
+// spend reports whether there is still work to spend on a text with so many segments, and spends
+// it.
 func (f *former) spend(text string, segments int) bool {
 	f.work += len(text) + formCost + segmentCost*segments
 	return f.work <= maxWork
@@ -131,7 +139,8 @@ func (f *former) within(uri string, nesting int) []string {
 	return all
 }
 
-// resolve removes dot segments and, with single, empty ones; scheme and host become lower case, and a file has no host.
+// resolve removes dot segments and, with single, empty ones; scheme and host become lower case, and
+// a file has no host.
 func resolve(uri string, single bool) string {
 	uri = strings.TrimSpace(uri)
 	if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
@@ -185,8 +194,9 @@ func resolve(uri string, single bool) string {
 	return begin + strings.Join(kept, "/")
 }
 
-// samePlace returns a web address without the user, the scheme's own port and the dot that may end a host, with the two slashes that browsers and their like read
-// into it; and the URI of a file without a host, which many readers do not look at. Other URIs stay as they are.
+// samePlace returns a web address without the user, the scheme's own port and the dot that may end
+// a host, with the two slashes that browsers and their like read into it; and the URI of a file
+// without a host, which many readers do not look at. Other URIs stay as they are.
 func samePlace(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
@@ -273,12 +283,14 @@ func (p *place) means(texts []string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return p.plain.match(s) || !p.same && p.decoded.match(s) })
 }
 
-// mayMean reports whether the place may be what a URI means of which only what every reader finds at its beginning is known; "" stands for nothing.
+// mayMean reports whether the place may be what a URI means of which only what every reader finds
+// at its beginning is known; "" stands for nothing.
 func (p *place) mayMean(begin string) bool {
 	return p.plain.mayBegin(begin) || p.decoded.mayBegin(begin)
 }
 
-// beginningOf returns what a URI begins with for every reader: its scheme, and the host too if the scheme is mcp; "" if that is not sure.
+// beginningOf returns what a URI begins with for every reader: its scheme, and the host too if the
+// scheme is mcp; "" if that is not sure.
 func beginningOf(uri string) string {
 	scheme, rest, ok := strings.Cut(uri[:min(len(uri), maxBeginning)], ":")
 	if !ok || !isWord(scheme) {
@@ -296,7 +308,8 @@ func beginningOf(uri string) string {
 // maxBeginning is where a scheme and a host that are known end.
 const maxBeginning = 256
 
-// isWord reports whether a text has only characters that all readers leave as they are: no letters in upper case, either.
+// isWord reports whether a text has only characters that all readers leave as they are: no letters
+// in upper case, either.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r) && r != '-' && r != '+' && r != '_'

@@ -79,7 +79,8 @@ func open(t *testing.T, s *Server, verb, body string, header map[string]string) 
 	return w, func() { cancel(); <-done }
 }
 
-// TestProtocolT90QuietStreamsShowThatTheyAreAlive has streams on which nothing happens: each has a comment now and then, which is no message, and nothing else.
+// TestProtocolT90QuietStreamsShowThatTheyAreAlive has streams on which nothing happens: each has a
+// comment now and then, which is no message, and nothing else.
 func TestProtocolT90QuietStreamsShowThatTheyAreAlive(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -120,7 +121,8 @@ func TestProtocolT90QuietStreamsShowThatTheyAreAlive(t *testing.T) {
 	}
 }
 
-// TestProtocolT90CallThatTakesLong holds that the answer to a call may take its time, without anybody between us and the client giving it up.
+// TestProtocolT90CallThatTakesLong holds that the answer to a call may take its time, without
+// anybody between us and the client giving it up.
 func TestProtocolT90CallThatTakesLong(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {

@@ -17,11 +17,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds policy's "ask": the person at the client is shown the exact call, by elicitation, before it is made. A legacy client is asked on the stream of the
-// call, a modern one is told input_required and comes back. An approval is for the principal and the values of the request (digest):
-// another value asks again, another spelling of the same value does not.
+// This file holds policy's "ask": the person at the client is shown the exact call, by elicitation,
+// before it is made. A legacy client is asked on the stream of the call, a modern one is told
+// input_required and comes back. An approval is for the principal and the values of the request
+// (digest): another value asks again, another spelling of the same value does not.
 
-// Answers that a person can choose. They are what the form shows, so that it is the same form in every version of the protocol.
+// Answers that a person can choose. They are what the form shows, so that it is the same form in
+// every version of the protocol.
 const (
 	answerOnce    = "yes, once"
 	answerSession = "yes, and do not ask again for exactly this call"
@@ -31,8 +33,9 @@ const (
 // approvalKey names our question in inputRequests.
 const approvalKey = "junction_approval"
 
-// approvals are those that modern clients, which have no session, need not be asked for again, and the askings that were answered, by principal: nobody takes the room
-// of another. The zero value has none.
+// approvals are those that modern clients, which have no session, need not be asked for again, and
+// the askings that were answered, by principal: nobody takes the room of another. The zero value
+// has none.
 type approvals struct {
 	mu sync.Mutex
 	of map[string]*approvalsOf
@@ -49,7 +52,8 @@ const (
 	maxRemarked  = 256       // of one legacy session
 )
 
-// approveLegacy asks the person at a legacy client if policy wants that. It returns nil when the call may be made, or what to answer instead.
+// approveLegacy asks the person at a legacy client if policy wants that. It returns nil when the
+// call may be made, or what to answer instead.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	if x.decision.Verdict != policy.Ask {
 		return nil, nil
@@ -85,7 +89,8 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	return nil, nil
 }
 
-// permittedStill decides again about a call that a person has thought about for a while, in the world as it is now. The error is that of a call that is denied.
+// permittedStill decides again about a call that a person has thought about for a while, in the
+// world as it is now. The error is that of a call that is denied.
 func (s *Server) permittedStill(x *exchange) error {
 	w := s.world.Load()
 	if w == x.world {
@@ -127,7 +132,8 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	if x.decision.Verdict != policy.Ask {
 		return nil, nil
 	}
-	// A parked call is made once, however often it is asked after; every other state that comes back is a call.
+	// A parked call is made once, however often it is asked after; every other state that comes
+	// back is a call.
 	if st.Approved && (st.Kind == stateParked || s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0))) {
 		x.approval, x.approved = "given", true // in an earlier request about the same call
 		return nil, nil
@@ -193,7 +199,8 @@ func chosen(answer []byte) string {
 	return text
 }
 
-// approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin with the upstream's name in brackets (question.go).
+// approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin
+// with the upstream's name in brackets (question.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
 	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.backend.Name(), kindName(x.msg.Method), shown(t.name, maxShown))
@@ -213,13 +220,15 @@ func (x *exchange) approvalForm() []byte {
 	return b
 }
 
-// maxShown bounds the arguments in an approval; what is left out is said. An argument may have leastShown in any case.
+// maxShown bounds the arguments in an approval; what is left out is said. An argument may have
+// leastShown in any case.
 const (
 	maxShown   = 2000
 	leastShown = 60
 )
 
-// shownArguments is the arguments of a call as a person reads them. Of long ones each is cut off by itself, so that none is hidden behind another.
+// shownArguments is the arguments of a call as a person reads them. Of long ones each is cut off by
+// itself, so that none is hidden behind another.
 func shownArguments(text []byte) string {
 	o, err := raw.Parse(text)
 	if err != nil || len(text) <= maxShown {
@@ -253,7 +262,8 @@ func kindName(method string) string {
 	return "Tool"
 }
 
-// shown is a text as a person who decides by it reads it: nothing in it is invisible, and what is cut off is counted.
+// shown is a text as a person who decides by it reads it: nothing in it is invisible, and what is
+// cut off is counted.
 func shown(text string, limit int) string {
 	if len(text) <= limit {
 		return Visible(text)
@@ -273,7 +283,8 @@ func (x *exchange) cannotAsk() string {
 // policyName is the name by which a rule can speak of the call's target.
 func (x *exchange) policyName() string { return x.target.policyItem().Names[0] }
 
-// unapproved answers a call that was not made: a tool's by a result that the model reads, others by an error of ours.
+// unapproved answers a call that was not made: a tool's by a result that the model reads, others by
+// an error of ours.
 func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.backend.Name(), kindApproval, text)
@@ -295,7 +306,8 @@ func deref(r *result) result {
 	return *r
 }
 
-// its returns what is remembered of a principal; a.mu is held. Whom there is nothing to remember of is forgotten when there are many.
+// its returns what is remembered of a principal; a.mu is held. Whom there is nothing to remember of
+// is forgotten when there are many.
 func (a *approvals) its(principal string) *approvalsOf {
 	if its := a.of[principal]; its != nil {
 		return its

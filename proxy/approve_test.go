@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestApprovalsAreOfTheirPrincipal has one principal use up all its room: others do not notice, and it has room again when what it used has ended.
+// TestApprovalsAreOfTheirPrincipal has one principal use up all its room: others do not notice, and
+// it has room again when what it used has ended.
 func TestApprovalsAreOfTheirPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a approvals

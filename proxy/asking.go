@@ -16,7 +16,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds how a legacy client is asked: by a request on the stream of its own call, which its person answers by a POST of its own.
+// This file holds how a legacy client is asked: by a request on the stream of its own call, which
+// its person answers by a POST of its own.
 
 // asked is a question that a legacy client is thinking about.
 type asked struct {
@@ -71,7 +72,8 @@ func (x *exchange) put(ctx context.Context, method string, params []byte, progre
 	}
 }
 
-// takeToken replaces the upstream's progress token by the question's id: those of two upstreams may be equal.
+// takeToken replaces the upstream's progress token by the question's id: those of two upstreams may
+// be equal.
 func (a *asked) takeToken(params []byte, id jsonrpc.ID) ([]byte, error) {
 	token, err := raw.Get(params, "_meta", "progressToken")
 	if err == raw.ErrAbsent {
@@ -106,7 +108,8 @@ func (s *session) forget(id jsonrpc.ID) {
 	delete(s.asked, id)
 }
 
-// answered takes the client's answer to a question; one that nobody asked is dropped. The message is not kept.
+// answered takes the client's answer to a question; one that nobody asked is dropped. The message
+// is not kept.
 func (s *session) answered(m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +141,12 @@ func (s *session) progressed(params raw.Object) {
 	}
 }
 
-// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
+// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25,
+// client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy client, which needs one.
+// newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy
+// client, which needs one.
 func (x *exchange) newElicitationID() string {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -149,7 +154,8 @@ func (x *exchange) newElicitationID() string {
 	return x.opened[len(x.opened)-1]
 }
 
-// closeElicitations tells the client that what it has opened is done, now that the upstream does not ask for it any more.
+// closeElicitations tells the client that what it has opened is done, now that the upstream does
+// not ask for it any more.
 func (x *exchange) closeElicitations() {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -158,9 +164,10 @@ func (x *exchange) closeElicitations() {
 	}
 }
 
-// askAll puts the questions of a modern upstream's result to a legacy client, one after the other, and returns the answers as the next request carries them. A
-// client that refuses a form is one that has cancelled it; for everything else there is no word that the upstream would understand, and nothing is made up
-// (2026-07-28, basic/patterns/mrtr has no slot for an error).
+// askAll puts the questions of a modern upstream's result to a legacy client, one after the other,
+// and returns the answers as the next request carries them. A client that refuses a form is one
+// that has cancelled it; for everything else there is no word that the upstream would understand,
+// and nothing is made up (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
 	if requests.Len() > maxAsked {
 		return nil, x.invalid("it asks too many questions at once")

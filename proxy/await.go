@@ -7,9 +7,11 @@ import (
 	"junction/upstream"
 )
 
-// This file holds what happens to requests about upstreams that were not listed yet, because they are starting or cannot be reached.
+// This file holds what happens to requests about upstreams that were not listed yet, because they
+// are starting or cannot be reached.
 
-// awaitLists gives servers that are starting a moment, so that a client that lists its tools once finds them. Servers whose catalog is known are not waited for.
+// awaitLists gives servers that are starting a moment, so that a client that lists its tools once
+// finds them. Servers whose catalog is known are not waited for.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	seen, waited := x.share.sight(), false
 	if seen.settled && !seen.separates {
@@ -34,7 +36,8 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	}
 }
 
-// lookAgain moves the request into the world as it is now. If the caller has lost its rights meanwhile, the request keeps the old world.
+// lookAgain moves the request into the world as it is now. If the caller has lost its rights
+// meanwhile, the request keeps the old world.
 func (s *Server) lookAgain(x *exchange) {
 	s.Settle()
 	if now := s.world.Load().adopt(x.caller); now.share != nil {
@@ -42,8 +45,9 @@ func (s *Server) lookAgain(x *exchange) {
 	}
 }
 
-// awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an upstream that was not listed so far. It waits for the upstream as calls
-// of known tools do. The target is nil when there is no such tool; the error says why the upstream is not available.
+// awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an
+// upstream that was not listed so far. It waits for the upstream as calls of known tools do. The
+// target is nil when there is no such tool; the error says why the upstream is not available.
 func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*target, error) {
 	b := x.unlisted(name)
 	if b == nil {
@@ -59,7 +63,8 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 	return nil, err
 }
 
-// unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller may use something of it; nil otherwise.
+// unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller
+// may use something of it; nil otherwise.
 func (x *exchange) unlisted(name string) (found backend) {
 	longest := -1
 	for st := range x.share.sight().stocks() {

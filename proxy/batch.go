@@ -11,8 +11,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at once, and in one document. Sessions of other versions, and
-// requests of no session, have no batches. Each message counts as a request.
+// batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at
+// once, and in one document. Sessions of other versions, and requests of no session, have no
+// batches. Each message counts as a request.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *grant) {
 	f := legacyFront{s}
 	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.empty()}
@@ -67,7 +68,8 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 // maxBatch bounds the calls that one request can begin.
 const maxBatch = 64
 
-// member answers one message of a batch, and returns what of the budget the answer has; nil for one that has no answer.
+// member answers one message of a batch, and returns what of the budget the answer has; nil for one
+// that has no answer.
 func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held grant) {
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {

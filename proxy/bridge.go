@@ -12,7 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is where the eras meet. An upstream may ask the client's person something before it answers:
+// This file is where the eras meet. An upstream may ask the client's person something before it
+// answers:
 //
 //	client   upstream
 //	legacy   legacy    the question is put on the client's stream, and the answer goes back (asking.go)
@@ -56,9 +57,11 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 	return s.finishModern(x, r)
 }
 
-// callForLegacy makes the call of a legacy client, and asks it what a modern upstream wants to know.
+// callForLegacy makes the call of a legacy client, and asks it what a modern upstream wants to
+// know.
 func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Call) (result, error) {
-	if _, err := c.Params.Get("task"); err == nil { // we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
+	// we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
+	if _, err := c.Params.Get("task"); err == nil {
 		if err := spliceParams(c, raw.Edit{Name: "task"}); err != nil {
 			return result{}, err
 		}
@@ -95,7 +98,8 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 			return result{}, x.invalid("requestState is no string")
 		}
 		opened := len(x.opened)
-		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}} // r is overwritten by the next call
+		// r is overwritten by the next call
+		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}}
 		if requests.Len() > 0 {
 			if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
 				return result{}, err
@@ -140,8 +144,8 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	return s.modernResult(x.msg.Method, o, x.target)
 }
 
-// relayQuestions passes the questions of a modern upstream on to a modern client. A question that the client cannot be asked is the upstream's mistake: it was told
-// what the client can do.
+// relayQuestions passes the questions of a modern upstream on to a modern client. A question that
+// the client cannot be asked is the upstream's mistake: it was told what the client can do.
 func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
 	requests, err := o.Object("inputRequests")
 	if err != nil && err != raw.ErrAbsent {
@@ -240,7 +244,8 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 		return result{}, err
 	}
 	peer = x.target.renameError(peer)
-	if lacks := x.lacks.Load(); lacks != nil { // a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
+	// a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
+	if lacks := x.lacks.Load(); lacks != nil {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message, data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
 	}
 	switch peer.Code {
@@ -254,7 +259,8 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	return result{}, peer
 }
 
-// legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of no use to a client that cannot open a URL.
+// legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of
+// no use to a client that cannot open a URL.
 func (s *Server) legacyError(x *exchange, err error) (result, error) {
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
@@ -302,7 +308,8 @@ func urls(e *jsonrpc.Error) []elicitation {
 	return list
 }
 
-// elicitURLs makes of -32042 what the modern era has for it. The call was refused and not carried out, so that it is made again when the client comes back.
+// elicitURLs makes of -32042 what the modern era has for it. The call was refused and not carried
+// out, so that it is made again when the client comes back.
 func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	list := urls(e)
 	switch {
@@ -333,7 +340,8 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	return result{body: append(b, '}')}, nil
 }
 
-// modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it: resultType, who produced it, and how long a resource stays fresh.
+// modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it:
+// resultType, who produced it, and how long a resource stays fresh.
 func (s *Server) modernResult(method string, o raw.Object, t *target) (result, error) {
 	body := o.Text()
 	tail := make([]byte, 0, len(s.modernMeta)+48) // for what most results lack

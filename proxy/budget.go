@@ -17,11 +17,11 @@ import (
 	"junction/auth"
 )
 
-// This file holds how the callers share what there is only so much of. A caller gets at most half of
-// what the others leave: alone half of all, beside one that has all of its share a quarter. So there
-// is always something left for a caller that comes next, and callers that always ask for more end at
-// equal shares, with one such share free (the rule is that of dynamic thresholds in packet switches).
-// Nothing waits here: a request beyond its share is refused at once.
+// This file holds how the callers share what there is only so much of. A caller gets at most half
+// of what the others leave: alone half of all, beside one that has all of its share a quarter. So
+// there is always something left for a caller that comes next, and callers that always ask for more
+// end at equal shares, with one such share free (the rule is that of dynamic thresholds in packet
+// switches). Nothing waits here: a request beyond its share is refused at once.
 
 // quota is something that callers share.
 type quota int
@@ -85,8 +85,8 @@ func network(a netip.Addr) netip.Addr {
 	return n.Addr()
 }
 
-// budget is what all callers share. Its zero value has nothing to give. total and workers may not be
-// changed once a grant was taken.
+// budget is what all callers share. Its zero value has nothing to give. total and workers may not
+// be changed once a grant was taken.
 type budget struct {
 	total   [quotas]int64
 	workers workers
@@ -299,7 +299,8 @@ func (b *budget) refuse(its *balance, q quota) {
 	}
 }
 
-// Overuse says that a caller was refused something because it has its share of a limit already, or because others have all.
+// Overuse says that a caller was refused something because it has its share of a limit already, or
+// because others have all.
 type Overuse struct {
 	Principal string    // and its program or address where there is no authentication
 	Limit     string    // the key of the configuration
@@ -309,7 +310,8 @@ type Overuse struct {
 	Last      time.Time // when it was refused last
 }
 
-// Overused returns the callers that were refused something within the last minute, the latest first.
+// Overused returns the callers that were refused something within the last minute, the latest
+// first.
 func (s *Server) Overused() []Overuse {
 	b := &s.budget
 	now := time.Now()
@@ -329,8 +331,8 @@ func (s *Server) Overused() []Overuse {
 	return list
 }
 
-// refusal is that of a request whose account gets no more. It is 429 where the account has its share:
-// with 503 a proxy in front might take us for broken, and send no requests of others either.
+// refusal is that of a request whose account gets no more. It is 429 where the account has its
+// share: with 503 a proxy in front might take us for broken, and send no requests of others either.
 func (e *overuse) refusal() *refusal {
 	things := [quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.quota]
 	wait, remedy := "1", "wait until a request of yours is over"

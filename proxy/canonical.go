@@ -10,10 +10,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file has the one form of a definition by which two are compared, and the lines in which they differ, for a person.
+// This file has the one form of a definition by which two are compared, and the lines in which they
+// differ, for a person.
 
-// canonical returns a JSON text without white space, with members in the order of their names and strings escaped in one way. Numbers stay as they were written, and
-// so do strings that are not UTF-8. Members of one name stay in their order. So two texts have one canonical text only if every reader reads the same.
+// canonical returns a JSON text without white space, with members in the order of their names and
+// strings escaped in one way. Numbers stay as they were written, and so do strings that are not
+// UTF-8. Members of one name stay in their order. So two texts have one canonical text only if
+// every reader reads the same.
 func canonical(text []byte) ([]byte, error) {
 	text, err := raw.Scan(text, raw.DefaultDepth)
 	if err != nil {
@@ -80,7 +83,8 @@ func sortedMembers(o raw.Object) []canonicalMember {
 	return list
 }
 
-// flat appends a line for each value in a canonical text, with the path to it; a text of several lines has as many.
+// flat appends a line for each value in a canonical text, with the path to it; a text of several
+// lines has as many.
 func flat(lines []string, path string, text []byte) []string {
 	switch text[0] {
 	case '{':
@@ -126,7 +130,8 @@ func flat(lines []string, path string, text []byte) []string {
 	return append(lines, Visible(cmp.Or(path, "(all)"))+": "+Visible(string(text)))
 }
 
-// maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown whole.
+// maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown
+// whole.
 const maxDifferences = 16 << 20
 
 // differences returns the lines that are only in old, and those only in now, each in its place.

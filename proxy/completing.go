@@ -11,10 +11,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file applies policy to completion/complete. A completion can name every resource that a template leads to, so that each value is judged as the URI that it
-// makes of the template. Only what policy allows is completed: no person can approve a completion, and its arguments are not those of the later call.
+// This file applies policy to completion/complete. A completion can name every resource that a
+// template leads to, so that each value is judged as the URI that it makes of the template. Only
+// what policy allows is completed: no person can approve a completion, and its arguments are not
+// those of the later call.
 
-// completionFilter decides which values of a completion the caller may read. The zero value lets every completion pass as it is.
+// completionFilter decides which values of a completion the caller may read. The zero value lets
+// every completion pass as it is.
 type completionFilter struct {
 	denied   bool // the server is not asked, and the completion is empty
 	x        *exchange
@@ -64,7 +67,8 @@ func (x *exchange) completionFilter(t *target, info *CallInfo) (completionFilter
 	return f, nil
 }
 
-// completesPrompt refuses to complete the arguments of a prompt whose use is not allowed in any case.
+// completesPrompt refuses to complete the arguments of a prompt whose use is not allowed in any
+// case.
 func (x *exchange) completesPrompt(t *target, info *CallInfo) error {
 	d, sure := x.share.ruling(t).Unconditional()
 	if !sure {
@@ -158,8 +162,9 @@ func (f *completionFilter) allows(value string) bool {
 	return err == nil && d.Verdict == policy.Allow
 }
 
-// filter returns the result without the values that the caller may not read. Of the other members of the completion it keeps none: total and hasMore would count
-// those values, too, and their absence must not depend on whether there were any.
+// filter returns the result without the values that the caller may not read. Of the other members
+// of the completion it keeps none: total and hasMore would count those values, too, and their
+// absence must not depend on whether there were any.
 func (f *completionFilter) filter(s *Server, r result) (result, error) {
 	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
 	if err != nil {

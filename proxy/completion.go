@@ -10,8 +10,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// complete has the argument of a prompt or of a resource template completed by its upstream, as far as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is an
-// empty completion: the capability that the client relies on is ours.
+// complete has the argument of a prompt or of a resource template completed by its upstream, as far
+// as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is
+// an empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.share.sight().offers.completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -59,7 +60,8 @@ func (x *exchange) reference(info *CallInfo) (*target, error) {
 	}
 	var found *target
 	if key == "uri" {
-		if found, err = x.find(upstream.EraModern, info.Name, info); err != nil { // in either era it is a parameter of the request
+		// in either era it is a parameter of the request
+		if found, err = x.find(upstream.EraModern, info.Name, info); err != nil {
 			return nil, err
 		}
 	} else if found = x.named(upstream.PartPrompts, info.Name, info); found == nil {

@@ -8,17 +8,22 @@ import (
 
 // Names is the file's names section: what clients see instead of the upstreams' own names.
 type Names struct {
-	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of hash. Default 48, at least 16, at most 128:
-	// Claude Code puts mcp__<server>__ in front and the model API stops at 64.
+	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of
+	// hash. Default 48, at least 16, at most 128: Claude Code puts mcp__<server>__ in front and the
+	// model API stops at 64.
 	MaxLength int `yaml:"max_length"`
-	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z, 0-9, _ and -. Default "__".
+	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
+	// 0-9, _ and -. Default "__".
 	Separator string `yaml:"separator"`
-	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of an MCP App alone (_meta.ui.visibility is ["app"]). By default
-	// clients that declare the extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none. /mcp/<upstream> always has them.
+	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of
+	// an MCP App alone (_meta.ui.visibility is ["app"]). By default clients that declare the
+	// extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none.
+	// /mcp/<upstream> always has them.
 	AppTools *bool `yaml:"app_tools"`
 }
 
-// Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of the upstreams, merged, and its own policies.
+// Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of
+// the upstreams, merged, and its own policies.
 type Endpoint struct {
 	// Upstreams are the names of those that it offers. Default: all.
 	Upstreams []string `yaml:"upstreams"`
@@ -26,22 +31,31 @@ type Endpoint struct {
 	Surface string `yaml:"surface"`
 }
 
-// Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond each limit a request is refused or a stream is cut off.
+// Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond
+// each limit a request is refused or a stream is cut off.
 //
-// Callers share Bodies, Sessions, Streams and Requests: each gets at most half of what the others leave. A caller is a principal. Without authentication it is a program
-// on this machine, by its User-Agent; behind a proxy that authenticates (auth.none) it is an address, or a /64 network of IPv6.
+// Callers share Bodies, Sessions, Streams and Requests: each gets at most half of what the others
+// leave. A caller is a principal. Without authentication it is a program on this machine, by its
+// User-Agent; behind a proxy that authenticates (auth.none) it is an address, or a /64 network of
+// IPv6.
 type Limits struct {
-	Body     upstream.Size `yaml:"body"`     // one request's body. Default 16MiB.
-	Bodies   upstream.Size `yaml:"bodies"`   // bytes held for all callers: bodies of requests in progress, answers being written. Default 256MiB, at least twice body.
-	Header   upstream.Size `yaml:"header"`   // one request's header. Default 64KiB.
-	Nesting  int           `yaml:"nesting"`  // of arrays and objects in one message, of clients and upstreams. Default 256.
-	Message  upstream.Size `yaml:"message"`  // one message from an upstream. Default 64MiB.
-	Sessions int           `yaml:"sessions"` // legacy sessions held in memory; beyond its share a caller loses its longest idle one. Default 10000.
-	Streams  int           `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
-	Requests int           `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
-	Queue    int           `yaml:"queue"`    // notifications waiting for one slow client; it misses those beyond. Default 64.
-	Page     int           `yaml:"page"`     // items on one page of a list. Default 1000.
-	Items    int           `yaml:"items"`    // items that one upstream may list. Default 10000.
+	Body upstream.Size `yaml:"body"` // one request's body. Default 16MiB.
+	// bytes held for all callers: bodies of requests in progress, answers being written. Default
+	// 256MiB, at least twice body.
+	Bodies upstream.Size `yaml:"bodies"`
+	Header upstream.Size `yaml:"header"` // one request's header. Default 64KiB.
+	// of arrays and objects in one message, of clients and upstreams. Default 256.
+	Nesting int           `yaml:"nesting"`
+	Message upstream.Size `yaml:"message"` // one message from an upstream. Default 64MiB.
+	// legacy sessions held in memory; beyond its share a caller loses its longest idle one. Default
+	// 10000.
+	Sessions int `yaml:"sessions"`
+	Streams  int `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
+	Requests int `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
+	// notifications waiting for one slow client; it misses those beyond. Default 64.
+	Queue int `yaml:"queue"`
+	Page  int `yaml:"page"`  // items on one page of a list. Default 1000.
+	Items int `yaml:"items"` // items that one upstream may list. Default 10000.
 
 	Parked int `yaml:"parked"` // calls of one user that wait for its answer to a question. Default 32.
 
@@ -50,12 +64,15 @@ type Limits struct {
 	WriteTimeout time.Duration `yaml:"write_timeout"` // for a client to take what we write. Default 30s.
 }
 
-// Sessions is the file's sessions section: the sessions of legacy clients. An id carries what was negotiated, sealed, so that it outlives our restart.
+// Sessions is the file's sessions section: the sessions of legacy clients. An id carries what was
+// negotiated, sealed, so that it outlives our restart.
 type Sessions struct {
-	// KeyFile holds the key that seals session ids and cursors; it is made when it does not exist. Several replicas share one file.
-	// Default: junction/key in the user's state directory; where none can be written, a key of this process alone, and a warning.
+	// KeyFile holds the key that seals session ids and cursors; it is made when it does not exist.
+	// Several replicas share one file. Default: junction/key in the user's state directory; where
+	// none can be written, a key of this process alone, and a warning.
 	KeyFile string `yaml:"key_file"`
-	// Idle frees what is held in memory for a session without a request or stream; the session goes on when its client comes back. Default 30m.
+	// Idle frees what is held in memory for a session without a request or stream; the session goes
+	// on when its client comes back. Default 30m.
 	Idle time.Duration `yaml:"idle"`
 	// MaxAge ends a session for good. Default 720h.
 	MaxAge time.Duration `yaml:"max_age"`
@@ -65,7 +82,8 @@ type Sessions struct {
 type CatalogConfig struct {
 	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier catalog is stored. Default 1s: Codex goes on without any tool if its list takes longer.
+	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier
+	// catalog is stored. Default 1s: Codex goes on without any tool if its list takes longer.
 	FirstWait time.Duration `yaml:"first_wait"`
 	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`

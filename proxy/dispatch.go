@@ -15,7 +15,8 @@ type handler func(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 // errAnswered means that the handler has written the answer itself.
 var errAnswered = errors.New("answered")
 
-// methods returns the handler of a method in an era, or nil. It is the only such list: what is not here does not exist for clients.
+// methods returns the handler of a method in an era, or nil. It is the only such list: what is not
+// here does not exist for clients.
 func methods(era upstream.Era, method string) handler {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsList:

@@ -1,6 +1,7 @@
 // Package proxy answers MCP clients with what the upstreams offer, in both eras of the protocol.
 //
-// A client's request, which package plain or net/http has read from its connection, goes through the files of this package in this order:
+// A client's request, which package plain or net/http has read from its connection, goes through
+// the files of this package in this order:
 //
 //	server.go     Server takes the request and loads the world, once
 //	world.go      the world has the routes; it checks Origin and Host, has the guard find out who calls, finds the endpoint, reads the body up to its limit
@@ -32,17 +33,23 @@
 //	errors.go     every error that a client reads, and its status, is made here
 //	hooks.go      what the log and the audit hear of it; explain.go what an operator who wonders does
 //
-// A world is immutable and belongs to the request to its end. It is made of the file's sections (config.go), and holds a view for each endpoint (view.go): the catalogs of
-// its upstreams (stock.go), merged and renamed (names.go), with the way back; tools whose definition nobody has accepted (pins.go, canonical.go) are marked. A reload of the
-// configuration (Server.Apply) and a changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go, subscriptions.go) are told if one of
-// their lists is another one then, and of resources that they have subscribed to.
+// A world is immutable and belongs to the request to its end. It is made of the file's sections
+// (config.go), and holds a view for each endpoint (view.go): the catalogs of its upstreams
+// (stock.go), merged and renamed (names.go), with the way back; tools whose definition nobody has
+// accepted (pins.go, canonical.go) are marked. A reload of the configuration (Server.Apply) and a
+// changed catalog (Server.Refresh) put another world in its place; clients that listen (listen.go,
+// subscriptions.go) are told if one of their lists is another one then, and of resources that they
+// have subscribed to.
 //
-// All subjects share a world. What it keeps for single ones, such as what they see, has a budget of bytes
-// (cache.go). It is made when it is asked for, and made again when it had to go. It ends with the world.
+// All subjects share a world. What it keeps for single ones, such as what they see, has a budget of
+// bytes (cache.go). It is made when it is asked for, and made again when it had to go. It ends with
+// the world.
 //
-// Beside that way are profile.go, what upstreams may learn of a client; logging.go, from which level on it hears of their logs; and visible.go, how a text that others wrote is
-// shown to a person.
+// Beside that way are profile.go, what upstreams may learn of a client; logging.go, from which
+// level on it hears of their logs; and visible.go, how a text that others wrote is shown to a
+// person.
 //
-// What a client sent and what an upstream answered are carried as the bytes that they are. Only what belongs to the way between two programs is replaced: the
-// id, names and URIs, the parts of _meta that speak of the connection.
+// What a client sent and what an upstream answered are carried as the bytes that they are. Only
+// what belongs to the way between two programs is replaced: the id, names and URIs, the parts of
+// _meta that speak of the connection.
 package proxy

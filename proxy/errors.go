@@ -14,9 +14,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is the only place that turns an error into what a client reads: a JSON-RPC error and an HTTP status.
+// This file is the only place that turns an error into what a client reads: a JSON-RPC error and an
+// HTTP status.
 
-// refusal is a request that we refuse ourselves. Status counts where the response has not begun yet.
+// refusal is a request that we refuse ourselves. Status counts where the response has not begun
+// yet.
 type refusal struct {
 	status int
 	code   int64
@@ -33,7 +35,8 @@ const (
 	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
-	// codeSessionNotFound is what clients of the legacy era know for an unknown session; the status is what counts.
+	// codeSessionNotFound is what clients of the legacy era know for an unknown session; the status
+	// is what counts.
 	codeSessionNotFound = -32001
 )
 
@@ -41,7 +44,8 @@ func refuse(status int, code int64, format string, args ...any) *refusal {
 	return &refusal{status: status, code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// malformed is the refusal of a body that is no message: err comes from jsonrpc.Parse or from package raw.
+// malformed is the refusal of a body that is no message: err comes from jsonrpc.Parse or from
+// package raw.
 func malformed(err error) *refusal {
 	var syntax *raw.SyntaxError
 	switch {
@@ -71,7 +75,8 @@ func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.2
 
 func unknownPrompt(name string) *refusal { return invalidParams("Unknown prompt: %.200s", name) }
 
-// unknownResource is what a client reads for a URI that belongs to nobody (2026-07-28, server/resources#error-handling, and 2025-11-25).
+// unknownResource is what a client reads for a URI that belongs to nobody (2026-07-28,
+// server/resources#error-handling, and 2025-11-25).
 func unknownResource(era upstream.Era, uri string) *refusal {
 	e := invalidParams("Resource not found")
 	if era == upstream.EraLegacy {
@@ -95,7 +100,8 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 
 func uriData(uri string) []byte { return append(raw.AppendQuote([]byte(`{"uri":`), uri), '}') }
 
-// cutOff is why a call ends that is in progress when Kill is called. To upstreams it is a call that was cancelled; its client is there and reads this.
+// cutOff is why a call ends that is in progress when Kill is called. To upstreams it is a call that
+// was cancelled; its client is there and reads this.
 type cutOff struct{}
 
 func (cutOff) Error() string { return "the proxy was shut down before the answer came" }
@@ -103,8 +109,8 @@ func (cutOff) Error() string { return "the proxy was shut down before the answer
 // Is has errors.Is take it for a cancellation.
 func (cutOff) Is(target error) bool { return target == context.Canceled }
 
-// answer returns what a client reads of err, and the status if nothing has been sent yet. An upstream's own words are passed on, unless they are about the
-// connection between us and it.
+// answer returns what a client reads of err, and the status if nothing has been sent yet. An
+// upstream's own words are passed on, unless they are about the connection between us and it.
 func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	var (
 		own  *refusal
@@ -135,7 +141,8 @@ func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
 }
 
-// aboutHop reports whether a code speaks of the connection that the error came over: the client's own connection is another.
+// aboutHop reports whether a code speaks of the connection that the error came over: the client's
+// own connection is another.
 func aboutHop(code int64) bool {
 	switch code {
 	case mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch, codeUnsupportedVersion:

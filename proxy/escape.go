@@ -7,9 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// This file has what redact.go must know of how JSON writes a string: a rule is about what a reader sees, and what is cut is the text as it was written.
+// This file has what redact.go must know of how JSON writes a string: a rule is about what a reader
+// sees, and what is cut is the text as it was written.
 
-// unescape appends what a reader sees of a string's inside. Half a surrogate pair is U+FFFD, as most readers have it.
+// unescape appends what a reader sees of a string's inside. Half a surrogate pair is U+FFFD, as
+// most readers have it.
 func unescape(out, in []byte) []byte {
 	for i := 0; i < len(in); {
 		n := bytes.IndexByte(in[i:], '\\')
@@ -24,7 +26,8 @@ func unescape(out, in []byte) []byte {
 	return out
 }
 
-// advance moves from a place in a string, which is at in the text as it was written and seen in what a reader sees, to another one.
+// advance moves from a place in a string, which is at in the text as it was written and seen in
+// what a reader sees, to another one.
 func advance(in []byte, at, seen, to int) (int, int) {
 	for seen < to && at < len(in) {
 		if n := bytes.IndexByte(in[at:], '\\'); n < 0 || n >= to-seen {

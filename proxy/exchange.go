@@ -18,7 +18,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP request.
+// exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP
+// request.
 type exchange struct {
 	caller
 	era      upstream.Era
@@ -37,10 +38,12 @@ type exchange struct {
 	buffer   *[]byte                 // for the upstream's answer; nil means none
 	end      context.CancelCauseFunc // of the context that the request is served with
 
-	client    string   // the name that the client gave itself
-	session   *session // legacy only
-	profile   upstream.Profile
-	logLevel  string          // from which on the client wants log messages; "" is none in the modern era, and what comes in the legacy one
+	client  string   // the name that the client gave itself
+	session *session // legacy only
+	profile upstream.Profile
+	// from which on the client wants log messages; "" is none in the modern era, and what comes in
+	// the legacy one
+	logLevel  string
 	target    *target         // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // a person has approved it
@@ -66,7 +69,8 @@ func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}
-	// What belongs to the hop is taken out by exact name, so a name that another reader takes for it must not pass.
+	// What belongs to the hop is taken out by exact name, so a name that another reader takes for
+	// it must not pass.
 	if _, err := x.meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}
@@ -94,7 +98,8 @@ func (x *exchange) Notify(method string, params []byte) {
 	x.reply.notify(method, params)
 }
 
-// wantsLog reports whether the client wants a log message. One without a level that we know goes to nobody who has chosen one.
+// wantsLog reports whether the client wants a log message. One without a level that we know goes to
+// nobody who has chosen one.
 func (x *exchange) wantsLog(params []byte) bool {
 	if x.logLevel == "" {
 		return x.era == upstream.EraLegacy
@@ -165,7 +170,8 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	}
 }
 
-// Reserve implements upstream.Memory: a large answer counts for the caller until the request is over. One that reads slowly, or not at all, keeps us holding it.
+// Reserve implements upstream.Memory: a large answer counts for the caller until the request is
+// over. One that reads slowly, or not at all, keeps us holding it.
 func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved, n) }
 
 // reserve takes bytes of an answer from the budget.
@@ -180,7 +186,8 @@ func reserve(held *grant, reserved *int64, n int64) error {
 	return err
 }
 
-// hold reserves what was not yet reserved of an answer: not every wire knows whose it is before it was read.
+// hold reserves what was not yet reserved of an answer: not every wire knows whose it is before it
+// was read.
 func (x *exchange) hold(r result) error {
 	if n := int64(r.size()) - x.reserved; n > oneWrite {
 		return x.Reserve(n)

@@ -6,7 +6,8 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// expansion is a URI template (RFC 6570) in its parts, for templates of which only some variables are known.
+// expansion is a URI template (RFC 6570) in its parts, for templates of which only some variables
+// are known.
 type expansion []templatePart
 
 // templatePart is a literal, or an expression if it has variables.
@@ -59,8 +60,9 @@ func (e expansion) has(name string) bool {
 	return false
 }
 
-// expand returns what every expansion of the template with these values begins with, and whether that is all of it.
-// If last is the name of a variable, expand stops behind the first occurrence of it, and reached reports whether it got so far.
+// expand returns what every expansion of the template with these values begins with, and whether
+// that is all of it. If last is the name of a variable, expand stops behind the first occurrence of
+// it, and reached reports whether it got so far.
 func (e expansion) expand(values map[string]string, last string) (text string, whole, reached bool) {
 	var b strings.Builder
 	for _, p := range e {

@@ -27,8 +27,9 @@ type Explanation struct {
 	Reasons  []policy.Reason
 }
 
-// Explain returns what there is to say of the items that the name may mean on an endpoint: the name or URI that clients see, the upstream's own, or the full one before
-// it was shortened. It is empty if nothing has that name, whatever the subject; false means that there is no such endpoint.
+// Explain returns what there is to say of the items that the name may mean on an endpoint: the name
+// or URI that clients see, the upstream's own, or the full one before it was shortened. It is empty
+// if nothing has that name, whatever the subject; false means that there is no such endpoint.
 func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanation, bool) {
 	w := s.world.Load()
 	e := w.endpoints[endpoint]

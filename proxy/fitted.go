@@ -7,8 +7,9 @@ import (
 	"junction/upstream"
 )
 
-// This file holds the endpoints of clients that have connections of their own to some upstreams (isolation, or questions: exact). Such an upstream may offer them
-// something else than others. An endpoint as such a client sees it is made of the catalogs of its connections.
+// This file holds the endpoints of clients that have connections of their own to some upstreams
+// (isolation, or questions: exact). Such an upstream may offer them something else than others. An
+// endpoint as such a client sees it is made of the catalogs of its connections.
 
 // identity tells clients apart where upstreams separate them.
 type identity struct {
@@ -23,7 +24,8 @@ type fitting struct {
 	made *endpoint
 }
 
-// fit returns the caller with its endpoint as its client sees it: c.who is set, and c.endpoint is the one that all clients of the principal share.
+// fit returns the caller with its endpoint as its client sees it: c.who is set, and c.endpoint is
+// the one that all clients of the principal share.
 func (w *world) fit(c caller) caller {
 	v := c.endpoint.view
 	if !v.separates {

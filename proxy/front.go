@@ -11,12 +11,14 @@ import (
 
 // front is one era as spoken to clients: legacyFront and modernFront.
 type front interface {
-	// post answers a message that was posted: it checks what the era wants to be checked, and has the rest served.
+	// post answers a message that was posted: it checks what the era wants to be checked, and has
+	// the rest served.
 	post(w http.ResponseWriter, r *http.Request, x *exchange)
 }
 
-// frontFor decides which era a message speaks (2026-07-28, basic/versioning): the modern one if its _meta says so, or if the version header names a modern
-// version that we know. Everything else is legacy.
+// frontFor decides which era a message speaks (2026-07-28, basic/versioning): the modern one if its
+// _meta says so, or if the version header names a modern version that we know. Everything else is
+// legacy.
 func (s *Server) frontFor(x *exchange) front {
 	if _, err := x.meta.Get(mcp.MetaKeyProtocolVersion); err != raw.ErrAbsent {
 		return modernFront{s}
@@ -37,7 +39,8 @@ func versions() []string {
 	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)
 }
 
-// header returns the one value of a header, without the white space around it; "" when there is none.
+// header returns the one value of a header, without the white space around it; "" when there is
+// none.
 func header(h http.Header, name string) string {
 	values := h[name]
 	if len(values) == 0 {
@@ -46,7 +49,8 @@ func header(h http.Header, name string) string {
 	return strings.TrimSpace(values[0])
 }
 
-// accepts reports whether the client takes the media type; a client that says nothing takes everything.
+// accepts reports whether the client takes the media type; a client that says nothing takes
+// everything.
 func accepts(r *http.Request, media string) bool {
 	values := r.Header["Accept"]
 	if len(values) == 0 {

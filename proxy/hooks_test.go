@@ -15,8 +15,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestCallInfoOfRefusals has calls refused before they get to a tool: each is reported, with what it was about, and with no more of the client's text than a line has room
-// for.
+// TestCallInfoOfRefusals has calls refused before they get to a tool: each is reported, with what
+// it was about, and with no more of the client's text than a line has room for.
 func TestCallInfoOfRefusals(t *testing.T) {
 	b := cannedBackend(t, 1, 10)
 	var err error
@@ -74,7 +74,8 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	}
 }
 
-// TestCallInfoOfSubscriptions has a modern client subscribe to two resources, one of which it is denied: each is reported as a call.
+// TestCallInfoOfSubscriptions has a modern client subscribe to two resources, one of which it is
+// denied: each is reported as a call.
 func TestCallInfoOfSubscriptions(t *testing.T) {
 	b := cannedBackend(t, 1, 10)
 	var err error

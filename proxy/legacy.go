@@ -39,7 +39,8 @@ func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 // legacyVersion reports whether we speak that version, and it is of this era.
 func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsValidProtocolVersion(v) }
 
-// refuse answers with an error; what is not a request gets no more than the status and an error without id.
+// refuse answers with an error; what is not a request gets no more than the status and an error
+// without id.
 func (f legacyFront) refuse(x *exchange, err error) {
 	e, status := answer(err, "")
 	retry(x.reply.w, err)
@@ -66,7 +67,8 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	return nil
 }
 
-// run serves a request of a session. A client that hangs up has not cancelled (2025-11-25, basic/transports): only it can say so, by notification.
+// run serves a request of a session. A client that hangs up has not cancelled (2025-11-25,
+// basic/transports): only it can say so, by notification.
 func (f legacyFront) run(x *exchange) {
 	ctx, end := context.WithCancelCause(f.killing)
 	defer end(nil)
@@ -83,7 +85,8 @@ func (f legacyFront) run(x *exchange) {
 	f.serve(ctx, x)
 }
 
-// accept takes a notification, or an answer to a question. A notification that has no meaning here is no error: initialized is consumed.
+// accept takes a notification, or an answer to a question. A notification that has no meaning here
+// is no error: initialized is consumed.
 func (f legacyFront) accept(x *exchange) {
 	if x.msg.IsResponse() {
 		x.session.answered(&x.msg)
@@ -103,7 +106,8 @@ func (f legacyFront) accept(x *exchange) {
 	}
 }
 
-// initialize begins a session in the version that the client asked for, or in the newest of its era that we speak (2025-11-25, basic/lifecycle).
+// initialize begins a session in the version that the client asked for, or in the newest of its era
+// that we speak (2025-11-25, basic/lifecycle).
 func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	asked, err := x.params.String("protocolVersion")
 	if err != nil {

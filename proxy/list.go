@@ -45,7 +45,8 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 	return append(b, `,"cacheScope":"private"`...)
 }
 
-// readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a list that has changed, is refused.
+// readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a
+// list that has changed, is refused.
 func (s *Server) readCursor(x *exchange, seen *sight, p upstream.Part, k listKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
@@ -180,7 +181,8 @@ func (e *endpoint) page(seen *sight, p upstream.Part, k listKind, offset, n int)
 // pagesRefused is of how many pages one takes the room of others.
 const pagesRefused = 16
 
-// cursor is what a cursor of ours says: which list, and how far. A list that has changed since is another one.
+// cursor is what a cursor of ours says: which list, and how far. A list that has changed since is
+// another one.
 type cursor struct {
 	print  uint64
 	offset uint32

@@ -15,7 +15,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds who listens to changes: a legacy GET stream, or a modern subscriptions/listen. Each listener is the goroutine of its own HTTP request.
+// This file holds who listens to changes: a legacy GET stream, or a modern subscriptions/listen.
+// Each listener is the goroutine of its own HTTP request.
 
 // listener is one stream.
 type listener struct {
@@ -67,8 +68,9 @@ func (ls *listeners) remove(l *listener) {
 	delete(ls.open, l)
 }
 
-// renew moves the streams and the subscriptions into a new world, and tells those whose lists are not what they were. What is not allowed there ends: streams of
-// endpoints that are no more or of principals that are not let in any more, and subscriptions to resources that are denied now.
+// renew moves the streams and the subscriptions into a new world, and tells those whose lists are
+// not what they were. What is not allowed there ends: streams of endpoints that are no more or of
+// principals that are not let in any more, and subscriptions to resources that are denied now.
 func (s *Server) renew(w *world) {
 	ls := &s.listeners
 	// Shares are made before the lock is taken: that may take a while.
@@ -162,7 +164,8 @@ func (c caller) sameList(now caller, p upstream.Part) bool {
 	return print(c) == print(now)
 }
 
-// lapsed reports whether the subscriptions of a session wait for its client to come back with another token, since the last one is over. Nobody hears of them meanwhile.
+// lapsed reports whether the subscriptions of a session wait for its client to come back with
+// another token, since the last one is over. Nobody hears of them meanwhile.
 func (h *hearer) lapsed() bool {
 	ends := h.principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
@@ -182,7 +185,8 @@ func (c caller) still(list []note) []note {
 	})
 }
 
-// hears reports whether the stream is to hear of changes of a list; who wants to hear of resources hears of their templates as well.
+// hears reports whether the stream is to hear of changes of a list; who wants to hear of resources
+// hears of their templates as well.
 func (l *listener) hears(p upstream.Part) bool {
 	if p == upstream.PartTemplates {
 		p = upstream.PartResources
@@ -190,15 +194,16 @@ func (l *listener) hears(p upstream.Part) bool {
 	return l.wants[p]
 }
 
-// catchUp is for who begins to listen in a world that may have been replaced before anybody knew of it.
+// catchUp is for who begins to listen in a world that may have been replaced before anybody knew of
+// it.
 func (s *Server) catchUp(began *world) {
 	if w := s.world.Load(); w != began {
 		s.renew(w)
 	}
 }
 
-// adopt returns the caller as it is in this world; its share is nil when it is not let in any more, or when there is nothing left
-// for it.
+// adopt returns the caller as it is in this world; its share is nil when it is not let in any more,
+// or when there is nothing left for it.
 func (w *world) adopt(c caller) caller {
 	n := caller{world: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
 	if n.endpoint == nil || !w.guard.Still(n.principal) {
@@ -232,7 +237,8 @@ func (l *listener) nudge() {
 	}
 }
 
-// deliver queues a note for exactly one stream of the hearer's. A session without a stream gets it on its next one.
+// deliver queues a note for exactly one stream of the hearer's. A session without a stream gets it
+// on its next one.
 func (ls *listeners) deliver(h *hearer, n note) {
 	l := h.stream
 	if l == nil {
@@ -273,7 +279,8 @@ func (ls *listeners) take(l *listener) []note {
 	return list
 }
 
-// listen keeps the stream, which has its share of limits.streams, open until ctx ends, because the client goes or deletes its session, or until we shut down.
+// listen keeps the stream, which has its share of limits.streams, open until ctx ends, because the
+// client goes or deletes its session, or until we shut down.
 func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
@@ -344,10 +351,12 @@ func (l *listener) appendEvent(b []byte, n note) []byte {
 	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, params))
 }
 
-// maxSubscribe bounds the request of a subscription, which is held for as long as its stream is open.
+// maxSubscribe bounds the request of a subscription, which is held for as long as its stream is
+// open.
 const maxSubscribe = 64 << 10
 
-// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it acknowledges what will be honoured.
+// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it
+// acknowledges what will be honoured.
 func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {

@@ -6,7 +6,8 @@ import (
 	"junction/upstream"
 )
 
-// setLevel answers logging/setLevel of a legacy client: the level is its session's, and goes to upstreams with each of its calls.
+// setLevel answers logging/setLevel of a legacy client: the level is its session's, and goes to
+// upstreams with each of its calls.
 func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, error) {
 	if !x.share.sight().offers.logging {
 		return result{}, unknownMethod(x.era, x.msg.Method)

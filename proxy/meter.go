@@ -15,9 +15,10 @@ import (
 	"junction/policy"
 )
 
-// meters count the calls of principals whose policies limit them, and apart from these their other requests: lists, pings, streams that they open, handshakes. So a client
-// that lists and pings can still call. The zero value counts none. They outlive a change of the world, so that a reload that leaves the limits of somebody as they are gives
-// no fresh allowance.
+// meters count the calls of principals whose policies limit them, and apart from these their other
+// requests: lists, pings, streams that they open, handshakes. So a client that lists and pings can
+// still call. The zero value counts none. They outlive a change of the world, so that a reload that
+// leaves the limits of somebody as they are gives no fresh allowance.
 type meters struct {
 	mu sync.Mutex
 	of map[string]*meter
@@ -25,7 +26,8 @@ type meters struct {
 
 // meter is that of one principal; guarded by meters.mu.
 type meter struct {
-	// The limits of one principal may differ, as from one surface to another: calls under one limit neither use up another nor fill it again.
+	// The limits of one principal may differ, as from one surface to another: calls under one limit
+	// neither use up another nor fill it again.
 	rates    map[allowance]*rate.Limiter
 	inFlight int
 }
@@ -46,7 +48,8 @@ var (
 	errTooMany = errors.New("too many calls at once")
 )
 
-// enter counts a call that begins; leave must follow. The error is errTooFast, with how long to wait, or errTooMany.
+// enter counts a call that begins; leave must follow. The error is errTooFast, with how long to
+// wait, or errTooMany.
 func (ms *meters) enter(principal string, l policy.Limits) (*meter, time.Duration, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -100,7 +103,8 @@ func (m *meter) wait(a allowance) time.Duration {
 	return max(1, time.Duration((1-r.TokensAt(now))/float64(a.rate)*float64(time.Second)))
 }
 
-// limiter returns the one of a limit. Others that nothing is used of are forgotten when there are many.
+// limiter returns the one of a limit. Others that nothing is used of are forgotten when there are
+// many.
 func (m *meter) limiter(a allowance, now time.Time) *rate.Limiter {
 	r := m.rates[a]
 	if r != nil {
@@ -144,8 +148,8 @@ func (ms *meters) tidy() {
 // maxMeters is from how many principals on those that are idle are forgotten.
 const maxMeters = 1000
 
-// meter counts a request that begins, where policy limits the caller. done must be called when it has ended; it is nil where there is nothing to do. The error is what the
-// client reads.
+// meter counts a request that begins, where policy limits the caller. done must be called when it
+// has ended; it is nil where there is nothing to do. The error is what the client reads.
 func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
 	limits := x.share.limits
 	if limits.Rate <= 0 && limits.Concurrent <= 0 {
@@ -185,8 +189,8 @@ func isCall(method string) bool {
 	return false
 }
 
-// limited is what a client reads that has called too often, in a form that it can wait by. The status stays 200: there are clients that take any other for the
-// end of the connection.
+// limited is what a client reads that has called too often, in a form that it can wait by. The
+// status stays 200: there are clients that take any other for the end of the connection.
 func (x *exchange) limited(err error, wait time.Duration) *refusal {
 	data := []byte(`{"junction":{"kind":"limited"`)
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"

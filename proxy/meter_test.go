@@ -8,7 +8,8 @@ import (
 	"junction/policy"
 )
 
-// TestMetersOfTwoSurfaces has a principal call where its policies give it much in between its calls where they give it little: that makes the little no more.
+// TestMetersOfTwoSurfaces has a principal call where its policies give it much in between its calls
+// where they give it little: that makes the little no more.
 func TestMetersOfTwoSurfaces(t *testing.T) {
 	little, much, other := policy.Limits{Rate: 1. / 3600, Burst: 2}, policy.Limits{Rate: 100, Burst: 100}, policy.Limits{Concurrent: 100}
 	synctest.Test(t, func(t *testing.T) {

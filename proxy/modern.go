@@ -12,7 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// modernFront speaks 2026-07-28: every request says everything about itself, in the body and again in headers, and nothing is remembered.
+// modernFront speaks 2026-07-28: every request says everything about itself, in the body and again
+// in headers, and nothing is remembered.
 type modernFront struct{ *Server }
 
 func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
@@ -45,7 +46,8 @@ func (f modernFront) refuse(x *exchange, err error) {
 	x.reply.fail(x.msg.ID, e, status)
 }
 
-// check compares headers and body, and reads what _meta must say (2026-07-28, streamable-http#server-validation and basic/index#_meta).
+// check compares headers and body, and reads what _meta must say (2026-07-28,
+// streamable-http#server-validation and basic/index#_meta).
 func (f modernFront) check(x *exchange) error {
 	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
@@ -87,7 +89,8 @@ func (f modernFront) check(x *exchange) error {
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
 	case err != nil || upstream.Level(x.logLevel) == 0:
-		return invalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel) // 2026-07-28, server/utilities/logging
+		// 2026-07-28, server/utilities/logging
+		return invalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel)
 	}
 	if info, err := x.meta.Object(mcp.MetaKeyClientInfo); err == nil {
 		x.client, _ = info.String("name")
@@ -96,7 +99,8 @@ func (f modernFront) check(x *exchange) error {
 	return nil
 }
 
-// namedBy returns the member of params that the header Mcp-Name repeats; "" when the method has none.
+// namedBy returns the member of params that the header Mcp-Name repeats; "" when the method has
+// none.
 func namedBy(method string) string {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
@@ -136,7 +140,8 @@ func same(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
-// discovered is how long a client may rely on what we said of ourselves: upstreams that come and go can change it.
+// discovered is how long a client may rely on what we said of ourselves: upstreams that come and go
+// can change it.
 const discovered = time.Minute
 
 // discover says who we are.

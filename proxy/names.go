@@ -18,8 +18,9 @@ func (n Names) withDefaults() Names {
 	return n
 }
 
-// Expose returns the name under which clients of the merged endpoint see a tool or prompt of an upstream with that prefix, and its whole name, which is another
-// when that is too long or has characters that clients would change.
+// Expose returns the name under which clients of the merged endpoint see a tool or prompt of an
+// upstream with that prefix, and its whole name, which is another when that is too long or has
+// characters that clients would change.
 func (n Names) Expose(prefix, name string) (exposed, full string) {
 	n = n.withDefaults()
 	full = n.full(prefix, name)
@@ -50,8 +51,9 @@ func (n Names) of(b backend, name string) []string {
 	return []string{full}
 }
 
-// shorten returns the name under which clients see an item of that full name. It depends on nothing but its arguments, so it is the same after a restart and
-// whatever other upstreams there are. A name that clients would fold or cut keeps its start and ends in a hash of the whole.
+// shorten returns the name under which clients see an item of that full name. It depends on nothing
+// but its arguments, so it is the same after a restart and whatever other upstreams there are. A
+// name that clients would fold or cut keeps its start and ends in a hash of the whole.
 func (n Names) shorten(full string) string {
 	legal := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -67,7 +69,8 @@ func (n Names) shorten(full string) string {
 	return legal[:min(len(legal), n.MaxLength-hashLength-1)] + "_" + hash
 }
 
-// The merged endpoint shows URIs like this, so that they say whose they are (upstream is the name in the configuration, never the prefix):
+// The merged endpoint shows URIs like this, so that they say whose they are (upstream is the name
+// in the configuration, never the prefix):
 //
 //	upstream's own            as clients see it
 //	file:///a/b?c      fs     mcp://fs/file:///a/b?c
@@ -75,9 +78,11 @@ func (n Names) shorten(full string) string {
 //	ui://clock/face    apps   ui://apps/clock/face
 //	https://x.org/a    web    https://x.org/a
 //
-// It is an algorithm in both directions, because most URIs are in no list: those of templates and of links in results. What is put in front is a literal for
-// templates (RFC 6570). MCP Apps must stay ui:, and a web address must stay one, since a client may fetch it from the web; and so a web address does not say
-// whose it is, and is looked up (table). The scheme of others is hidden on purpose: file:///a means a file of the upstream's machine, not of the client's.
+// It is an algorithm in both directions, because most URIs are in no list: those of templates and
+// of links in results. What is put in front is a literal for templates (RFC 6570). MCP Apps must
+// stay ui:, and a web address must stay one, since a client may fetch it from the web; and so a web
+// address does not say whose it is, and is looked up (table). The scheme of others is hidden on
+// purpose: file:///a means a file of the upstream's machine, not of the client's.
 //
 // An endpoint of one upstream shows all URIs as they are.
 
@@ -111,7 +116,8 @@ func isWeb(uri string) bool {
 	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// literals returns what stands around the expressions of a URI template: one more than there are expressions.
+// literals returns what stands around the expressions of a URI template: one more than there are
+// expressions.
 func literals(text string) []string {
 	var list []string
 	for {
@@ -163,7 +169,8 @@ func owners(stocks iter.Seq[*stock], uri string) (all []backend) {
 	return all
 }
 
-// maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that has a template of the same beginning may be an owner then.
+// maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that
+// has a template of the same beginning may be an owner then.
 const maxSearched = 256 << 10
 
 // maxLookedUp bounds the URIs that are compared with templates.

@@ -105,7 +105,8 @@ func compiled(endpoint string, names Names, bare bool, backends ...backend) *vie
 	return compile(endpoint, stocks, bare, nil)
 }
 
-// owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams that it could be of, or "not found".
+// owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams
+// that it could be of, or "not found".
 func owner(tb testing.TB, v *view, uri string) string {
 	tb.Helper()
 	target, err := everything(v).resource(upstream.EraLegacy, uri)
@@ -205,8 +206,9 @@ func TestWayBackOfNames(t *testing.T) {
 	}
 }
 
-// FuzzURIs checks that a URI which clients see leads back to the one upstream whose it is, by the same algorithm for any URI; and that one that does not say whose
-// it is leads to nobody where two could have it.
+// FuzzURIs checks that a URI which clients see leads back to the one upstream whose it is, by the
+// same algorithm for any URI; and that one that does not say whose it is leads to nobody where two
+// could have it.
 func FuzzURIs(f *testing.F) {
 	for _, uri := range []string{"file:///x", "ui://a/b", "mcp://a/b", "mcp://b/ui://a", "https://x.org/a", "{+any}", "ui://", "a/b", "mcp://", "HTTPS:", "http:a", "\x00", "ui://b"} {
 		f.Add(uri)
@@ -236,7 +238,8 @@ func FuzzURIs(f *testing.F) {
 	})
 }
 
-// TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has cost enough, every template of the same beginning counts as an owner.
+// TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has
+// cost enough, every template of the same beginning counts as an owner.
 func TestSafety11OwnersTakeFewSteps(t *testing.T) {
 	var all []*stock
 	for i := range 1000 {

@@ -11,10 +11,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds what a result must not have for a legacy client, because the version of its session does not know it: unknown members are harmless there, unknown
-// types of content are not.
+// This file holds what a result must not have for a legacy client, because the version of its
+// session does not know it: unknown members are harmless there, unknown types of content are not.
 
-// olderDefinition is a tool's definition for legacy clients, without what the modern era alone allows (such as SEP-2106): typed clients drop the whole list for it.
+// olderDefinition is a tool's definition for legacy clients, without what the modern era alone
+// allows (such as SEP-2106): typed clients drop the whole list for it.
 func (t *target) olderDefinition() []byte {
 	if len(t.tool.Older) == 0 {
 		return t.definition
@@ -34,14 +35,16 @@ func (t *target) withoutOutput() bool {
 	return slices.ContainsFunc(t.tool.Older, func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
 }
 
-// legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what the client's version does not have.
+// legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what
+// the client's version does not have.
 func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	var edits []raw.Edit
 	content := "content" // the member that has blocks of content
 	switch mcp.MCPMethod(x.msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
-		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its outputSchema has stayed.
+		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its
+		// outputSchema has stayed.
 		if err == nil && structured[0] != '{' && (x.target.backend.Catalog().Era == upstream.EraModern || x.target.withoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := withText(r.Object, structured); text != nil {
@@ -71,8 +74,8 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	return result{body: text}, nil
 }
 
-// withText returns the content of a result with its structured content as text, which is all that a client of the legacy era sees of it; nil when the server has
-// said it in words itself.
+// withText returns the content of a result with its structured content as text, which is all that a
+// client of the legacy era sees of it; nil when the server has said it in words itself.
 func withText(o raw.Object, structured []byte) []byte {
 	blocks, err := o.Elements("content")
 	if err != nil && err != raw.ErrAbsent {
@@ -105,8 +108,9 @@ func blockType(block []byte) (string, raw.Object) {
 	return kind, o
 }
 
-// olderBlocks returns an array of content blocks, or of messages with one block each, without the types that the version does not know: a link becomes text, and
-// sound an embedded resource. nil means that there is nothing to change.
+// olderBlocks returns an array of content blocks, or of messages with one block each, without the
+// types that the version does not know: a link becomes text, and sound an embedded resource. nil
+// means that there is nothing to change.
 func olderBlocks(items [][]byte, messages bool, version string) []byte {
 	changed := false
 	b := []byte{'['}
@@ -133,7 +137,8 @@ func olderBlocks(items [][]byte, messages bool, version string) []byte {
 	return append(b, ']')
 }
 
-// olderBlock returns a block that the version knows in place of one that it does not; nil for one that it knows.
+// olderBlock returns a block that the version knows in place of one that it does not; nil for one
+// that it knows.
 func olderBlock(block []byte, version string) []byte {
 	switch kind, o := blockType(block); {
 	case kind == "resource_link":

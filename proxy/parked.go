@@ -16,9 +16,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file joins a client that is asked by an answer, and comes back with another request, to an upstream that asks in the middle of a call and waits. The call is
-// parked: it is made once, goes on in the upstream while the client is away, and gets what the client brings back. Making it again instead would carry it out
-// twice.
+// This file joins a client that is asked by an answer, and comes back with another request, to an
+// upstream that asks in the middle of a call and waits. The call is parked: it is made once, goes
+// on in the upstream while the client is away, and gets what the client brings back. Making it
+// again instead would carry it out twice.
 
 // lot is the parked calls.
 type lot struct {
@@ -32,7 +33,8 @@ type lot struct {
 	running sync.WaitGroup // the calls of begin
 }
 
-// parked is a call of a modern client's to a legacy upstream that may ask. It is in the lot from its first question on.
+// parked is a call of a modern client's to a legacy upstream that may ask. It is in the lot from
+// its first question on.
 type parked struct {
 	lot    *lot
 	id     string
@@ -84,7 +86,8 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	return p.wait(ctx, s, x)
 }
 
-// resume gives the call that a state names the client's answers, and answers the request as far as the call gets.
+// resume gives the call that a state names the client's answers, and answers the request as far as
+// the call gets.
 func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
@@ -112,7 +115,8 @@ func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (res
 	return p.wait(ctx, s, x)
 }
 
-// take hands the answers to the questions that wait for them; p.mu is held. Answers that nobody asked for are ignored (2026-07-28, basic/patterns/mrtr).
+// take hands the answers to the questions that wait for them; p.mu is held. Answers that nobody
+// asked for are ignored (2026-07-28, basic/patterns/mrtr).
 func (p *parked) take(answers raw.Object) error {
 	type given struct {
 		q    *openQuestion
@@ -137,7 +141,8 @@ func (p *parked) take(answers raw.Object) error {
 	return nil
 }
 
-// answersQuestion reports whether v can be an answer to a question of that method; what is in it is for the upstream to judge.
+// answersQuestion reports whether v can be an answer to a question of that method; what is in it is
+// for the upstream to judge.
 func answersQuestion(method string, v []byte) bool {
 	o, err := raw.Parse(v)
 	if err != nil {
@@ -148,7 +153,8 @@ func answersQuestion(method string, v []byte) bool {
 	return err == nil
 }
 
-// wait answers a request about the call: with its result, or with what it asks now. A client that breaks the request off cancels the call.
+// wait answers a request about the call: with its result, or with what it asks now. A client that
+// breaks the request off cancels the call.
 func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
 	p.mu.Lock()
 	p.present = x
@@ -193,7 +199,8 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 	}
 }
 
-// settle gives an upstream that asks several questions at once the moment that it needs for that, so that the client can be asked all of them.
+// settle gives an upstream that asks several questions at once the moment that it needs for that,
+// so that the client can be asked all of them.
 func (p *parked) settle(ctx context.Context) {
 	late := time.NewTimer(together)
 	defer late.Stop()
@@ -221,7 +228,8 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 	return append(b, '}')
 }
 
-// giveUp ends the call of a client that does not come back. The upstream hears that its questions are not answered, and that the call is cancelled.
+// giveUp ends the call of a client that does not come back. The upstream hears that its questions
+// are not answered, and that the call is cancelled.
 func (p *parked) giveUp() {
 	p.lot.remove(p) // first, so that whoever comes back after the upstream has heard of it comes too late
 	p.cancel(nil)
@@ -243,7 +251,8 @@ func (p *parked) tell() {
 	}
 }
 
-// Notify implements upstream.Peer: for the request that waits now, with its own progress token. While the client is away nobody hears it.
+// Notify implements upstream.Peer: for the request that waits now, with its own progress token.
+// While the client is away nobody hears it.
 func (p *parked) Notify(method string, params []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,7 +313,8 @@ func (l *lot) start(call func()) bool {
 	return true
 }
 
-// admit puts a call into the lot, if it is not there yet; false means that its user has too many there.
+// admit puts a call into the lot, if it is not there yet; false means that its user has too many
+// there.
 func (l *lot) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"junction/auth"
 )
 
-// TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back to where others wait for a place.
+// TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
+// to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
 	l := &lot{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
 	origin := &exchange{caller: caller{principal: auth.Local}}

@@ -17,13 +17,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds what a person has for themselves: the upstreams that they sign in to, merged into the endpoints as they see them, and the offer to connect one that is
-// not. What an upstream has for one person is in no view of anybody else's.
+// This file holds what a person has for themselves: the upstreams that they sign in to, merged into
+// the endpoints as they see them, and the offer to connect one that is not. What an upstream has
+// for one person is in no view of anybody else's.
 
 // People finds the upstreams that people sign in to themselves.
 type People interface {
-	// Of returns those of a principal in the order of their names, the same ones for as long as nothing about them changes; none for whoever is no person that can sign
-	// in to one. It does not block.
+	// Of returns those of a principal in the order of their names, the same ones for as long as
+	// nothing about them changes; none for whoever is no person that can sign in to one. It does
+	// not block.
 	Of(*auth.Principal) []*upstream.Upstream
 }
 
@@ -93,7 +95,8 @@ func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
 	return w.newEndpoint(shared.name, shared.surface, shared.view.derive(name, stocks))
 }
 
-// meet waits a moment for those of the principal's upstreams that were started just now: a client that asks for the tools once should find them.
+// meet waits a moment for those of the principal's upstreams that were started just now: a client
+// that asks for the tools once should find them.
 func (w *world) meet(ctx context.Context, p *auth.Principal) {
 	for _, u := range w.own(p) {
 		u.Meet(ctx)
@@ -103,8 +106,9 @@ func (w *world) meet(ctx context.Context, p *auth.Principal) {
 // connectTool is the tool that an upstream has for a person who is not connected to it.
 const connectTool = "connect"
 
-// connecting returns what offers to connect the upstream that a name means, if that is what a call of it is about: t is the tool of that name, nil for none. Names of tools
-// that an upstream had until its person was signed out are about that as well.
+// connecting returns what offers to connect the upstream that a name means, if that is what a call
+// of it is about: t is the tool of that name, nil for none. Names of tools that an upstream had
+// until its person was signed out are about that as well.
 func (x *exchange) connecting(t *target, name string) *target {
 	if t != nil {
 		if t.connects {
@@ -126,7 +130,8 @@ func (x *exchange) connecting(t *target, name string) *target {
 	return nil
 }
 
-// connectRounds bounds for how long a call waits for a person who is connecting the upstream just now: about half a minute.
+// connectRounds bounds for how long a call waits for a person who is connecting the upstream just
+// now: about half a minute.
 const connectRounds = 18
 
 // connect answers the call that offers to connect an upstream.
@@ -157,13 +162,15 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *target, info *Call
 	return s.own(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
 }
 
-// needsSignIn returns what a person has to do before a call can be made, nil if the error is about something else.
+// needsSignIn returns what a person has to do before a call can be made, nil if the error is about
+// something else.
 func needsSignIn(err error) *upstream.SignInError {
 	need, _ := err.(*upstream.SignInError) // (*upstream.Upstream).Call and SignedIn return it as it is
 	return need
 }
 
-// offer answers a call that a person has to sign in to an upstream for, in the way that the client can show best: a page to open in the browser, or words.
+// offer answers a call that a person has to sign in to an upstream for, in the way that the client
+// can show best: a page to open in the browser, or words.
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.offered = true
 	message := signInMessage(need)

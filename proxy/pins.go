@@ -17,11 +17,14 @@ import (
 	"junction/upstream/raw"
 )
 
-// Pins are the definitions of tools that an operator has accepted, by upstream and by the upstream's own name. Where a policy is pinned, a tool whose definition is
-// another one, or was never accepted, is held back: what a server says of its tools goes to models, and may change after somebody has looked at it.
+// Pins are the definitions of tools that an operator has accepted, by upstream and by the
+// upstream's own name. Where a policy is pinned, a tool whose definition is another one, or was
+// never accepted, is held back: what a server says of its tools goes to models, and may change
+// after somebody has looked at it.
 //
-// Any change counts but white space, the order of members and the way in which a string is escaped: see canonical. Pins are never modified. The nil *Pins, and one
-// of a file that does not exist, hold everything back.
+// Any change counts but white space, the order of members and the way in which a string is escaped:
+// see canonical. Pins are never modified. The nil *Pins, and one of a file that does not exist,
+// hold everything back.
 type Pins struct {
 	tools map[string]map[string]pin
 	none  bool // there is no file yet
@@ -34,7 +37,8 @@ type pin struct {
 	accepted   time.Time
 }
 
-// Definition is a tool's definition as its upstream wrote it, or as it was mended (upstream.Mended): that is what clients see.
+// Definition is a tool's definition as its upstream wrote it, or as it was mended
+// (upstream.Mended): that is what clients see.
 type Definition struct {
 	Upstream, Name string
 	Definition     []byte
@@ -52,7 +56,8 @@ const (
 // maxPins bounds the file.
 const maxPins = 64 << 20
 
-// pinsFile is the form of the file. It is written so that a change of one definition is a change of a few lines.
+// pinsFile is the form of the file. It is written so that a change of one definition is a change of
+// a few lines.
 type pinsFile struct {
 	Version   int                           `json:"version"`
 	Upstreams map[string]map[string]pinText `json:"upstreams"`
@@ -64,7 +69,8 @@ type pinText struct {
 	Definition json.RawMessage `json:"definition"`
 }
 
-// LoadPins reads a file. One that does not exist is no error; one that was changed by hand, so that a definition is not what was accepted, is.
+// LoadPins reads a file. One that does not exist is no error; one that was changed by hand, so that
+// a definition is not what was accepted, is.
 func LoadPins(file string) (*Pins, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +138,8 @@ func (p *Pins) held(upstream, name string, definition []byte) (reason string, he
 	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s/%s, and then: %s", upstream, name, command), true
 }
 
-// State compares a definition with the accepted one, and says when that was accepted; the zero time where none was.
+// State compares a definition with the accepted one, and says when that was accepted; the zero time
+// where none was.
 func (p *Pins) State(upstream, name string, definition []byte) (PinState, time.Time) {
 	if p == nil {
 		return PinNew, time.Time{}
@@ -158,8 +165,9 @@ func (p *Pins) Names(upstream string) []string {
 	return slices.Sorted(maps.Keys(p.tools[upstream]))
 }
 
-// Accept returns pins in which these definitions are accepted. Those that were accepted already keep their time, and the others stay what they were. The error is that
-// of a definition that is not JSON.
+// Accept returns pins in which these definitions are accepted. Those that were accepted already
+// keep their time, and the others stay what they were. The error is that of a definition that is
+// not JSON.
 func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 	next := &Pins{tools: map[string]map[string]pin{}}
 	for upstream, tools := range p.tools {
@@ -230,8 +238,9 @@ func (p *Pins) Write(file string) error {
 	return nil
 }
 
-// Diff says how a definition differs from the accepted one, a line for each value or line of a text: "- " what was accepted, "+ " what is there now. Nothing in it
-// is hidden from a person: see Visible.
+// Diff says how a definition differs from the accepted one, a line for each value or line of a
+// text: "- " what was accepted, "+ " what is there now. Nothing in it is hidden from a person: see
+// Visible.
 func (p *Pins) Diff(d Definition) []string {
 	now, err := canonical(d.Definition)
 	if err != nil {
@@ -246,7 +255,8 @@ func (p *Pins) Diff(d Definition) []string {
 	return differences(old, flat(nil, "", now))
 }
 
-// Definitions returns the definitions of all tools that the configuration does not leave out, in the order of upstreams and of their lists. They alias the catalogs.
+// Definitions returns the definitions of all tools that the configuration does not leave out, in
+// the order of upstreams and of their lists. They alias the catalogs.
 func (s *Server) Definitions() []Definition {
 	var list []Definition
 	for _, b := range s.world.Load().backends {

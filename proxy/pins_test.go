@@ -145,7 +145,8 @@ func TestPinsDiff(t *testing.T) {
 	}
 }
 
-// FuzzCanonical holds canonical to its promise: the same text for what reads the same, and another one for anything else, as far as encoding/json tells.
+// FuzzCanonical holds canonical to its promise: the same text for what reads the same, and another
+// one for anything else, as far as encoding/json tells.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{}`, `{"b":1,"a":[true,null,"x\u0041"]}`, `"\ud800"`, `{"a":1,"a":2}`, ` [ 1.0 , -0 ] `, `{"a":{"\u0062":{}}}`} {
 		f.Add([]byte(s))

@@ -7,8 +7,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// profileOf returns what upstreams may learn of a client that declared these capabilities in that version: what we do not know how to bridge is left out, and
-// what the version does not have is not believed.
+// profileOf returns what upstreams may learn of a client that declared these capabilities in that
+// version: what we do not know how to bridge is left out, and what the version does not have is not
+// believed.
 func profileOf(capabilities raw.Object, version string) upstream.Profile {
 	var p upstream.Profile
 	modern := mcp.IsModernProtocol(version)

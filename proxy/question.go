@@ -10,11 +10,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds what is the same for every question of an upstream to a client's person, whichever eras meet: whether the client can be asked it at all, and what
-// of it is not passed on as the upstream wrote it.
+// This file holds what is the same for every question of an upstream to a client's person,
+// whichever eras meet: whether the client can be asked it at all, and what of it is not passed on
+// as the upstream wrote it.
 
-// question makes a question of an upstream's one that the client may be sent: the params as its version knows them, with the upstream's name in what a person reads.
-// meta says whether the params keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
+// question makes a question of an upstream's one that the client may be sent: the params as its
+// version knows them, with the upstream's name in what a person reads. meta says whether the params
+// keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
 func (x *exchange) question(from, method string, params []byte, meta bool) ([]byte, error) {
 	refused := func(format string, args ...any) error {
 		return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
@@ -30,11 +32,14 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 	if err != nil {
 		return nil, refused("Invalid params of %s", method)
 	}
-	edits := []raw.Edit{{Name: "task"}} // no client is asked to make its answer a task (2025-11-25, basic/utilities/tasks): we never declare that it can
+	// no client is asked to make its answer a task (2025-11-25, basic/utilities/tasks): we never
+	// declare that it can
+	edits := []raw.Edit{{Name: "task"}}
 	if !meta {
 		edits = append(edits, raw.Edit{Name: "_meta"})
 	} else if own, err := raw.Get(params, "_meta"); err == nil {
-		// The task that the question belongs to is one between us and the server: see upstream/task.go.
+		// The task that the question belongs to is one between us and the server: see
+		// upstream/task.go.
 		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
 			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
 				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
@@ -62,7 +67,8 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 			x.lack(`{"sampling":{"tools":{}}}`)
 			return nil, refused("the client has not declared sampling.tools")
 		}
-		// "This server" would be all our upstreams to the client, and what one of them said is none of another's business.
+		// "This server" would be all our upstreams to the client, and what one of them said is none
+		// of another's business.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
 		if !x.profile.Roots {
@@ -82,8 +88,8 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 // lack notes the capability that the client would need to answer a server request.
 func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 
-// elicitation returns the edits of an elicitation. An elicitationId is kept out of the modern era, which does not have it; for a legacy client it is the upstream's
-// or one of ours.
+// elicitation returns the edits of an elicitation. An elicitationId is kept out of the modern era,
+// which does not have it; for a legacy client it is the upstream's or one of ours.
 func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	var edits []raw.Edit
 	bad := func(format string, args ...any) ([]raw.Edit, error) {
@@ -122,12 +128,14 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	if err != nil && err != raw.ErrAbsent {
 		return bad("Invalid params: message")
 	}
-	// The client shows one server, and its person must know who is asking (2025-11-25, client/elicitation#user-interaction-model).
+	// The client shows one server, and its person must know who is asking (2025-11-25,
+	// client/elicitation#user-interaction-model).
 	return append(edits, raw.Edit{Name: "message", Value: raw.Quote("[" + from + "] " + message)}), nil
 }
 
-// olderSchema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles is enum and enumNames instead of oneOf; nil when there is nothing
-// to change. A choice of several values cannot be said there.
+// olderSchema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles
+// is enum and enumNames instead of oneOf; nil when there is nothing to change. A choice of several
+// values cannot be said there.
 func olderSchema(params raw.Object) ([]byte, error) {
 	schema, err := params.Object("requestedSchema")
 	if err != nil {

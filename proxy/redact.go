@@ -17,11 +17,13 @@ type redaction struct {
 	re   *regexp.Regexp
 }
 
-// redactor removes from what an upstream says what a client must not read, and marks the place: [redacted: NAME]. It guards against accidents, such as a token in
-// a log file that a tool shows; an upstream that wants a secret out finds a way.
+// redactor removes from what an upstream says what a client must not read, and marks the place:
+// [redacted: NAME]. It guards against accidents, such as a token in a log file that a tool shows;
+// an upstream that wants a secret out finds a way.
 //
-// It looks at the strings of a message as a reader sees them, without their escapes. Not looked at are the names of members, binary content, and, where MCP itself
-// defines the object, the words and the handles of the protocol (see fixedMembers). All bytes that no rule matches stay as they are.
+// It looks at the strings of a message as a reader sees them, without their escapes. Not looked at
+// are the names of members, binary content, and, where MCP itself defines the object, the words and
+// the handles of the protocol (see fixedMembers). All bytes that no rule matches stay as they are.
 //
 // It is immutable, and may be used by several goroutines at once. A nil redactor removes nothing.
 type redactor struct {
@@ -40,7 +42,8 @@ func newRedactor(rules []redaction, secrets bool) *redactor {
 		prefix, _ := rule.re.LiteralPrefix()
 		needle := []byte(prefix)
 		for _, c := range needle {
-			if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' { // JSON may write it in a short way of its own, or as bytes beyond ASCII
+			// JSON may write it in a short way of its own, or as bytes beyond ASCII
+			if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' {
 				needle = nil
 				break
 			}
@@ -56,7 +59,8 @@ func newRedactor(rules []redaction, secrets bool) *redactor {
 // errUnread means that a text could not be looked through. It must not be sent then.
 var errUnread = errors.New("it cannot be looked through for what must not be shown")
 
-// result returns a result without what is to be removed, and in how many places something was. It is the same object when there was nothing.
+// result returns a result without what is to be removed, and in how many places something was. It
+// is the same object when there was nothing.
 func (r *redactor) result(o raw.Object) (raw.Object, int, error) {
 	text, n, err := r.text(o.Text())
 	if err != nil || n == 0 {
@@ -66,7 +70,8 @@ func (r *redactor) result(o raw.Object) (raw.Object, int, error) {
 	return o, n, err
 }
 
-// error is result for an upstream's error: its message and its data. What cannot be looked through is left out.
+// error is result for an upstream's error: its message and its data. What cannot be looked through
+// is left out.
 func (r *redactor) error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if r == nil {
 		return e, 0
@@ -89,8 +94,8 @@ func (r *redactor) error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage // without members beyond the three
 }
 
-// text is result for any JSON text without white space around it, such as the params of a notification. It is the same slice when there was nothing; an empty one is
-// no text, and stays.
+// text is result for any JSON text without white space around it, such as the params of a
+// notification. It is the same slice when there was nothing; an empty one is no text, and stays.
 func (r *redactor) text(text []byte) ([]byte, int, error) {
 	if r == nil || len(text) == 0 || r.nothingIn(text) {
 		return text, 0, nil
@@ -102,11 +107,13 @@ func (r *redactor) text(text []byte) ([]byte, int, error) {
 	if len(w.cuts) == 0 {
 		return text, 0, nil
 	}
-	slices.SortFunc(w.cuts, func(a, b span) int { return cmp.Compare(a.start, b.start) }) // binary members are judged when their object ends
+	// binary members are judged when their object ends
+	slices.SortFunc(w.cuts, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	return mark(text, w.cuts), len(w.cuts), nil
 }
 
-// nothingIn reports, without reading the structure, that no rule can match anything in a JSON text. It is the whole cost of most results.
+// nothingIn reports, without reading the structure, that no rule can match anything in a JSON text.
+// It is the whole cost of most results.
 func (r *redactor) nothingIn(text []byte) bool {
 	for _, needle := range r.needles {
 		if needle == nil || bytes.Contains(text, needle) {
@@ -143,11 +150,14 @@ func mark(text []byte, cuts []span) []byte {
 	return append(out, text[from:]...)
 }
 
-// fixedMembers are the members of MCP's own objects whose strings stay: words that tell a reader the kind of what is there, without which the message means nothing
-// any more, and handles that come back to us or to the upstream and must be what they were. A uri is a handle: it is asked for again byte by byte, and many
-// clients refuse a whole result over one that is no URI. Who must not see a URI is denied the resource. In structured content and in _meta, which are what an
-// upstream makes of them, no member is a word of MCP's.
-var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level", "audience", "lastModified", // words
+// fixedMembers are the members of MCP's own objects whose strings stay: words that tell a reader
+// the kind of what is there, without which the message means nothing any more, and handles that
+// come back to us or to the upstream and must be what they were. A uri is a handle: it is asked for
+// again byte by byte, and many clients refuse a whole result over one that is no URI. Who must not
+// see a URI is denied the resource. In structured content and in _meta, which are what an upstream
+// makes of them, no member is a word of MCP's.
+// words
+var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level", "audience", "lastModified",
 	"uri", "url", "src", "elicitationId", "taskId", "requestState", "nextCursor", "progressToken", "requestId", // handles
 	"required", "enum", "const", "format", "pattern", "$schema", "$ref") // of the form that a person is asked to fill in
 
@@ -171,7 +181,8 @@ type redacting struct {
 	scratch []byte // as is this
 }
 
-// value looks through the value at i and returns where it ends. Fixed are the members whose strings stay. The text is JSON, or else ok may be false.
+// value looks through the value at i and returns where it ends. Fixed are the members whose strings
+// stay. The text is JSON, or else ok may be false.
 func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok bool) {
 	if i >= len(w.text) || depth > raw.DefaultDepth {
 		return 0, false
@@ -255,7 +266,8 @@ func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok
 	return i + 1, i < len(w.text)
 }
 
-// member looks through the value of a member at i, or puts it into data or blob until the object has ended.
+// member looks through the value of a member at i, or puts it into data or blob until the object
+// has ended.
 func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int, data, blob *[2]int) (end int, ok bool) {
 	if i >= len(w.text) {
 		return 0, false
@@ -292,7 +304,8 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 	return end, ok
 }
 
-// unlessBinary looks at a string that is binary content where it stands, if it says so and is base64.
+// unlessBinary looks at a string that is binary content where it stands, if it says so and is
+// base64.
 func (w *redacting) unlessBinary(at [2]int, binary bool) {
 	if at[1] == 0 || binary && runLength(w.text[at[0]+1:at[1]-1], base64Text, 0) == at[1]-at[0]-2 {
 		return
@@ -324,8 +337,8 @@ func (w *redacting) look(start, end int) {
 	}
 }
 
-// find appends what the rules match in a text, as it is read. A rule that matches almost everywhere takes the whole text, so that what is written for its matches does
-// not become larger and larger.
+// find appends what the rules match in a text, as it is read. A rule that matches almost everywhere
+// takes the whole text, so that what is written for its matches does not become larger and larger.
 func (r *redactor) find(text []byte, found []span) []span {
 	if r.secrets {
 		found = secrets(text, found)
@@ -349,7 +362,8 @@ func (r *redactor) find(text []byte, found []span) []span {
 	return found
 }
 
-// merge joins spans that overlap, which are in the order of their starts, under the name of the first.
+// merge joins spans that overlap, which are in the order of their starts, under the name of the
+// first.
 func merge(spans []span) []span {
 	out := spans[:1]
 	for _, s := range spans[1:] {
@@ -380,7 +394,8 @@ func binaryIn(text []byte) (list []span) {
 	}
 }
 
-// outside returns what of the spans is in none of the holes, of which there are few; both are in order.
+// outside returns what of the spans is in none of the holes, of which there are few; both are in
+// order.
 func outside(holes, spans []span) []span {
 	if len(holes) == 0 {
 		return spans

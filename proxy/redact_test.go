@@ -209,7 +209,8 @@ func TestRedactionOfErrors(t *testing.T) {
 	}
 }
 
-// TestRedactionIsBounded has texts that would take for ever, or become huge, if matches were looked for, or replaced, one by one.
+// TestRedactionIsBounded has texts that would take for ever, or become huge, if matches were looked
+// for, or replaced, one by one.
 func TestRedactionIsBounded(t *testing.T) {
 	const size = 4 << 20
 	for _, row := range []struct {
@@ -257,8 +258,9 @@ func escaped(s string, every int) string {
 	return b.String()
 }
 
-// FuzzRedact holds the redactor to what it promises of any JSON: what comes out is JSON, no string that a client shows has a secret left, what is no match keeps its
-// bytes, and binary content stays.
+// FuzzRedact holds the redactor to what it promises of any JSON: what comes out is JSON, no string
+// that a client shows has a secret left, what is no match keeps its bytes, and binary content
+// stays.
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{"", "x", "\\", "a\x1b[0m", "é\u2028😀", "AK", "gh", "-----BEGIN ", "eyJ", "data:image/png;base64,", `"`, `\u0067`, awsKey, jwt, pemKey[:80], `["` + githubToken + `"]`,
 		`{"type":"image","data":"` + awsKey + `","text":"` + awsKey + `"}`} {

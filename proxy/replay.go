@@ -14,8 +14,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// This file holds how a legacy client takes up the stream of a call that broke off: its events have ids, and a GET with Last-Event-ID brings those that followed
-// (2025-11-25, basic/transports#resumability-and-redelivery). The modern era has no such thing.
+// This file holds how a legacy client takes up the stream of a call that broke off: its events have
+// ids, and a GET with Last-Event-ID brings those that followed (2025-11-25,
+// basic/transports#resumability-and-redelivery). The modern era has no such thing.
 
 // record is the events of one call's stream.
 type record struct {
@@ -37,14 +38,16 @@ const (
 	recordKept = time.Minute // after the answer
 )
 
-// record begins the events of a stream; nil for a session whose version has no ids for events. held has nothing yet.
+// record begins the events of a stream; nil for a session whose version has no ids for events. held
+// has nothing yet.
 func (s *session) record(held grant) *record {
 	if s.version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
 	r := &record{name: rand.Text()[:13], grown: make(chan struct{}), held: held}
 	if s.version >= mcp.ProtocolVersion20251125 {
-		// A first event without data, so that the client has an id before anything happened. Older clients would take it for a message.
+		// A first event without data, so that the client has an id before anything happened. Older
+		// clients would take it for a message.
 		r.count = 1
 		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
 	}
@@ -121,7 +124,8 @@ func (r *record) end(s *session) {
 	})
 }
 
-// after returns the events that follow the number n, whether the last is among them, and what is closed when there are more.
+// after returns the events that follow the number n, whether the last is among them, and what is
+// closed when there are more.
 func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +135,8 @@ func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}
 	return r.events[min(n, len(r.events)-1)+1:], r.ended, r.grown
 }
 
-// recorded returns the record that an event id is of, and the event's number; nil for an id that we do not know.
+// recorded returns the record that an event id is of, and the event's number; nil for an id that we
+// do not know.
 func (s *session) recorded(id string) (*record, int) {
 	name, number, ok := strings.Cut(id, "-")
 	n, err := strconv.Atoi(number)
@@ -148,7 +153,8 @@ func (s *session) recorded(id string) (*record, int) {
 	return nil, 0
 }
 
-// replay writes the rest of a stream that broke off, and what is still to come on it, for as long as the caller is let in.
+// replay writes the rest of a stream that broke off, and what is still to come on it, for as long
+// as the caller is let in.
 func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *record, n int) {
 	if ends := c.principal.Expires; !ends.IsZero() {
 		var cancel context.CancelFunc

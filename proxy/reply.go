@@ -10,7 +10,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// reply is how one request is answered: as one JSON document, or as an event stream from the first event on. Until then a status other than 200 can still be sent.
+// reply is how one request is answered: as one JSON document, or as an event stream from the first
+// event on. Until then a status other than 200 can still be sent.
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
@@ -55,7 +56,8 @@ func (p *reply) begin() {
 	}
 }
 
-// notify queues a notification that belongs to the request. It does not block: what a slow client does not take in time, it misses.
+// notify queues a notification that belongs to the request. It does not block: what a slow client
+// does not take in time, it misses.
 func (p *reply) notify(method string, params []byte) {
 	p.send(jsonrpc.AppendRequest(nil, "", method, params))
 }
@@ -118,7 +120,8 @@ func (p *reply) event(message []byte) []byte {
 	return jsonrpc.AppendEvent(make([]byte, 0, len(message)+32), "", message)
 }
 
-// write is the goroutine of a stream. It ends when the answer is ready, or when the client takes nothing any more; finish waits for it.
+// write is the goroutine of a stream. It ends when the answer is ready, or when the client takes
+// nothing any more; finish waits for it.
 func (p *reply) write(more <-chan struct{}) {
 	defer close(p.written)
 	streamHeader(p.w.Header())
@@ -152,7 +155,8 @@ func (p *reply) write(more <-chan struct{}) {
 	}
 }
 
-// flush writes and flushes within the write timeout; false means that the client is gone, or too slow.
+// flush writes and flushes within the write timeout; false means that the client is gone, or too
+// slow.
 func (p *reply) flush(parts ...[]byte) bool {
 	p.deadline()
 	for _, b := range parts {
@@ -218,7 +222,8 @@ func (p *reply) last(text []byte) {
 	p.flush(event)
 }
 
-// oneWrite is up to which size an answer is copied together: beyond it copying costs more than a few more system calls.
+// oneWrite is up to which size an answer is copied together: beyond it copying costs more than a
+// few more system calls.
 const oneWrite = 64 << 10
 
 // large writes a result from where it is, and the items of a list a buffer at a time.
@@ -239,7 +244,8 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 
 // deadline gives the client the write timeout to take what is written next.
 func (p *reply) deadline() {
-	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout)) // where that is not possible, the write says what is wrong
+	// where that is not possible, the write says what is wrong
+	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout))
 }
 
 // fail writes an error, and so ends the reply. An id of "" is left out.

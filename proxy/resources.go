@@ -29,7 +29,8 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 	return s.call(ctx, x, t, nil)
 }
 
-// resource returns what the request's uri stands for: something that the caller may use, if only after it was asked.
+// resource returns what the request's uri stands for: something that the caller may use, if only
+// after it was asked.
 func (x *exchange) resource(info *CallInfo) (*target, error) {
 	uri, err := x.params.String("uri")
 	if err == raw.ErrAbsent {
@@ -40,7 +41,8 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 	return x.find(x.era, uri, info)
 }
 
-// find returns what a URI stands for; the error is one for a client of that era. Of what the caller is denied the audit has what denies it.
+// find returns what a URI stands for; the error is one for a client of that era. Of what the caller
+// is denied the audit has what denies it.
 func (x *exchange) find(era upstream.Era, uri string, info *CallInfo) (*target, error) {
 	info.Name = uri
 	t, err := x.share.resource(era, uri)
@@ -63,9 +65,11 @@ func everything(v *view) *share {
 	return s
 }
 
-// resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in no list, so that it is the upstream who says that there is none.
-// One that could belong to two upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave it, but never a guess. What the
-// subject may not use does not exist here, either, and makes nothing ambiguous.
+// resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in
+// no list, so that it is the upstream who says that there is none. One that could belong to two
+// upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave
+// it, but never a guess. What the subject may not use does not exist here, either, and makes
+// nothing ambiguous.
 func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 	v, seen := s.view, s.sight()
 	may := func(b backend, own string, bare bool) *target {

@@ -16,8 +16,9 @@ import (
 	"junction/upstream"
 )
 
-// TestSafety8Newcomers takes at random for many accounts that always want more: no account has more than half of what the others leave, and one that has nothing gets
-// something as long as there is something.
+// TestSafety8Newcomers takes at random for many accounts that always want more: no account has more
+// than half of what the others leave, and one that has nothing gets something as long as there is
+// something.
 func TestSafety8Newcomers(t *testing.T) {
 	const total, accounts = 1000, 12
 	b := &budget{total: [quotas]int64{ofRequests: total}}
@@ -45,7 +46,8 @@ func TestSafety8Newcomers(t *testing.T) {
 	}
 }
 
-// TestSafety8BalancesAreForgotten: there is no end to accounts, and those that use nothing take no memory.
+// TestSafety8BalancesAreForgotten: there is no end to accounts, and those that use nothing take no
+// memory.
 func TestSafety8BalancesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{total: [quotas]int64{ofRequests: 10}}
@@ -87,7 +89,8 @@ func (r *reluctant) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestSafety8AnswersThatNobodyReads: a principal asks for large answers and reads none. They take its share of the bytes, and another principal gets its own.
+// TestSafety8AnswersThatNobodyReads: a principal asks for large answers and reads none. They take
+// its share of the bytes, and another principal gets its own.
 func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era upstream.Era) {
 		const answer = 1 << 20
@@ -119,7 +122,8 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 	})
 }
 
-// TestSafety8EventsThatAreKept: the events of a stream, which its client could come back for, count until they are given up, which they are where their account has its share.
+// TestSafety8EventsThatAreKept: the events of a stream, which its client could come back for, count
+// until they are given up, which they are where their account has its share.
 func TestSafety8EventsThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{total: [quotas]int64{ofBytes: 1 << 20}}

@@ -17,7 +17,8 @@ import (
 	"junction/upstream"
 )
 
-// TestSafety8Requests: one principal has half of limits.requests, the next half of the rest, and so on. A principal that has nothing yet gets one as long as there is one.
+// TestSafety8Requests: one principal has half of limits.requests, the next half of the rest, and so
+// on. A principal that has nothing yet gets one as long as there is one.
 func TestSafety8Requests(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era upstream.Era) {
 		w := newTown(t, Limits{Requests: 8}, 10, nil, nil)
@@ -52,7 +53,8 @@ func TestSafety8Requests(t *testing.T) {
 	})
 }
 
-// TestSafety8AbandonedCalls: a legacy client hangs up in the middle of its calls, which go on. They count for it alone, until they end.
+// TestSafety8AbandonedCalls: a legacy client hangs up in the middle of its calls, which go on. They
+// count for it alone, until they end.
 func TestSafety8AbandonedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, Limits{Requests: 40}, 10, nil, nil)
@@ -81,7 +83,8 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 	})
 }
 
-// TestSafety8Streams: one principal has half of limits.streams. Refused are streams with an MCP error, before anything was written.
+// TestSafety8Streams: one principal has half of limits.streams. Refused are streams with an MCP
+// error, before anything was written.
 func TestSafety8Streams(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era upstream.Era) {
 		w := newTown(t, Limits{Streams: 8, Requests: 8}, 10, nil, nil)
@@ -139,7 +142,8 @@ func TestSafety8Batch(t *testing.T) {
 	})
 }
 
-// TestSafety8Sessions: a principal that opens sessions without end loses its own oldest, and nobody else's.
+// TestSafety8Sessions: a principal that opens sessions without end loses its own oldest, and nobody
+// else's.
 func TestSafety8Sessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, Limits{Sessions: 100}, 10, nil, nil)
@@ -164,7 +168,8 @@ func TestSafety8Sessions(t *testing.T) {
 		if again := many("user0", 0); len(again) != 10 || again[0] != early[0] {
 			t.Errorf("%d of 10 sessions of another principal are left", len(again))
 		}
-		// Many principals fill what is left; then those with most sessions lose one for each that comes.
+		// Many principals fill what is left; then those with most sessions lose one for each that
+		// comes.
 		for i := 2; i < 20; i++ {
 			if n := len(many(fmt.Sprintf("user%d", i), 5)); n == 0 {
 				t.Errorf("principal %d has no session", i)
@@ -190,7 +195,8 @@ func TestSafety8Sessions(t *testing.T) {
 	})
 }
 
-// TestSafety8ForeignSession: a session id of another principal is none, and takes no memory of anybody.
+// TestSafety8ForeignSession: a session id of another principal is none, and takes no memory of
+// anybody.
 func TestSafety8ForeignSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, Limits{}, 10, nil, nil)
@@ -214,7 +220,8 @@ func TestSafety8ForeignSession(t *testing.T) {
 	})
 }
 
-// TestSafety8Metering: lists, pings, handshakes and streams have the rate of calls, and do not use it up.
+// TestSafety8Metering: lists, pings, handshakes and streams have the rate of calls, and do not use
+// it up.
 func TestSafety8Metering(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era upstream.Era) {
 		limited, err := policy.Compile(policy.Config{{Name: "slow", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"*"}}}},
@@ -270,8 +277,8 @@ func TestSafety8Metering(t *testing.T) {
 	})
 }
 
-// TestSafety8Programs: on a machine without authentication the programs share, not their one user. Behind a proxy that authenticates the addresses do, whatever programs
-// say of themselves.
+// TestSafety8Programs: on a machine without authentication the programs share, not their one user.
+// Behind a proxy that authenticates the addresses do, whatever programs say of themselves.
 func TestSafety8Programs(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era upstream.Era) {
 		w := newTown(t, Limits{Requests: 16}, 10, &auth.Guard{}, nil)
@@ -307,7 +314,8 @@ func TestSafety8Programs(t *testing.T) {
 	})
 }
 
-// TestSafety8Operators: the log has a line a minute about a caller that is over its share, and Overused has it for a minute.
+// TestSafety8Operators: the log has a line a minute about a caller that is over its share, and
+// Overused has it for a minute.
 func TestSafety8Operators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, Limits{Requests: 8}, 10, nil, nil)

@@ -46,7 +46,8 @@ func allocated(f func()) int64 {
 // largeBody is the largest body by default.
 const largeBody = 16 << 20
 
-// TestSafety7MemoryBySmallMembers sends bodies of the full size that have as many members as possible. A body itself takes up to 24 MiB while it grows.
+// TestSafety7MemoryBySmallMembers sends bodies of the full size that have as many members as
+// possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
 	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
@@ -77,7 +78,8 @@ func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	}
 }
 
-// TestSafety7ArgumentsThatPolicyReads has a rule look into arguments of many members, which no rule would look into otherwise.
+// TestSafety7ArgumentsThatPolicyReads has a rule look into arguments of many members, which no rule
+// would look into otherwise.
 func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
 	all := policy.List{"*"}
@@ -118,7 +120,8 @@ func (b *stalled) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestSafety7StalledBodies has one key send 100 bodies that stall after 6 of 16 MiB. They get half of limits.bodies, and another key sends its largest body meanwhile.
+// TestSafety7StalledBodies has one key send 100 bodies that stall after 6 of 16 MiB. They get half
+// of limits.bodies, and another key sends its largest body meanwhile.
 func TestSafety7StalledBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustServer(t)

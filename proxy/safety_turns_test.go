@@ -41,7 +41,8 @@ func (c *multitude) begun() (list []time.Duration) {
 	return list
 }
 
-// TestSafety8Turns: of many requests of one account few are worked on at once, and fewer where there are other accounts, whose requests wait for none of them.
+// TestSafety8Turns: of many requests of one account few are worked on at once, and fewer where
+// there are other accounts, whose requests wait for none of them.
 func TestSafety8Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{workers: workers{alone: 4, shared: 2}}
@@ -72,7 +73,8 @@ func TestSafety8Turns(t *testing.T) {
 	})
 }
 
-// TestSafety8Breaks: while requests of an account wait, there are breaks, in which the requests of others are found.
+// TestSafety8Breaks: while requests of an account wait, there are breaks, in which the requests of
+// others are found.
 func TestSafety8Breaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, alone := range []bool{false, true} {
@@ -110,7 +112,8 @@ type then struct {
 
 func (w *then) Then(f func()) { w.f = f }
 
-// TestSafety8Pace: a connection reads its next request after those of its account that wait already.
+// TestSafety8Pace: a connection reads its next request after those of its account that wait
+// already.
 func TestSafety8Pace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{workers: workers{alone: 1, shared: 1}}

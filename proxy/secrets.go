@@ -2,13 +2,17 @@ package proxy
 
 import "bytes"
 
-// secretShape is what tokens of one kind look like: a prefix that their issuer made to be found, and then a run of characters. Every issuer here says so himself;
-// what has no prefix, such as a password or the secret half of an AWS key, is not found, since every guess at it hits harmless texts as well.
+// secretShape is what tokens of one kind look like: a prefix that their issuer made to be found,
+// and then a run of characters. Every issuer here says so himself; what has no prefix, such as a
+// password or the secret half of an AWS key, is not found, since every guess at it hits harmless
+// texts as well.
 type secretShape struct {
 	name, prefix string
 	run          *alphabet
-	min, max     int                                                          // characters of the run; a max of 0 is none, and a run that is longer than max is something else
-	end          func(text []byte, i int, known *searched) (end int, ok bool) // instead of a run
+	// characters of the run; a max of 0 is none, and a run that is longer than max is something
+	// else
+	min, max int
+	end      func(text []byte, i int, known *searched) (end int, ok bool) // instead of a run
 }
 
 // alphabet is a set of bytes.
@@ -29,7 +33,8 @@ var (
 	wordCharacters = newAlphabet(upper + lower + digit)
 	tokenBody      = newAlphabet(upper + lower + digit + "_-")
 	dottedBody     = newAlphabet(upper + lower + digit + "_-.")
-	// base64Text is base64 as it stands in JSON: with line breaks and slashes, which may be escaped.
+	// base64Text is base64 as it stands in JSON: with line breaks and slashes, which may be
+	// escaped.
 	base64Text = newAlphabet(upper + lower + digit + "+/=\\\r\n")
 )
 
@@ -71,8 +76,8 @@ var secretShapes = []*secretShape{
 	{name: "private key", prefix: pemBegin, end: privateKey},
 }
 
-// secretPairs has every two bytes that stand at the first or the second place of a prefix. So each prefix, wherever it stands, shows itself to a reader who looks
-// at two bytes in every two.
+// secretPairs has every two bytes that stand at the first or the second place of a prefix. So each
+// prefix, wherever it stands, shows itself to a reader who looks at two bytes in every two.
 var secretPairs = func() (pairs [1 << 16 / 64]uint64) {
 	for _, s := range secretShapes {
 		for i := range 2 {
@@ -91,7 +96,8 @@ var shapesOf = func() (of [256][]*secretShape) {
 	return of
 }()
 
-// secretStart returns the first place from i on at which the prefix of a known shape stands and could begin a token, or -1.
+// secretStart returns the first place from i on at which the prefix of a known shape stands and
+// could begin a token, or -1.
 func secretStart(text []byte, i int) int {
 	from := i
 	for ; i+1 < len(text); i += 2 {
@@ -110,8 +116,9 @@ func secretStart(text []byte, i int) int {
 	return -1
 }
 
-// beginsWord reports whether a word may begin at i. A letter before it that ends an escape (\n, \u003d, of JSON within the text or of the text itself) or a
-// colour of a terminal (ESC [ 3 1 m) does not belong to the word.
+// beginsWord reports whether a word may begin at i. A letter before it that ends an escape (\n,
+// \u003d, of JSON within the text or of the text itself) or a colour of a terminal (ESC [ 3 1 m)
+// does not belong to the word.
 func beginsWord(text []byte, i int) bool {
 	if i == 0 || !wordCharacters[text[i-1]] {
 		return true
@@ -152,7 +159,8 @@ func secrets(text []byte, found []span) []span {
 	return found
 }
 
-// searched is what is known of a text already, so that one of nothing but beginnings is not read over and over.
+// searched is what is known of a text already, so that one of nothing but beginnings is not read
+// over and over.
 type searched struct {
 	pemEnd int // where the next end of a PEM block is, once looked is true; -1 when there is none any more
 	looked bool
@@ -174,7 +182,8 @@ func (s *secretShape) match(text []byte, i int, known *searched) (end int, ok bo
 	return end, n >= s.min && (s.max == 0 || n <= s.max) && (end == len(text) || !wordCharacters[text[end]])
 }
 
-// runLength is how many bytes at the start of text are in a; with a most beyond 0 it stops counting after one more.
+// runLength is how many bytes at the start of text are in a; with a most beyond 0 it stops counting
+// after one more.
 func runLength(text []byte, a *alphabet, most int) int {
 	n := 0
 	for n < len(text) && a[text[n]] && (most == 0 || n <= most) {
@@ -183,7 +192,8 @@ func runLength(text []byte, a *alphabet, most int) int {
 	return n
 }
 
-// signedJWT wants the rest of a header, the payload, an object as well, and the signature (RFC 7515, section 3.1).
+// signedJWT wants the rest of a header, the payload, an object as well, and the signature (RFC
+// 7515, section 3.1).
 func signedJWT(text []byte, i int, known *searched) (end int, ok bool) {
 	if i < known.header {
 		return 0, false
@@ -201,8 +211,9 @@ func signedJWT(text []byte, i int, known *searched) (end int, ok bool) {
 	return payload + 1 + signature, signature >= 16
 }
 
-// privateKey wants a PEM block (RFC 7468) whose label ends in PRIVATE KEY, or OpenPGP's PRIVATE KEY BLOCK, and whose beginning ends at i. Of one that was cut off,
-// the lines that are there are the secret.
+// privateKey wants a PEM block (RFC 7468) whose label ends in PRIVATE KEY, or OpenPGP's PRIVATE KEY
+// BLOCK, and whose beginning ends at i. Of one that was cut off, the lines that are there are the
+// secret.
 func privateKey(text []byte, i int, known *searched) (end int, ok bool) {
 	label, _, whole := bytes.Cut(text[i:min(len(text), i+80)], []byte("-----"))
 	if !whole || !bytes.HasSuffix(bytes.TrimSuffix(label, []byte(" BLOCK")), []byte("PRIVATE KEY")) {

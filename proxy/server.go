@@ -28,7 +28,8 @@ type Options struct {
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
 
-	// DeletedSessions are the sessions that Hooks.SessionDeleted has reported before. The Server does not change the map.
+	// DeletedSessions are the sessions that Hooks.SessionDeleted has reported before. The Server
+	// does not change the map.
 	DeletedSessions map[[16]byte]time.Time
 }
 
@@ -46,8 +47,10 @@ type WorldConfig struct {
 	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 
-// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it. The http.Server that it is in should have limits.read_timeout as
-// its ReadTimeout, which the handler takes back once a request was read, and no WriteTimeout, since the handler sets one whenever it writes.
+// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it.
+// The http.Server that it is in should have limits.read_timeout as its ReadTimeout, which the
+// handler takes back once a request was read, and no WriteTimeout, since the handler sets one
+// whenever it writes.
 type Server struct {
 	limits    Limits
 	hooks     Hooks
@@ -123,7 +126,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// BaseContext is for the http.Server that the handler is in: its requests end when Kill is called. It saves the calls of another server a look at that of their own.
+// BaseContext is for the http.Server that the handler is in: its requests end when Kill is called.
+// It saves the calls of another server a look at that of their own.
 func (s *Server) BaseContext(net.Listener) context.Context {
 	return context.WithValue(s.killing, baseKey{}, s)
 }
@@ -131,17 +135,20 @@ func (s *Server) BaseContext(net.Listener) context.Context {
 // baseKey is the name of the Server whose BaseContext a context descends from.
 type baseKey struct{}
 
-// ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to end.
+// ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to
+// end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	world := s.world.Load()
-	if r.URL.Path == "/mcp" && r.URL.RawPath == "" { // nearly always; a router copies the request to say which path it found
+	// nearly always; a router copies the request to say which path it found
+	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
 		world.merged.ServeHTTP(w, r)
 		return
 	}
 	world.routes.ServeHTTP(w, r)
 }
 
-// withoutSlash returns the request without the slash at the end of its path: /mcp/ is /mcp, for the routes and for the guard. The request itself is not changed.
+// withoutSlash returns the request without the slash at the end of its path: /mcp/ is /mcp, for the
+// routes and for the guard. The request itself is not changed.
 func withoutSlash(r *http.Request) *http.Request {
 	path, slash := strings.CutSuffix(r.URL.Path, "/")
 	rawPath, rawSlash := strings.CutSuffix(r.URL.RawPath, "/")
@@ -154,8 +161,8 @@ func withoutSlash(r *http.Request) *http.Request {
 	return &changed
 }
 
-// Apply replaces the world: from now on requests are answered by these upstreams, which are in the order of their names. Requests in progress end in the
-// old one.
+// Apply replaces the world: from now on requests are answered by these upstreams, which are in the
+// order of their names. Requests in progress end in the old one.
 func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
 	backends := make([]backend, len(upstreams))
 	for i, u := range upstreams {
@@ -171,7 +178,8 @@ func (s *Server) apply(c WorldConfig, backends []backend) {
 	s.swap(s.newWorld(c, backends, s.world.Load()))
 }
 
-// Refresh takes over changed catalogs. Who listens to an endpoint whose list is not what it was is told.
+// Refresh takes over changed catalogs. Who listens to an endpoint whose list is not what it was is
+// told.
 func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -179,8 +187,9 @@ func (s *Server) Refresh() {
 	s.swap(s.newWorld(old.config, old.backends, old))
 }
 
-// Recheck ends the streams of those who would not be let in any more, and tells people whose own upstreams offer something else now. What the Guard knows by itself it is
-// not told: a token that was taken back, for one.
+// Recheck ends the streams of those who would not be let in any more, and tells people whose own
+// upstreams offer something else now. What the Guard knows by itself it is not told: a token that
+// was taken back, for one.
 func (s *Server) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -267,14 +276,16 @@ func equal(a, b []Problem) bool {
 	return true
 }
 
-// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on, but for those that wait for a client that is away; the http.Server
-// that the handler is in waits for them.
+// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on, but
+// for those that wait for a client that is away; the http.Server that the handler is in waits for
+// them.
 func (s *Server) Shutdown() {
 	s.end()
 	s.parked.close()
 }
 
-// Kill ends the calls that are still in progress, after Shutdown and a grace, and returns when none of those is left that had no request any more.
+// Kill ends the calls that are still in progress, after Shutdown and a grace, and returns when none
+// of those is left that had no request any more.
 func (s *Server) Kill() {
 	s.kill(cutOff{})
 	s.parked.running.Wait()

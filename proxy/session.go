@@ -18,8 +18,10 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// session is what we remember of a legacy client between two requests. All that was negotiated is in its id, sealed, so that a client whose session we have
-// forgotten, or that comes back after our restart or to another replica, goes on as if nothing had happened: some clients never recover from a 404.
+// session is what we remember of a legacy client between two requests. All that was negotiated is
+// in its id, sealed, so that a client whose session we have forgotten, or that comes back after our
+// restart or to another replica, goes on as if nothing had happened: some clients never recover
+// from a 404.
 type session struct {
 	key     string // for upstreams: what tells this session from others
 	version string // of the protocol
@@ -50,10 +52,12 @@ type sealedSession struct {
 	Owner   string           `json:"w"`
 }
 
-// sessions are the sessions in memory, bounded in number and idle time, and the ids that were deleted.
+// sessions are the sessions in memory, bounded in number and idle time, and the ids that were
+// deleted.
 //
-// An account has at most half of the number that the others leave; a further session of it takes the place of its own that was unused for longest. Where there is no
-// room although all keep to that, because there are many accounts, the one with most sessions loses one.
+// An account has at most half of the number that the others leave; a further session of it takes
+// the place of its own that was unused for longest. Where there is no room although all keep to
+// that, because there are many accounts, the one with most sessions loses one.
 type sessions struct {
 	box    *seal.Box
 	max    int
@@ -115,7 +119,8 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 // open begins a session of the account's principal and returns its id.
 func (ss *sessions) open(version, client string, a account, p upstream.Profile) (string, *session) {
 	now := time.Now()
-	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.principal}) // strings and a number: this cannot fail
+	// strings and a number: this cannot fail
+	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.principal})
 	id := ss.box.Seal(said)
 	s, _ := ss.find(id, a)
 	return id, s
@@ -177,8 +182,9 @@ func (ss *sessions) add(e *entry, a account) {
 	}
 }
 
-// evict forgets the session of an account that was unused for longest, but for one that is in use, or newest; mu is held. Of very many in use only some are looked at: the
-// next time it is the turn of others.
+// evict forgets the session of an account that was unused for longest, but for one that is in use,
+// or newest; mu is held. Of very many in use only some are looked at: the next time it is the turn
+// of others.
 func (ss *sessions) evict(h *holder, newest *entry) {
 	now := time.Now()
 	for range min(h.order.Len(), 16) {
@@ -270,8 +276,8 @@ func (s *session) busy() bool {
 	return len(s.calls) > 0 || len(s.streams) > 0
 }
 
-// register remembers how to cancel the call of that id; the error is errInUse when the session has such a call already, and
-// errUnknownSession when it was deleted meanwhile.
+// register remembers how to cancel the call of that id; the error is errInUse when the session has
+// such a call already, and errUnknownSession when it was deleted meanwhile.
 func (s *session) register(id jsonrpc.ID, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +310,8 @@ func (s *session) cancel(id jsonrpc.ID) {
 	}
 }
 
-// join remembers how to end a stream of the session; leave must follow. The error is errUnknownSession when the session was deleted meanwhile.
+// join remembers how to end a stream of the session; leave must follow. The error is
+// errUnknownSession when the session was deleted meanwhile.
 func (s *session) join(l *listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"junction/upstream"
 )
 
-// TestSessionKeepsNoHeader: a session that comes back holds its id, and not the header of the request that brought it, which may be many times as long.
+// TestSessionKeepsNoHeader: a session that comes back holds its id, and not the header of the
+// request that brought it, which may be many times as long.
 func TestSessionKeepsNoHeader(t *testing.T) {
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {

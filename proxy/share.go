@@ -18,8 +18,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds what one subject may use of an endpoint. What policy denies it is not in its view, so that for this subject there is no such thing: not in a
-// list, not by name, not in an error, and not in a notification.
+// This file holds what one subject may use of an endpoint. What policy denies it is not in its
+// view, so that for this subject there is no such thing: not in a list, not by name, not in an
+// error, and not in a notification.
 
 // share is what one subject may use of an endpoint, found out when it is needed. Principals who may
 // do the same have one.
@@ -250,7 +251,8 @@ func (s *share) private() bool { return !s.local || !s.sight().whole }
 // ruling returns what policy says of a target: one of the view, or a resource that is in no list.
 func (s *share) ruling(t *target) *policy.Ruling { return s.rulings.of(s.rights, t) }
 
-// policyItem is the target as policy sees it: by all names under which a rule may speak of it, which are the same on every endpoint.
+// policyItem is the target as policy sees it: by all names under which a rule may speak of it,
+// which are the same on every endpoint.
 func (t *target) policyItem() policy.Item {
 	it := policy.Item{Kind: policy.Resource, Upstream: t.backend.Name(), Names: t.names, Requires: t.requires}
 	switch t.part {
@@ -264,7 +266,8 @@ func (t *target) policyItem() policy.Item {
 	return it
 }
 
-// permit decides about a call of the target. The error is what unknown returns, that of a thing that does not exist, where it is denied; or one of the request itself.
+// permit decides about a call of the target. The error is what unknown returns, that of a thing
+// that does not exist, where it is denied; or one of the request itself.
 func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error {
 	if err := x.decide(t, info); err != nil {
 		return err
@@ -301,7 +304,8 @@ func (x *exchange) decide(t *target, info *CallInfo) error {
 	return err
 }
 
-// arguments are those of a call, for who has to read them; absent when there are none. What is no object cannot be judged, and an upstream might read it all the same.
+// arguments are those of a call, for who has to read them; absent when there are none. What is no
+// object cannot be judged, and an upstream might read it all the same.
 func (x *exchange) arguments() (raw.Object, error) {
 	v, err := x.params.Get("arguments")
 	switch {
@@ -315,7 +319,8 @@ func (x *exchange) arguments() (raw.Object, error) {
 	return x.params.Object("arguments")
 }
 
-// named returns the tool or prompt of that name; nil when there is none for the caller. Of one that it is denied the audit has what denies it.
+// named returns the tool or prompt of that name; nil when there is none for the caller. Of one that
+// it is denied the audit has what denies it.
 func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 	info.Name = name
 	if t := x.share.named(p, name); t != nil {
@@ -334,7 +339,8 @@ func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 	return nil
 }
 
-// scoped is permit for what has no arguments that policy reads: the error says which scopes the caller's token lacks, if it does.
+// scoped is permit for what has no arguments that policy reads: the error says which scopes the
+// caller's token lacks, if it does.
 func (x *exchange) scoped(t *target) error {
 	if scopes := x.share.ruling(t).Scopes(); scopes != "" {
 		return x.stepUp(scopes)
@@ -342,7 +348,8 @@ func (x *exchange) scoped(t *target) error {
 	return nil
 }
 
-// stepUp is the refusal of what the caller may use with a token of more scopes: a client that is told so asks its person for one.
+// stepUp is the refusal of what the caller may use with a token of more scopes: a client that is
+// told so asks its person for one.
 func (x *exchange) stepUp(scopes string) error {
 	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
 	e.challenge = x.world.guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))

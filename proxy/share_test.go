@@ -13,7 +13,8 @@ import (
 	"junction/upstream"
 )
 
-// TestSharesAreSharedByThoseWhoMayDoTheSame has many principals of few policies: what they may use is computed once for each policy, and is nobody else's.
+// TestSharesAreSharedByThoseWhoMayDoTheSame has many principals of few policies: what they may use
+// is computed once for each policy, and is nobody else's.
 func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	var c policy.Config
 	err := yaml.Unmarshal([]byte(`

@@ -10,15 +10,18 @@ import (
 	"junction/upstream/raw"
 )
 
-// state is what a requestState of ours says: what a modern client must bring back when it makes its request again with answers. It is sealed, and good for the same
-// request of the same user only: the client is not trusted with it (2026-07-28, basic/patterns/mrtr#security-considerations), and an upstream that binds its own
-// state to a user sees none but us.
+// state is what a requestState of ours says: what a modern client must bring back when it makes its
+// request again with answers. It is sealed, and good for the same request of the same user only:
+// the client is not trusted with it (2026-07-28, basic/patterns/mrtr#security-considerations), and
+// an upstream that binds its own state to a user sees none but us.
 type state struct {
 	Kind     stateKind       `json:"k"`
 	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
 	Parked   string          `json:"p,omitempty"` // stateParked: which call
-	Approval string          `json:"a,omitempty"` // stateApproval, and where Approved: which asking, or which answer that is good for one call more
-	Approved bool            `json:"y,omitempty"` // a person has approved the request, where policy wants that
+	// stateApproval, and where Approved: which asking, or which answer that is good for one call
+	// more
+	Approval string `json:"a,omitempty"`
+	Approved bool   `json:"y,omitempty"` // a person has approved the request, where policy wants that
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"` // the digest of the request
@@ -47,13 +50,15 @@ func (s *Server) seal(x *exchange, st state) string {
 	return s.states.Seal(text)
 }
 
-// errState is what a client reads of every requestState that is not one of ours for its request, whatever is wrong with it.
+// errState is what a client reads of every requestState that is not one of ours for its request,
+// whatever is wrong with it.
 func errState() error {
 	return invalidParams("Invalid params: requestState is unknown, or has expired; make the request without it")
 }
 
-// takeState reads the requestState of a modern client's request, and takes what belongs to the hop out of the call's params: the state, and the answers where no
-// upstream waits for them, as a legacy one never does.
+// takeState reads the requestState of a modern client's request, and takes what belongs to the hop
+// out of the call's params: the state, and the answers where no upstream waits for them, as a
+// legacy one never does.
 func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, error) {
 	v, err := c.Params.Get("requestState")
 	if err == raw.ErrAbsent {
@@ -83,8 +88,10 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 	return st, nil
 }
 
-// digest identifies a request by its endpoint, its method, the target that its name stands for now, and the values of its params. Two spellings of the same params have
-// the same digest. The members that change when a client repeats a request do not count, unless one of their names is ambiguous. Params without a form count as bytes.
+// digest identifies a request by its endpoint, its method, the target that its name stands for now,
+// and the values of its params. Two spellings of the same params have the same digest. The members
+// that change when a client repeats a request do not count, unless one of their names is ambiguous.
+// Params without a form count as bytes.
 func (x *exchange) digest() []byte {
 	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"}, raw.Edit{Name: "requestState"})
 	if err != nil {

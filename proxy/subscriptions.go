@@ -15,10 +15,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds who has subscribed to resources: a subscriptions/listen of the modern era, or a session of the legacy one. What there is to tell them goes to their
-// streams (listen.go).
+// This file holds who has subscribed to resources: a subscriptions/listen of the modern era, or a
+// session of the legacy one. What there is to tell them goes to their streams (listen.go).
 
-// hearer is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy session, with or without a stream. Guarded by listeners.mu.
+// hearer is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy
+// session, with or without a stream. Guarded by listeners.mu.
 type hearer struct {
 	caller            // as of the last change of the world
 	stream  *listener // of a subscriptions/listen; nil for a session
@@ -39,7 +40,8 @@ type subscription struct {
 // size is about what a subscription takes in memory.
 func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) + len(exposed)) }
 
-// subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The error is an *overuse.
+// subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The
+// error is an *overuse.
 func (h *hearer) subscribed(k resourceKey, s subscription) error {
 	if err := h.held.take(ofBytes, k.size(s.exposed)); err != nil {
 		return err
@@ -54,8 +56,9 @@ func (h *hearer) unsubscribed(k resourceKey) {
 	delete(h.subs, k)
 }
 
-// updated tells of a changed resource those who have subscribed to it, or to what it is a part of; where nobody has, which only the upstream understands, all who have
-// subscribed to something of the upstream's.
+// updated tells of a changed resource those who have subscribed to it, or to what it is a part of;
+// where nobody has, which only the upstream understands, all who have subscribed to something of
+// the upstream's.
 func (ls *listeners) updated(u upstream.Update) {
 	name, uri := u.Upstream, u.URI
 	ls.mu.Lock()
@@ -123,7 +126,8 @@ func (ls *listeners) hear(x *exchange, stream *listener, session *session) *hear
 	return h
 }
 
-// release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is left.
+// release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is
+// left.
 func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
 	type source struct {
 		backend backend
@@ -170,7 +174,8 @@ const asking = 10 * time.Second
 // maxSubscriptions bounds what one legacy session, or one stream of the modern era, subscribes to.
 const maxSubscriptions = 1000
 
-// subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns those that an upstream accepted. The error is why one was not.
+// subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns
+// those that an upstream accepted. The error is why one was not.
 func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) (map[*target]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
@@ -246,7 +251,8 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 // Updated tells those who have subscribed that a resource may have changed. It does not block.
 func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
 
-// follow has the subscriptions to upstreams that were replaced go to those in their place, without waiting for them. The hearers have been renewed.
+// follow has the subscriptions to upstreams that were replaced go to those in their place, without
+// waiting for them. The hearers have been renewed.
 func (s *Server) follow() {
 	type moved struct {
 		h        *hearer
@@ -288,7 +294,8 @@ func (s *Server) follow() {
 				continue
 			case len(got) > 0:
 				m.h.subs[m.key] = subscription{sub.exposed, m.now, from}
-				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed}) // something may have been missed
+				// something may have been missed
+				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
 			default:
 				m.h.unsubscribed(m.key)
 			}
@@ -329,7 +336,8 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 	return result{body: []byte("{}")}, nil
 }
 
-// unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not subscribed to is none afterwards, either.
+// unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not
+// subscribed to is none afterwards, either.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.share.sight().offers.subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -343,7 +351,8 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 	return result{body: []byte("{}")}, nil
 }
 
-// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an upstream accepted, as JSON. Each is reported as a call of its own.
+// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an
+// upstream accepted, as JSON. Each is reported as a call of its own.
 func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte, info *CallInfo) ([]string, error) {
 	began := time.Now()
 	var targets []*target

@@ -11,9 +11,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds the extension for tasks, between peers of the modern era: a call is answered by a task, which the client asks after. A task's id is an upstream's
-// own, so that clients get one that says whose it is, and that is good for its user alone: to the upstream all users are one, us
-// (io.modelcontextprotocol/tasks, security). A legacy server's tasks are nobody's business but ours: see upstream/task.go.
+// This file holds the extension for tasks, between peers of the modern era: a call is answered by a
+// task, which the client asks after. A task's id is an upstream's own, so that clients get one that
+// says whose it is, and that is good for its user alone: to the upstream all users are one, us
+// (io.modelcontextprotocol/tasks, security). A legacy server's tasks are nobody's business but
+// ours: see upstream/task.go.
 
 // taskID is what a task's id says, sealed.
 type taskID struct {
@@ -36,12 +38,13 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 	if err != nil || id == "" {
 		return result{}, x.invalid("a task without taskId")
 	}
-	text, _ := json.Marshal(taskID{x.target.backend.Name(), id, x.target.exposed, x.endpoint.name, x.principal.ID}) // strings: this cannot fail
+	// strings: this cannot fail
+	text, _ := json.Marshal(taskID{x.target.backend.Name(), id, x.target.exposed, x.endpoint.name, x.principal.ID})
 	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
 }
 
-// aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An id that is not ours for this user and endpoint is that of no
-// task.
+// aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
+// id that is not ours for this user and endpoint is that of no task.
 func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.share.sight().offers.tasks {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -87,7 +90,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 
 func unknownTask() error { return invalidParams("Invalid params: unknown taskId") }
 
-// taskResult is a result about a task with the id that the client knows, and with all that a result of a call and its questions have for clients.
+// taskResult is a result about a task with the id that the client knows, and with all that a result
+// of a call and its questions have for clients.
 func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result, error) {
 	edits := []raw.Edit{{Name: "resultType", Value: raw.Quote(kind)}}
 	if _, err := o.Get("taskId"); err != raw.ErrAbsent {

@@ -56,8 +56,8 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	return s.call(ctx, x, t, extra)
 }
 
-// checkArguments compares the arguments of a call with the tool's schema. It returns the result that says what is wrong with them; nil when nothing is, or when the
-// schema cannot be used.
+// checkArguments compares the arguments of a call with the tool's schema. It returns the result
+// that says what is wrong with them; nil when nothing is, or when the schema cannot be used.
 func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
 	arguments, err := x.arguments()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
 	return invalidArguments(t.exposed, problems), nil
 }
 
-// checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28, streamable-http#server-validation), and returns
-// those that no argument is declared for.
+// checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
+// streamable-http#server-validation), and returns those that no argument is declared for.
 func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField, error) {
 	var extra []upstream.HeaderField
 	const prefix = "Mcp-Param-"

@@ -58,7 +58,9 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	if w.Server, err = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)}); err != nil {
 		t.Fatal(err)
 	}
-	w.budget.workers = workers{1, 1} // a request that waits and does not say so keeps all others of its principal from being worked on
+	// a request that waits and does not say so keeps all others of its principal from being worked
+	// on
+	w.budget.workers = workers{1, 1}
 	c := WorldConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
@@ -150,7 +152,8 @@ func (v *visitor) listen(ctx context.Context) *httptest.ResponseRecorder {
 	return v.ask(ctx, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
 }
 
-// several makes n requests at once, and returns the answers that are there when all has come to rest, and those that come later.
+// several makes n requests at once, and returns the answers that are there when all has come to
+// rest, and those that come later.
 func several(n int, request func() *httptest.ResponseRecorder) (now []*httptest.ResponseRecorder, later func() []*httptest.ResponseRecorder) {
 	answers := make(chan *httptest.ResponseRecorder, n)
 	for range n {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// This file holds how the callers share the processors. One that sends a thousand pings at once would
-// have a thousand goroutines run before that of the next caller: the scheduler of Go serves goroutines
-// in their order, and looks for new requests when none of them can run, or after 10 ms. So few requests
-// of an account are worked on at once, and the others wait. A request that waits itself, for an upstream
-// or for a person, is not worked on. While requests of an account wait, its connections wait too, before
-// they read on; and where there are other accounts, there are breaks, in which their requests are found.
+// This file holds how the callers share the processors. One that sends a thousand pings at once
+// would have a thousand goroutines run before that of the next caller: the scheduler of Go serves
+// goroutines in their order, and looks for new requests when none of them can run, or after 10 ms.
+// So few requests of an account are worked on at once, and the others wait. A request that waits
+// itself, for an upstream or for a person, is not worked on. While requests of an account wait, its
+// connections wait too, before they read on; and where there are other accounts, there are breaks,
+// in which their requests are found.
 
 // workers are how many requests of one account are worked on at once.
 type workers struct {
@@ -25,8 +26,10 @@ func defaultWorkers() workers {
 }
 
 const (
-	sharedFor = time.Minute            // an account is not alone so long after its first request that follows one of another account
-	unbroken  = 200 * time.Microsecond // the requests of an account that is not alone wait in line so long until there is a break
+	// an account is not alone so long after its first request that follows one of another account
+	sharedFor = time.Minute
+	// the requests of an account that is not alone wait in line so long until there is a break
+	unbroken  = 200 * time.Microsecond
 	breakTime = time.Millisecond
 )
 
@@ -38,8 +41,8 @@ func (b *budget) room(its *balance) bool {
 	return its.working < b.workers.shared || its.working < b.workers.alone && !b.shared(time.Now())
 }
 
-// work returns when it is the turn of a request of the account; rest must follow, before the request
-// waits for anything. A grant that has nothing yet may call it, too.
+// work returns when it is the turn of a request of the account; rest must follow, before the
+// request waits for anything. A grant that has nothing yet may call it, too.
 func (g *grant) work() {
 	b := g.budget
 	b.mu.Lock()
@@ -99,8 +102,8 @@ func (b *budget) next(its *balance) {
 	}
 }
 
-// pace has the connection of a request wait for a turn before it reads the next request, if requests
-// of the account wait already. It is called when the request is answered.
+// pace has the connection of a request wait for a turn before it reads the next request, if
+// requests of the account wait already. It is called when the request is answered.
 func (g *grant) pace(w http.ResponseWriter) {
 	conn, ok := w.(interface{ Then(func()) })
 	if !ok || g.balance == nil {
@@ -125,7 +128,8 @@ func (x *exchange) work() {
 	x.working = true
 }
 
-// rest is called before the request waits for something, and when it is answered. It may be called again.
+// rest is called before the request waits for something, and when it is answered. It may be called
+// again.
 func (x *exchange) rest() {
 	if x.working {
 		x.working = false

@@ -9,12 +9,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file puts the exposed URIs into what an upstream says, wherever the protocol has a URI of a resource: in the definitions of tools, in results and in
-// errors. Texts and structured content stay as they are, since nobody but their reader knows what in them is a URI. So does every other byte.
+// This file puts the exposed URIs into what an upstream says, wherever the protocol has a URI of a
+// resource: in the definitions of tools, in results and in errors. Texts and structured content
+// stay as they are, since nobody but their reader knows what in them is a URI. So does every other
+// byte.
 //
-// A member that could be read in two ways is an error here: a URI that stays as it is could be one of another upstream's.
+// A member that could be read in two ways is an error here: a URI that stays as it is could be one
+// of another upstream's.
 
-// expose returns the URI under which the client sees a URI of the target's upstream. What the client asked for comes back as it asked for it.
+// expose returns the URI under which the client sees a URI of the target's upstream. What the
+// client asked for comes back as it asked for it.
 func (t *target) expose(own string) string {
 	switch {
 	case t.bare:
@@ -114,8 +118,8 @@ func (t *target) renameMember(o raw.Object, member string, rename func([]byte) (
 	return []raw.Edit{{Name: member, Value: renamed}}, nil
 }
 
-// renameContent renames the URI of a content block that has one: a link, or an embedded resource. nil means that there is none. Almost all blocks are texts, and
-// begin like one.
+// renameContent renames the URI of a content block that has one: a link, or an embedded resource.
+// nil means that there is none. Almost all blocks are texts, and begin like one.
 func (t *target) renameContent(block []byte) ([]byte, error) {
 	if bytes.HasPrefix(block, []byte(`{"type":"text"`)) {
 		return nil, nil
@@ -161,7 +165,8 @@ func (t *target) renameText(text []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// renameMeta is the edit that renames the URIs in the _meta of a definition or a result: those of MCP Apps, and of the vendor key before it.
+// renameMeta is the edit that renames the URIs in the _meta of a definition or a result: those of
+// MCP Apps, and of the vendor key before it.
 func (t *target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 	return t.renameMember(o, "_meta", func(text []byte) ([]byte, error) {
 		meta, err := raw.Parse(text)
@@ -205,7 +210,8 @@ func (t *target) renameError(e *jsonrpc.Error) *jsonrpc.Error {
 	return e.WithData(renamed) // without any if it is ambiguous
 }
 
-// notFound is a legacy upstream's word that there is no such resource, for a modern client: in its code, and with the URI that it asked for.
+// notFound is a legacy upstream's word that there is no such resource, for a modern client: in its
+// code, and with the URI that it asked for.
 func (t *target) notFound(e *jsonrpc.Error) *jsonrpc.Error {
 	if e = e.WithCode(mcp.INVALID_PARAMS); len(e.Data) == 0 && !t.named() {
 		return e.WithData(uriData(t.exposed))
@@ -221,7 +227,8 @@ func splice(o raw.Object, edits []raw.Edit, err error) ([]byte, error) {
 	return o.Splice(edits...)
 }
 
-// ignoreAbsent is for values that are not there, or are not what they are for others: they have no URI that a client would read.
+// ignoreAbsent is for values that are not there, or are not what they are for others: they have no
+// URI that a client would read.
 func ignoreAbsent(err error) error {
 	if err == raw.ErrAbsent {
 		return nil
@@ -229,7 +236,8 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP Apps say of it.
+// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP
+// Apps say of it.
 func appOnly(definition raw.Object) bool {
 	v, err := raw.Get(definition.Text(), "_meta", "ui", "visibility")
 	if err != nil {

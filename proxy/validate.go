@@ -18,11 +18,14 @@ import (
 	"junction/upstream/raw"
 )
 
-// validator compares the arguments of calls with the tools' input schemas (2025-11-25 and 2026-07-28, server/tools: JSON Schema 2020-12 unless it says otherwise). It
-// compiles a schema when the first call needs it, and keeps it. The zero value is ready; it may be used by several goroutines at once.
+// validator compares the arguments of calls with the tools' input schemas (2025-11-25 and
+// 2026-07-28, server/tools: JSON Schema 2020-12 unless it says otherwise). It compiles a schema
+// when the first call needs it, and keeps it. The zero value is ready; it may be used by several
+// goroutines at once.
 //
-// A schema comes from an upstream, so it is read with care: what it refers to is never fetched, nor read from a file, its size is bounded, its patterns are RE2, and
-// so is the number of steps that a comparison may take.
+// A schema comes from an upstream, so it is read with care: what it refers to is never fetched, nor
+// read from a file, its size is bounded, its patterns are RE2, and so is the number of steps that a
+// comparison may take.
 type validator struct {
 	mu      sync.Mutex
 	schemas map[string]*inputSchema // by definition; all are let go when there are too many
@@ -51,8 +54,10 @@ type inputSchema struct {
 	steps   int // that are left
 }
 
-// check returns what is wrong with the arguments, one line each, and nothing else than nil when they fit. The arguments may be absent. An error says that the schema
-// cannot be used, so that the arguments are not checked and the call should go on; it is returned once for each definition, for the log.
+// check returns what is wrong with the arguments, one line each, and nothing else than nil when
+// they fit. The arguments may be absent. An error says that the schema cannot be used, so that the
+// arguments are not checked and the call should go on; it is returned once for each definition, for
+// the log.
 func (v *validator) check(definition []byte, arguments raw.Object) (problems []string, err error) {
 	s := v.schema(definition)
 	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
@@ -71,7 +76,8 @@ func (v *validator) check(definition []byte, arguments raw.Object) (problems []s
 	return s.check(value), nil
 }
 
-// invalidArguments is the result of a call whose arguments do not fit: an error of the tool, which a model reads and corrects.
+// invalidArguments is the result of a call whose arguments do not fit: an error of the tool, which
+// a model reads and corrects.
 func invalidArguments(tool string, problems []string) []byte {
 	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool, strings.Join(problems, "\n- "))
 	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
@@ -97,7 +103,8 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to a schema elsewhere") }
 
-// formats are the formats that the library knows. They are notes for a reader, as 2020-12 has it, also in older drafts: servers are lenient there.
+// formats are the formats that the library knows. They are notes for a reader, as 2020-12 has it,
+// also in older drafts: servers are lenient there.
 var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri", "iri-reference", "json-pointer", "period",
 	"relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid"}
 
@@ -144,7 +151,8 @@ func shortened(err error) error {
 	return errors.New(short(strings.Join(lines, " "), 300))
 }
 
-// step is part of every compiled schema, and counts how often it is used: a schema of a few lines may want more comparisons than there are atoms.
+// step is part of every compiled schema, and counts how often it is used: a schema of a few lines
+// may want more comparisons than there are atoms.
 type step struct {
 	of   *inputSchema
 	cost int
@@ -205,7 +213,8 @@ func (s *inputSchema) check(value any) (problems []string) {
 	return problems
 }
 
-// describe appends the problems that an error of the library is about. Values are never shown: they may be secret, and whoever called has them.
+// describe appends the problems that an error of the library is about. Values are never shown: they
+// may be secret, and whoever called has them.
 func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []string {
 	at := place(e.InstanceLocation)
 	add := func(format string, args ...any) { list = append(list, at+": "+fmt.Sprintf(format, args...)) }
@@ -285,7 +294,8 @@ func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []s
 	return list
 }
 
-// nearest describes a value that has none of several forms: all types where that is the difference, or else what is wrong with it in the form that it comes nearest to.
+// nearest describes a value that has none of several forms: all types where that is the difference,
+// or else what is wrong with it in the form that it comes nearest to.
 func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []string {
 	at := place(e.InstanceLocation)
 	var types []string
@@ -367,7 +377,8 @@ func (s *inputSchema) known(location string) string {
 	return "; there are " + short(strings.Join(names, ", "), maxShownWords)
 }
 
-// at returns the schema at a location, an URL with a JSON pointer; none where it is not in this document.
+// at returns the schema at a location, an URL with a JSON pointer; none where it is not in this
+// document.
 func (s *inputSchema) at(location string) map[string]any {
 	pointer, ok := strings.CutPrefix(location, schemaURL+"#")
 	if !ok {
@@ -417,7 +428,8 @@ func short(s string, most int) string {
 	return Visible(s)
 }
 
-// decodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked would not be what the tool reads otherwise.
+// decodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked
+// would not be what the tool reads otherwise.
 func decodeOnce(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -471,7 +483,8 @@ func decodeValue(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// moderate reports whether a number can be compared in no time. The library computes exactly, and what 1e999999 is written with takes it a tenth of a second.
+// moderate reports whether a number can be compared in no time. The library computes exactly, and
+// what 1e999999 is written with takes it a tenth of a second.
 func moderate(n string) bool {
 	_, exponent, _ := strings.Cut(strings.ToLower(n), "e")
 	if exponent == "" {

@@ -80,7 +80,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreNotShown has every value of a call be a secret; a tool's error is read by models and written to logs.
+// TestArgumentsAreNotShown has every value of a call be a secret; a tool's error is read by models
+// and written to logs.
 func TestArgumentsAreNotShown(t *testing.T) {
 	schema := `{"type":"object","properties":{"a":{"type":"integer"},"b":{"enum":["x"]},"c":{"const":1},"d":{"pattern":"^x"},"e":{"maxLength":1},"f":{"maxItems":0},"g":{"anyOf":[{"type":"null"},{"minLength":100}]},
 		"h":{"not":{}},"i":{"minimum":12345678},"j":{"propertyNames":{"maxLength":3}},"k":{"contains":{"type":"null"}},"l":{"multipleOf":2}}}`
@@ -226,7 +227,8 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// TestArgumentsWithEnormousNumbers has numbers of a few bytes whose exact value has a million digits: they are refused, not computed.
+// TestArgumentsWithEnormousNumbers has numbers of a few bytes whose exact value has a million
+// digits: they are refused, not computed.
 func TestArgumentsWithEnormousNumbers(t *testing.T) {
 	var v validator
 	began := time.Now()

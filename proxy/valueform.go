@@ -11,17 +11,22 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file compares two requests by their values. It follows RFC 8785 except for numbers: RFC 8785 rounds them to doubles, which would make one request of two with
-// different large integers. The form of pins (canonical.go) keeps numbers as they were written; stored pins depend on that.
+// This file compares two requests by their values. It follows RFC 8785 except for numbers: RFC 8785
+// rounds them to doubles, which would make one request of two with different large integers. The
+// form of pins (canonical.go) keeps numbers as they were written; stored pins depend on that.
 
 const (
-	longObject   = 512 // bytes; the form of a longer object is replaced by its hash, so that sorting outer objects copies little
-	longExponent = 18  // digits; an exponent with more digits is kept as it was written
+	// bytes; the form of a longer object is replaced by its hash, so that sorting outer objects
+	// copies little
+	longObject   = 512
+	longExponent = 18 // digits; an exponent with more digits is kept as it was written
 )
 
-// valueForm returns a text that two JSON values share if and only if the values are equal. Member order, escapes and the spelling of numbers do not count; numbers are
-// compared as exact decimals. ok is false if the value has no such form: a key occurs twice in an object, or a string is not UTF-8 or has half a surrogate pair.
-// The text must be JSON. The time is linear in its length, but for the sorting of members.
+// valueForm returns a text that two JSON values share if and only if the values are equal. Member
+// order, escapes and the spelling of numbers do not count; numbers are compared as exact decimals.
+// ok is false if the value has no such form: a key occurs twice in an object, or a string is not
+// UTF-8 or has half a surrogate pair. The text must be JSON. The time is linear in its length, but
+// for the sorting of members.
 func valueForm(text []byte) (form []byte, ok bool) {
 	b, i, ok := appendForm(make([]byte, 0, len(text)), text, skipSpace(text, 0), 0)
 	return b, ok && skipSpace(text, i) == len(text)
@@ -83,10 +88,12 @@ func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok boo
 	}
 }
 
-// formMember is a member in a form: form[start:end] is its key and its value, and the key ends at colon.
+// formMember is a member in a form: form[start:end] is its key and its value, and the key ends at
+// colon.
 type formMember struct{ start, colon, end int }
 
-// appendObjectForm appends the members sorted by their keys. RFC 8785 sorts by UTF-16 code units; for a comparison any fixed order will do.
+// appendObjectForm appends the members sorted by their keys. RFC 8785 sorts by UTF-16 code units;
+// for a comparison any fixed order will do.
 func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	begin := len(b)
 	b = append(b, '{')
@@ -155,7 +162,8 @@ func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m for
 	return b, end, m, true
 }
 
-// appendNumberForm appends a number as its decimal digits without zeros at either end, and the exponent of the last digit: 1, 1.0 and 10e-1 are 1e0. All zeros are 0.
+// appendNumberForm appends a number as its decimal digits without zeros at either end, and the
+// exponent of the last digit: 1, 1.0 and 10e-1 are 1e0. All zeros are 0.
 func appendNumberForm(b, text []byte) []byte {
 	mantissa, power := string(text), ""
 	if e := bytes.IndexAny(text, "eE"); e >= 0 {

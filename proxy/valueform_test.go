@@ -63,7 +63,8 @@ func TestForeignValueFormRejectsAmbiguousText(t *testing.T) {
 	}
 }
 
-// TestForeignValueFormIsLinear nests objects as deeply as a message may, around a large string, with keys that have to be sorted at each level.
+// TestForeignValueFormIsLinear nests objects as deeply as a message may, around a large string,
+// with keys that have to be sorted at each level.
 func TestForeignValueFormIsLinear(t *testing.T) {
 	depth := raw.DefaultDepth - 1
 	large := strings.Repeat("x", 4<<20)
@@ -78,7 +79,8 @@ func TestForeignValueFormIsLinear(t *testing.T) {
 	}
 }
 
-// value is what encoding/json reads of a text, with numbers as exact fractions. It is false if a key occurs twice, a string is not Unicode, or a number is very long.
+// value is what encoding/json reads of a text, with numbers as exact fractions. It is false if a
+// key occurs twice, a string is not Unicode, or a number is very long.
 func value(text string) (string, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -151,7 +153,8 @@ func readInside(d *json.Decoder, open json.Delim, b *strings.Builder) bool {
 	return true
 }
 
-// respell writes a text in another way: members in another order, characters as escapes, numbers with another exponent. Sometimes it changes a value on the way.
+// respell writes a text in another way: members in another order, characters as escapes, numbers
+// with another exponent. Sometimes it changes a value on the way.
 func respell(r *rand.Rand, text string) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -272,7 +275,8 @@ func TestForeignValueFormsAreEqualIfValuesAre(t *testing.T) {
 	}
 }
 
-// FuzzValueForm compares two texts, and each with another spelling of it, by their forms and as encoding/json reads them.
+// FuzzValueForm compares two texts, and each with another spelling of it, by their forms and as
+// encoding/json reads them.
 func FuzzValueForm(f *testing.F) {
 	for i, text := range foreignValues {
 		f.Add(text, foreignValues[(i+1)%len(foreignValues)], uint64(i))

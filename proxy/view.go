@@ -58,7 +58,8 @@ type view struct {
 // stock of its own that has the name.
 type part struct {
 	byName map[string]*target
-	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that several upstreams have, or that is not offered.
+	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that
+	// several upstreams have, or that is not offered.
 	byOwn  map[string]*target
 	rivals map[string][]*target // those that are offered of the own names that byOwn has nil for
 }
@@ -70,10 +71,10 @@ type Problem struct {
 	Name, Reason       string
 }
 
-// compile builds the view of an endpoint over stocks, which are in the order of their upstreams' names.
-// With bare set the items keep their own names. Of two items that want one name the one that had it in old
-// keeps it, and the other one is left out. Until all upstreams were tried nobody has a name yet: the order
-// decides, so that a restart gives the same names whoever is ready first.
+// compile builds the view of an endpoint over stocks, which are in the order of their upstreams'
+// names. With bare set the items keep their own names. Of two items that want one name the one that
+// had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has
+// a name yet: the order decides, so that a restart gives the same names whoever is ready first.
 func compile(endpoint string, stocks []*stock, bare bool, old *view) *view {
 	if old != nil && !old.settled {
 		old = old.last
@@ -296,8 +297,9 @@ func (v *view) owners(p upstream.Part, own string) (sure *target, among []*targe
 	return sure, among
 }
 
-// named returns the tool or prompt of that name. An upstream's own name is as good as the exposed one where it can only be one item: the HTML of MCP Apps, and
-// other texts of upstreams, have such names in them.
+// named returns the tool or prompt of that name. An upstream's own name is as good as the exposed
+// one where it can only be one item: the HTML of MCP Apps, and other texts of upstreams, have such
+// names in them.
 func (v *view) named(p upstream.Part, name string) *target {
 	if t := v.exposed(p, name); t != nil {
 		return t
@@ -339,8 +341,8 @@ func (v *view) bytes() int {
 // all returns the items of a part that the view offers, in the order of the lists.
 func (v *view) all(p upstream.Part) iter.Seq[*target] { return v.whole.all(p) }
 
-// completes reports whether an upstream may complete arguments: it declares that, or is of 2024-11-05, where there was nothing to declare it with, or was never
-// there so far.
+// completes reports whether an upstream may complete arguments: it declares that, or is of
+// 2024-11-05, where there was nothing to declare it with, or was never there so far.
 func completes(c *upstream.Catalog) bool {
 	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || unknown(c)
 }
@@ -348,12 +350,12 @@ func completes(c *upstream.Catalog) bool {
 // unknown reports whether we do not know yet what the upstream can do.
 func unknown(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
 
-// appendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and resources
-// are always there: which of them an upstream has may change at any time, and an empty list is an honest
-// answer. The rest is there as soon as some upstream can do it.
+// appendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and
+// resources are always there: which of them an upstream has may change at any time, and an empty
+// list is an honest answer. The rest is there as soon as some upstream can do it.
 //
-// MCP Apps are always there as well: the extension has no methods of its own, and its parts in tools and
-// resources pass through whatever an upstream declares.
+// MCP Apps are always there as well: the extension has no methods of its own, and its parts in
+// tools and resources pass through whatever an upstream declares.
 func (o offers) appendCapabilities(b []byte, era upstream.Era) []byte {
 	b = append(b, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`...)
 	if o.subscribe {

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible shows a text that others wrote to a person: what cannot be seen, or changes how the rest is seen, is escaped as in Go.
+// Visible shows a text that others wrote to a person: what cannot be seen, or changes how the rest
+// is seen, is escaped as in Go.
 func Visible(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
@@ -26,8 +27,9 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a character is a control or formatting character (which turn the direction of what follows, too), a space other than the usual one, or one of
-// those that look like nothing: variation selectors, fillers, tags, private use.
+// hidden reports whether a character is a control or formatting character (which turn the direction
+// of what follows, too), a space other than the usual one, or one of those that look like nothing:
+// variation selectors, fillers, tags, private use.
 func hidden(r rune) bool {
 	switch {
 	case r == ' ' || '!' <= r && r <= '~':

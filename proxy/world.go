@@ -22,7 +22,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// world is everything that a request is judged and answered by. It is immutable, but for what it remembers of its own conclusions, and replaced whole.
+// world is everything that a request is judged and answered by. It is immutable, but for what it
+// remembers of its own conclusions, and replaced whole.
 type world struct {
 	config    WorldConfig
 	guard     *auth.Guard
@@ -44,7 +45,8 @@ type world struct {
 	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
-// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a named one, whose name ends in a slash.
+// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a
+// named one, whose name ends in a slash.
 type endpoint struct {
 	name    string
 	surface string // for policy; "" is none
@@ -90,7 +92,8 @@ func (w *world) close() {
 	w.rulings.close()
 }
 
-// newWorld builds a world. old is the one before, for items that keep their names; nil when there is none.
+// newWorld builds a world. old is the one before, for items that keep their names; nil when there
+// is none.
 func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
 	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = making{names: c.Names, pinned: c.Policy.Pins(), pins: c.Pins, count: &s.stocked}
@@ -160,7 +163,8 @@ type caller struct {
 	who       identity
 }
 
-// user tells upstreams' connections of one user from those of others; "" while there is one user only.
+// user tells upstreams' connections of one user from those of others; "" while there is one user
+// only.
 func (c caller) user() string {
 	if c.principal.Kind == auth.KindLocal {
 		return ""
@@ -168,13 +172,15 @@ func (c caller) user() string {
 	return c.principal.ID
 }
 
-// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of what is there.
+// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of
+// what is there.
 func (c caller) hidden() bool {
 	return c.endpoint.name != "" && len(c.endpoint.view.stocks) > 0 && c.share.sight().none()
 }
 
-// at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even what endpoints there are, and an endpoint of which the caller may
-// use nothing does not exist for it.
+// at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even
+// what endpoints there are, and an endpoint of which the caller may use nothing does not exist for
+// it.
 func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		c := caller{world: w, principal: w.guard.Authenticate(rw, r)}
@@ -196,7 +202,8 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		}
 		switch {
 		case rights.None():
-			// The request itself is not looked at: this is HTTP's answer, as that to a token which is no good, and no answer of MCP.
+			// The request itself is not looked at: this is HTTP's answer, as that to a token which
+			// is no good, and no answer of MCP.
 			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", known(c.principal))
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
@@ -226,7 +233,8 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 	}
 }
 
-// known is how somebody who is refused is told who they are: by the address that they know themselves by, where their issuer has vouched for it.
+// known is how somebody who is refused is told who they are: by the address that they know
+// themselves by, where their issuer has vouched for it.
 func known(p *auth.Principal) string {
 	if p.Kind == auth.KindUser {
 		return "signed in as " + cmp.Or(p.Email, p.ID)
@@ -234,8 +242,10 @@ func known(p *auth.Principal) string {
 	return "connected as " + p.ID
 }
 
-// checkOrigin refuses what a web page of somebody else's may have sent: MCP wants the Origin of every request checked, and DNS rebinding makes a page's own host
-// name point to us (2026-07-28, streamable-http#security--endpoint). Comparing Origin with Host would not do: the attacker controls both.
+// checkOrigin refuses what a web page of somebody else's may have sent: MCP wants the Origin of
+// every request checked, and DNS rebinding makes a page's own host name point to us (2026-07-28,
+// streamable-http#security--endpoint). Comparing Origin with Host would not do: the attacker
+// controls both.
 func (w *world) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if origin := r.Header["Origin"]; len(origin) > 0 {
@@ -311,7 +321,8 @@ func loopback(name string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// cors lets pages of allowed origins read our answers; it reports whether the request was a preflight, which it has answered.
+// cors lets pages of allowed origins read our answers; it reports whether the request was a
+// preflight, which it has answered.
 func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	h := rw.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -407,8 +418,10 @@ func isArray(body []byte) bool {
 	return false
 }
 
-// readBody counts the request as one in progress, and reads the body, of at most limits.body. It takes the body's bytes from the budget before it has memory for them. The
-// http.Server's ReadTimeout counts until it is read; a call may take longer. The buffer goes back to s.bodies when the request is answered.
+// readBody counts the request as one in progress, and reads the body, of at most limits.body. It
+// takes the body's bytes from the budget before it has memory for them. The http.Server's
+// ReadTimeout counts until it is read; a call may take longer. The buffer goes back to s.bodies
+// when the request is answered.
 func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) (*[]byte, error) {
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
@@ -429,7 +442,8 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) 
 		}
 		if len(b) == room {
 			more := min(len(b), int(limit)+1-len(b))
-			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) { // a quarter of it has come, so that the rest is believed
+			// a quarter of it has come, so that the rest is believed
+			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) {
 				more = rest
 			}
 			if err := held.take(ofBytes, int64(more)); err != nil {
@@ -456,7 +470,8 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) 
 	}
 }
 
-// clearReadDeadline lets a request take its time now that it was read: the deadline of the http.Server would end it otherwise.
+// clearReadDeadline lets a request take its time now that it was read: the deadline of the
+// http.Server would end it otherwise.
 func clearReadDeadline(rw http.ResponseWriter) {
 	http.NewResponseController(rw).SetReadDeadline(time.Time{}) // where there is no deadline, there is none to clear
 }
@@ -466,7 +481,8 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
 }
 
-// tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not read.
+// tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not
+// read.
 func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
 	return overused(err)

@@ -12,7 +12,8 @@ import (
 	"junction/policy"
 )
 
-// TestTheShortWayIsTheRoute: what is not routed because nearly all requests want it is answered as the route would answer it, whatever was allowed just before.
+// TestTheShortWayIsTheRoute: what is not routed because nearly all requests want it is answered as
+// the route would answer it, whatever was allowed just before.
 func TestTheShortWayIsTheRoute(t *testing.T) {
 	s := mustServer(t)
 	ask := func(h http.Handler, method string, target *url.URL, host string, origin []string) *httptest.ResponseRecorder {
@@ -41,7 +42,8 @@ func TestTheShortWayIsTheRoute(t *testing.T) {
 	}
 }
 
-// TestHostsAreRemembered: of a host that was allowed nothing is left in a world that does not allow it, and looking it up takes no memory.
+// TestHostsAreRemembered: of a host that was allowed nothing is left in a world that does not allow
+// it, and looking it up takes no memory.
 func TestHostsAreRemembered(t *testing.T) {
 	s := mustServer(t)
 	allows := func(host string, want bool) {

@@ -22,8 +22,8 @@ type pings struct {
 	ended time.Time // when the last ping was answered or refused
 }
 
-// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together. It is
-// shorter for a call that ends sooner.
+// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together.
+// It is shorter for a call that ends sooner.
 const pingPause = time.Second
 
 // probe implements prober. The timer of a call's clock calls it.
@@ -60,7 +60,8 @@ func (l *legacyConn) ping() {
 		}
 	})
 	l.pings.mu.Unlock()
-	// The ping stays open until the clocks were touched: one that rings in between must not ask again.
+	// The ping stays open until the clocks were touched: one that rings in between must not ask
+	// again.
 	defer func() {
 		l.pings.mu.Lock()
 		l.pings.until, l.pings.ended = time.Time{}, time.Now()

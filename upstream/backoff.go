@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// backoff is the pause between attempts: it doubles from 250ms to a minute, each with up to a quarter taken off at random so that many do not come at once. The
-// zero value is ready to use, by one goroutine.
+// backoff is the pause between attempts: it doubles from 250ms to a minute, each with up to a
+// quarter taken off at random so that many do not come at once. The zero value is ready to use, by
+// one goroutine.
 type backoff struct{ last time.Duration }
 
 const (
 	firstPause = 250 * time.Millisecond
 	maxPause   = time.Minute
-	wokenPause = 200 * time.Millisecond // even who is woken by a call pauses this long, so that no stream of calls becomes a storm of processes
+	// even who is woken by a call pauses this long, so that no stream of calls becomes a storm of
+	// processes
+	wokenPause = 200 * time.Millisecond
 )
 
 func (b *backoff) reset() { b.last = 0 }

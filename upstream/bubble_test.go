@@ -19,7 +19,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// cable is a network of one server inside a synctest bubble, where time is the test's own: a connection is a net.Pipe.
+// cable is a network of one server inside a synctest bubble, where time is the test's own: a
+// connection is a net.Pipe.
 type cable struct {
 	conns chan net.Conn
 	down  chan struct{} // closed at the end
@@ -109,7 +110,8 @@ type rig struct {
 	catalogs int // changes
 }
 
-// newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the bubble, which fails when a goroutine is left.
+// newRig starts an upstream that speaks Streamable HTTP with the script. Everything ends with the
+// bubble, which fails when a goroutine is left.
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
@@ -191,7 +193,8 @@ func toolCall(name, args string, change ...func(*Call)) *Call {
 	if err != nil {
 		panic(err)
 	}
-	c := &Call{Method: "tools/call", Name: name, Params: params, Profile: everything()} // so that it shares the link that reads the catalog
+	// so that it shares the link that reads the catalog
+	c := &Call{Method: "tools/call", Name: name, Params: params, Profile: everything()}
 	for _, f := range change {
 		f(c)
 	}

@@ -11,34 +11,43 @@ import (
 	"junction/upstream/raw"
 )
 
-// Call is one client's request on its way to an upstream. It belongs to the caller again when (*Upstream).Call returns.
+// Call is one client's request on its way to an upstream. It belongs to the caller again when
+// (*Upstream).Call returns.
 type Call struct {
 	// Method is the MCP method, such as tools/call.
 	Method string
-	// Name is what the request is about under the upstream's own name: of the tool or prompt, or the resource's URI. It replaces the member of params that Member
-	// says: one name, or two where the inner one is in an object; nil is name.
+	// Name is what the request is about under the upstream's own name: of the tool or prompt, or
+	// the resource's URI. It replaces the member of params that Member says: one name, or two where
+	// the inner one is in an object; nil is name.
 	Name   string
 	Member []string
-	// Params are the client's own, untouched; of them only the name and what _meta says about the client's hop are replaced.
+	// Params are the client's own, untouched; of them only the name and what _meta says about the
+	// client's hop are replaced.
 	Params raw.Object
-	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers as they are.
+	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers
+	// as they are.
 	Header []HeaderField
 	// Era is the client's.
 	Era Era
-	// LogLevel is from which level on the client wants the log messages of this request; "" wants none that it would have to ask for.
+	// LogLevel is from which level on the client wants the log messages of this request; "" wants
+	// none that it would have to ask for.
 	LogLevel string
 	// Profile, Session and Principal decide which connection the call may use.
 	Profile   Profile
 	Session   string
 	Principal string // "" where there is one user only
-	// Account is whom the call counts for where callers share what the upstream takes at once: Principal, or what tells callers apart where there is none.
+	// Account is whom the call counts for where callers share what the upstream takes at once:
+	// Principal, or what tells callers apart where there is none.
 	Account string
-	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid until the caller uses it for something else. The
-	// upstream leaves a larger one here if it needed that.
+	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid
+	// until the caller uses it for something else. The upstream leaves a larger one here if it
+	// needed that.
 	Buffer *[]byte
-	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers nothing.
+	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers
+	// nothing.
 	Peer Peer
-	// End ends the context that the call is made with. When it is nil, the call makes a context of its own, to end it when its time is over.
+	// End ends the context that the call is made with. When it is nil, the call makes a context of
+	// its own, to end it when its time is over.
 	End context.CancelCauseFunc
 
 	asTask bool // see Tool.TaskOnly
@@ -46,11 +55,14 @@ type Call struct {
 
 // Result is what a server answered to a call.
 type Result struct {
-	raw.Object        // as the server wrote it
-	Type       string // resultType of the modern era; TypeComplete where the server says none, and for every result of a legacy server
+	raw.Object // as the server wrote it
+	// resultType of the modern era; TypeComplete where the server says none, and for every result
+	// of a legacy server
+	Type string
 }
 
-// The types of result that we know (2026-07-28, basic/index#resulttype). Others are invalid, and never returned.
+// The types of result that we know (2026-07-28, basic/index#resulttype). Others are invalid, and
+// never returned.
 const (
 	TypeComplete      = "complete"
 	TypeInputRequired = "input_required" // only of tools/call, prompts/get and resources/read
@@ -74,7 +86,8 @@ func (c *Call) rename() (raw.Edit, error) {
 	return raw.Edit{Name: c.Member[0], Value: value}, err
 }
 
-// headerName is what the header Mcp-Name says: what the request is about, where params have that at their top (2026-07-28, streamable-http#standard-headers).
+// headerName is what the header Mcp-Name says: what the request is about, where params have that at
+// their top (2026-07-28, streamable-http#standard-headers).
 func (c *Call) headerName() string {
 	if len(c.Member) > 1 {
 		return ""
@@ -91,14 +104,16 @@ type Kind string
 const (
 	KindUnavailable Kind = "unavailable" // there is no connection, and none could be made
 	KindTimeout     Kind = "timeout"     // no answer in time; the upstream was told to cancel
-	KindLost        Kind = "lost"        // the connection broke during the call, which may or may not have been carried out
-	KindInvalid     Kind = "invalid"     // the upstream answered something that is no answer
-	KindBusy        Kind = "busy"        // too many calls or connections are in use
-	KindCancelled   Kind = "cancelled"   // the client gave up
-	KindUnanswered  Kind = "unanswered"  // the client did not answer what the upstream asked
+	// the connection broke during the call, which may or may not have been carried out
+	KindLost       Kind = "lost"
+	KindInvalid    Kind = "invalid"    // the upstream answered something that is no answer
+	KindBusy       Kind = "busy"       // too many calls or connections are in use
+	KindCancelled  Kind = "cancelled"  // the client gave up
+	KindUnanswered Kind = "unanswered" // the client did not answer what the upstream asked
 )
 
-// Error is a failure of ours or of the connection, as distinct from a *jsonrpc.Error, which is what the upstream said.
+// Error is a failure of ours or of the connection, as distinct from a *jsonrpc.Error, which is what
+// the upstream said.
 type Error struct {
 	Upstream string
 	Kind     Kind
@@ -107,7 +122,8 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
 
-// Public is Error for the client: without what a child process wrote to stderr before it ended, which is for the log and the table of upstreams.
+// Public is Error for the client: without what a child process wrote to stderr before it ended,
+// which is for the log and the table of upstreams.
 func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
@@ -120,7 +136,8 @@ func (e *Error) Public() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ownError is why one principal or session could not get a process of its own, while the server's first process runs.
+// ownError is why one principal or session could not get a process of its own, while the server's
+// first process runs.
 type ownError struct{ err error }
 
 func (e *ownError) hint() string {
@@ -196,7 +213,8 @@ type prober interface {
 	probe(until time.Time)
 }
 
-// newClock returns a context that ends when the call's time is over, with a *timeoutError as cause: ctx, if there is an end to it. stop must follow.
+// newClock returns a context that ends when the call's time is over, with a *timeoutError as cause:
+// ctx, if there is an end to it. stop must follow.
 func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *clock) {
 	timeout = min(timeout, max)
 	now := time.Now()
@@ -292,7 +310,8 @@ func (c *clock) stop() {
 	}
 }
 
-// hold stops the silence from counting while a person is asked, and the hard cap as well; release follows. Both may be called for several questions at once.
+// hold stops the silence from counting while a person is asked, and the hard cap as well; release
+// follows. Both may be called for several questions at once.
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestAQuestionAtTheVeryEnd has an upstream ask in the moment in which the time of the call is over: it was in time, and the one who is to be asked can be, or it was late.
+// TestAQuestionAtTheVeryEnd has an upstream ask in the moment in which the time of the call is
+// over: it was in time, and the one who is to be asked can be, or it was late.
 func TestAQuestionAtTheVeryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := upstreamtest.New(upstreamtest.Script{Era: "modern"})

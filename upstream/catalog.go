@@ -57,7 +57,8 @@ type Catalog struct {
 	Era     Era    // EraAuto before the upstream was listed for the first time
 	Both    bool   // a server of the modern era that speaks the legacy one as well
 	Version string // of the protocol, as negotiated
-	// Capabilities and Instructions are what the server said in its handshake; absent and "" before the first one.
+	// Capabilities and Instructions are what the server said in its handshake; absent and "" before
+	// the first one.
 	Capabilities raw.Object
 	Instructions string
 
@@ -87,24 +88,28 @@ type Item struct {
 // Tool is one tool of a catalog.
 type Tool struct {
 	Item
-	// Params are the arguments that go into HTTP headers as well. HeaderProblem says what is wrong with their declaration: clients of the modern era must not
-	// see such a tool (2026-07-28, streamable-http#schema-extension).
+	// Params are the arguments that go into HTTP headers as well. HeaderProblem says what is wrong
+	// with their declaration: clients of the modern era must not see such a tool (2026-07-28,
+	// streamable-http#schema-extension).
 	Params        []ParamHeader
 	HeaderProblem string
 	// TaskOnly says that a legacy server answers a call of it by a task only. We make the task.
 	TaskOnly bool
-	// Older are the edits that make the definition one for clients of the legacy era; nil, as nearly always, if they read it as it is.
+	// Older are the edits that make the definition one for clients of the legacy era; nil, as
+	// nearly always, if they read it as it is.
 	Older []raw.Edit
 }
 
-// Freshness is what an upstream says of one of its lists. The zero value is a list that it does not have.
+// Freshness is what an upstream says of one of its lists. The zero value is a list that it does not
+// have.
 type Freshness struct {
 	Has    bool          // it has the list, be it empty
 	TTL    time.Duration // for which the list is fresh; 0 when it does not say
 	Public bool          // the list is the same for every user
 }
 
-// LeftOut is a definition that is not offered, or, without a name, a whole list that could not be read.
+// LeftOut is a definition that is not offered, or, without a name, a whole list that could not be
+// read.
 type LeftOut struct {
 	Part         Part
 	Name, Reason string
@@ -188,12 +193,14 @@ func (c *Catalog) ttl() time.Duration {
 const (
 	// maxPages bounds a list whatever its cursors say.
 	maxPages = 1000
-	// otherLists is for all lists but the tools, together: a server that keeps us waiting there has its tools offered all the same.
+	// otherLists is for all lists but the tools, together: a server that keeps us waiting there has
+	// its tools offered all the same.
 	otherLists = 10 * time.Second
 )
 
-// readCatalog reads all pages of all lists that the server has. A list that cannot be read to its end is never a shorter list: where it is the tools, or where the
-// connection fails, that is the error, and of the other lists the one that last has stays, with the reason in Left.
+// readCatalog reads all pages of all lists that the server has. A list that cannot be read to its
+// end is never a shorter list: where it is the tools, or where the connection fails, that is the
+// error, and of the other lists the one that last has stays, with the reason in Left.
 func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
 	info := c.about()
 	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
@@ -279,7 +286,8 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 	}
 }
 
-// take takes the smallest time and the narrower scope of the pages (2026-07-28, server/utilities/caching).
+// take takes the smallest time and the narrower scope of the pages (2026-07-28,
+// server/utilities/caching).
 func (f *Freshness) take(result raw.Object, first bool) {
 	ttl := time.Duration(0)
 	if v, err := result.Get("ttlMs"); err == nil {
@@ -295,7 +303,8 @@ func (f *Freshness) take(result raw.Object, first bool) {
 	f.TTL, f.Public = min(f.TTL, ttl), f.Public && scope == "public"
 }
 
-// add takes one definition, or leaves it out with the reason. What is wrong with one item must not make a client refuse the whole list.
+// add takes one definition, or leaves it out with the reason. What is wrong with one item must not
+// make a client refuse the whole list.
 func (c *Catalog) add(p Part, definition []byte) {
 	name, changes, reason := "", "", ""
 	o, err := parseDefinition(definition)

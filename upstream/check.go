@@ -42,12 +42,14 @@ type Step struct {
 	Took time.Duration
 }
 
-// Check connects to the upstream once more, beside the connections that it has, and reads all that it lists. It returns when nothing of that connection is left.
+// Check connects to the upstream once more, beside the connections that it has, and reads all that
+// it lists. It returns when nothing of that connection is left.
 func (u *Upstream) Check(ctx context.Context) Report {
 	return check(ctx, u.name, u.hard, u.options, nil)
 }
 
-// Check is that of an upstream that is not running. What it starts is the Set's, and has ended when it returns.
+// Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
+// it returns.
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.keeper = &s.keeper

@@ -28,7 +28,8 @@ func (r *rig) check(ctx context.Context) Report {
 	return check(ctx, r.name, r.hard, r.options, r.dialer.transport)
 }
 
-// TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves nothing of it.
+// TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves
+// nothing of it.
 func TestCheckOfAServer(t *testing.T) {
 	for _, era := range []string{"legacy", "modern", "both"} {
 		t.Run(era, func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestCheckOfAServer(t *testing.T) {
 	}
 }
 
-// TestCheckSaysWhatToDo breaks servers in the ways in which they break, and reads the step that fails, why, and what a person can do.
+// TestCheckSaysWhatToDo breaks servers in the ways in which they break, and reads the step that
+// fails, why, and what a person can do.
 func TestCheckSaysWhatToDo(t *testing.T) {
 	answer := func(status int, contentType, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,21 +15,24 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is set, never both.
+// Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
+// set, never both.
 type Config struct {
-	// Command starts the server as a child process that speaks MCP over its standard input and output: the program, then its arguments.
-	// No shell is involved. A program that does not exist is no error of the file: the upstream shows as waiting, with that reason.
+	// Command starts the server as a child process that speaks MCP over its standard input and
+	// output: the program, then its arguments. No shell is involved. A program that does not exist
+	// is no error of the file: the upstream shows as waiting, with that reason.
 	Command []string `yaml:"command"`
-	// Env is added to the environment of the child process. Of ours it gets places and settings only:
-	// HOME, PATH, the language, proxies, certificates, caches (see environment.go).
+	// Env is added to the environment of the child process. Of ours it gets places and settings
+	// only: HOME, PATH, the language, proxies, certificates, caches (see environment.go).
 	Env map[string]string `yaml:"env"`
-	// InheritEnv names further variables of our environment that the child process gets: names, globs such as
-	// AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere, as ${NAME}, must be
-	// named exactly.
+	// InheritEnv names further variables of our environment that the child process gets: names,
+	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
+	// as ${NAME}, must be named exactly.
 	InheritEnv Inherit `yaml:"inherit_env"`
 	// Reserved are the variables that the file uses elsewhere. Who has read the file fills them in.
 	Reserved []string `yaml:"-"`
-	// Dir is the working directory of the child process; empty means ours, or a folder of its own with Sandbox.
+	// Dir is the working directory of the child process; empty means ours, or a folder of its own
+	// with Sandbox.
 	Dir string `yaml:"dir"`
 	// Sandbox confines the child process; nil does not.
 	Sandbox *Sandbox `yaml:"sandbox"`
@@ -40,65 +43,79 @@ type Config struct {
 	Headers map[string]string `yaml:"headers"`
 	// Auth says who signs in to a remote server, where that is more than a header.
 	Auth Auth `yaml:"auth"`
-	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is HTTP+SSE of 2024-11-05.
+	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is
+	// HTTP+SSE of 2024-11-05.
 	Transport Transport `yaml:"transport"`
 
-	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25 and older, modern is 2026-07-28.
+	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25
+	// and older, modern is 2026-07-28.
 	Era Era `yaml:"era"`
 	// Enabled false keeps the entry in the file and the server out of the catalog. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the upstream's name. "" exposes bare names.
+	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the
+	// upstream's name. "" exposes bare names.
 	Prefix *string `yaml:"prefix"`
 
-	// Isolation says which callers share one connection (for a command: one process): shared, session or
-	// principal. Default: shared if there is one principal. If Separate is set, each principal has a
-	// process of a command, and a session of a legacy remote server, of its own, because such a server
-	// may show the state of one user to another.
+	// Isolation says which callers share one connection (for a command: one process): shared,
+	// session or principal. Default: shared if there is one principal. If Separate is set, each
+	// principal has a process of a command, and a session of a legacy remote server, of its own,
+	// because such a server may show the state of one user to another.
 	Isolation Isolation `yaml:"isolation"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-"`
-	// Questions says which server requests (elicitation, sampling, roots) reach the client of a call. A legacy server learns the capabilities of its client only
-	// when it is connected. true, the default: one connection for all clients declares elicitation and sampling; if the client of a call cannot answer, the server
-	// gets an error. false: the connection declares neither. exact: one connection (process) for each set of client capabilities, with a catalog of its own, for
-	// servers that offer different tools to different clients.
+	// Questions says which server requests (elicitation, sampling, roots) reach the client of a
+	// call. A legacy server learns the capabilities of its client only when it is connected. true,
+	// the default: one connection for all clients declares elicitation and sampling; if the client
+	// of a call cannot answer, the server gets an error. false: the connection declares neither.
+	// exact: one connection (process) for each set of client capabilities, with a catalog of its
+	// own, for servers that offer different tools to different clients.
 	Questions Questions `yaml:"questions"`
-	// IdleStop closes the connection (stops the process) after this long without a call; the catalog stays served and the next call starts it again.
-	// Default: 15m for a connection of one principal or session, never for the one that reads the catalog.
+	// IdleStop closes the connection (stops the process) after this long without a call; the
+	// catalog stays served and the next call starts it again. Default: 15m for a connection of one
+	// principal or session, never for the one that reads the catalog.
 	IdleStop time.Duration `yaml:"idle_stop"`
-	// MaxLinks bounds the connections (processes) of this upstream. One principal has at most half of
-	// them. Default 8 for a command, 256 for a url.
+	// MaxLinks bounds the connections (processes) of this upstream. One principal has at most half
+	// of them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`
-	// Concurrency bounds the calls in flight; others wait, and the callers take turns. Where there are several principals, one uses at most half of what the others
-	// leave. Default: defaults.concurrency.
+	// Concurrency bounds the calls in flight; others wait, and the callers take turns. Where there
+	// are several principals, one uses at most half of what the others leave. Default:
+	// defaults.concurrency.
 	Concurrency int `yaml:"concurrency"`
 	// Timeout ends a call after this much silence; progress resets it. Default: defaults.timeout.
 	Timeout time.Duration `yaml:"timeout"`
 	// MaxTimeout ends a call however much progress it reports. Default: defaults.max_timeout.
 	MaxTimeout time.Duration `yaml:"max_timeout"`
-	// ConnectTimeout bounds starting, connecting, handshake and first listing. Default: defaults.connect_timeout.
+	// ConnectTimeout bounds starting, connecting, handshake and first listing. Default:
+	// defaults.connect_timeout.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
-	// Instructions true passes on what the server says to the model about itself, to every client, under the upstream's name and cut at 2 KiB. It is text that may
-	// end up in a system prompt, so it is for servers that you trust. Default false.
+	// Instructions true passes on what the server says to the model about itself, to every client,
+	// under the upstream's name and cut at 2 KiB. It is text that may end up in a system prompt, so
+	// it is for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
-	// Capabilities are required of whoever uses anything of this upstream: policies say who holds them. All of them are needed.
+	// Capabilities are required of whoever uses anything of this upstream: policies say who holds
+	// them. All of them are needed.
 	Capabilities []string `yaml:"capabilities"`
 
-	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only those that a rule of Tools names.
+	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only
+	// those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
-	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the first match wins.
+	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the
+	// first match wins.
 	Tools Rules `yaml:"tools"`
 }
 
 // Auth is the auth section of an upstream.
 type Auth struct {
-	// Mode is none (the default), or oauth_user: each person signs in there themselves, in the browser, and has connections of their own. That needs auth.oauth. Who is no
-	// person that has signed in here, such as an API key, does not see the upstream.
+	// Mode is none (the default), or oauth_user: each person signs in there themselves, in the
+	// browser, and has connections of their own. That needs auth.oauth. Who is no person that has
+	// signed in here, such as an API key, does not see the upstream.
 	Mode AuthMode `yaml:"mode"`
 	// Scopes are what is asked for there. Default: what the server says that it needs.
 	Scopes []string `yaml:"scopes"`
-	// ClientID and ClientSecret are what the server's authorization server knows us by. Default: we say who we are by a document of ours, or register.
+	// ClientID and ClientSecret are what the server's authorization server knows us by. Default: we
+	// say who we are by a document of ours, or register.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
 }
@@ -123,7 +140,8 @@ func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 	return fmt.Errorf("line %d: %.40q is none of none, oauth_user; what the operator has from the server goes into headers", n.Line, n.Value)
 }
 
-// Personal reports whether each person has connections of their own, made with what they themselves were given.
+// Personal reports whether each person has connections of their own, made with what they themselves
+// were given.
 func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
 
 // SharedByUsers reports whether several principals use one connection because the file says so.
@@ -134,7 +152,8 @@ func (c Config) SharedByUsers() bool {
 // Off reports whether the file keeps the entry and leaves the server out.
 func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
 
-// PrefixOr returns what stands before the names of its items: Prefix, or by default the upstream's name.
+// PrefixOr returns what stands before the names of its items: Prefix, or by default the upstream's
+// name.
 func (c Config) PrefixOr(name string) string {
 	if c.Prefix != nil {
 		return *c.Prefix
@@ -142,7 +161,8 @@ func (c Config) PrefixOr(name string) string {
 	return name
 }
 
-// Offers reports whether clients are to see the tool of that name, the upstream's own, and returns the rule for it, the zero one where there is none.
+// Offers reports whether clients are to see the tool of that name, the upstream's own, and returns
+// the rule for it, the zero one where there is none.
 func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	rule, ruled := c.Tools.Match(tool)
 	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)
@@ -150,10 +170,11 @@ func (c Config) Offers(tool string) (rule Rule, offered bool) {
 
 // Defaults is the file's defaults section: what an upstream's entry leaves out.
 type Defaults struct {
-	Timeout        time.Duration `yaml:"timeout"`         // of silence in a call. Default 60s.
-	MaxTimeout     time.Duration `yaml:"max_timeout"`     // of a whole call. Default 10m.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"` // of starting, handshake and first listing. Default 20s for a url, 2m for a command.
-	Concurrency    int           `yaml:"concurrency"`     // calls in flight per upstream. Default 32.
+	Timeout    time.Duration `yaml:"timeout"`     // of silence in a call. Default 60s.
+	MaxTimeout time.Duration `yaml:"max_timeout"` // of a whole call. Default 10m.
+	// of starting, handshake and first listing. Default 20s for a url, 2m for a command.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	Concurrency    int           `yaml:"concurrency"` // calls in flight per upstream. Default 32.
 }
 
 // Rule is what one glob of an upstream's tools section says.
@@ -206,7 +227,8 @@ func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the default of each.
+// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the
+// default of each.
 type (
 	Transport string
 	Era       string
@@ -245,8 +267,8 @@ func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
 func (q *Questions) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, q, "true", "false", "exact") }
 func (e *Expose) UnmarshalYAML(n *yaml.Node) error    { return oneOf(n, e, "all", "listed") }
 
-// oneOf reads a word of the file. The first of words is the default and becomes the zero value; it is
-// "" where no word is the default.
+// oneOf reads a word of the file. The first of words is the default and becomes the zero value; it
+// is "" where no word is the default.
 func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
 	if !slices.Contains(words, n.Value) || n.Value == "" || n.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value, strings.TrimPrefix(strings.Join(words, ", "), ", "))
@@ -296,7 +318,8 @@ type Problem struct {
 	Text string
 }
 
-// Validate returns every mistake that the entry of the upstream called name contains, in the order of the fields. It opens and looks up nothing.
+// Validate returns every mistake that the entry of the upstream called name contains, in the order
+// of the fields. It opens and looks up nothing.
 func (c *Config) Validate(name string) []Problem {
 	var ps []Problem
 	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
@@ -481,7 +504,8 @@ func token(s string) bool {
 	return s != ""
 }
 
-// withDefaults fills in what the entry leaves out, from the file's defaults and then from the figures in the comments above.
+// withDefaults fills in what the entry leaves out, from the file's defaults and then from the
+// figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {
 	c.Timeout = firstPositive(c.Timeout, d.Timeout, time.Minute)
 	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
@@ -508,7 +532,8 @@ func firstPositive[T ~int | ~int64](vs ...T) T {
 	return 0
 }
 
-// LogValue shows where the upstream is and hides what may be secret: the environment, the headers and the query of the URL.
+// LogValue shows where the upstream is and hides what may be secret: the environment, the headers
+// and the query of the URL.
 func (c Config) LogValue() slog.Value {
 	if len(c.Command) > 0 {
 		return slog.StringValue(c.Command[0])

@@ -19,20 +19,23 @@ import (
 
 // conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
 type conn interface {
-	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server said so.
+	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
+	// said so.
 	call(ctx context.Context, c *Call, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
-	// watch begins to listen to what the server says unasked; changes go to the hooks that the conn was opened with. It does not block. The channel is closed when
-	// nothing that the server says from then on is missed, or when it has nothing to say.
+	// watch begins to listen to what the server says unasked; changes go to the hooks that the conn
+	// was opened with. It does not block. The channel is closed when nothing that the server says
+	// from then on is missed, or when it has nothing to say.
 	watch() <-chan struct{}
 	// follow makes the server tell of changes to the resources that all returns, of which added are
 	// new and gone are no more, on a conn that watches. It returns those of added that the server
 	// accepted; the error says why it did not accept others. A conn that needs only the changes
 	// does not call all.
 	follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
-	// asking returns a channel while a call in progress has asked something on a stream that does not name the call: the call was alone then, and has to stay so.
-	// The channel is closed when that is over. It is nil while there is no such call.
+	// asking returns a channel while a call in progress has asked something on a stream that does
+	// not name the call: the call was alone then, and has to stay so. The channel is closed when
+	// that is over. It is nil while there is no such call.
 	asking() <-chan struct{}
 	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
 	tell(method string)
@@ -53,7 +56,8 @@ type serverInfo struct {
 	instructions string // for the model; "" when it gave none
 }
 
-// tells returns which of its lists the server says that it tells of changes to; all is false when it has one that it does not tell of.
+// tells returns which of its lists the server says that it tells of changes to; all is false when
+// it has one that it does not tell of.
 func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	all = true
 	for p := range Parts {
@@ -64,11 +68,15 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	return parts, any, any && all
 }
 
-// hooks is what a conn reports to the link that opened it. Both are called on the wire's reading goroutine and must not block.
+// hooks is what a conn reports to the link that opened it. Both are called on the wire's reading
+// goroutine and must not block.
 type hooks struct {
-	changed func()                                 // the server's lists have changed, or may have while we could not listen
+	// the server's lists have changed, or may have while we could not listen
+	changed func()
 	updated func(uri string, of func(string) bool) // see Update; nil where no client wants to know
-	missed  func([]string)                         // these resources may have changed while we could not listen; nil stands for all, and a nil hook is not called
+	// these resources may have changed while we could not listen; nil stands for all, and a nil
+	// hook is not called
+	missed func([]string)
 }
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.
@@ -79,13 +87,16 @@ type base struct {
 	era   Era
 	odd   flood      // of what the log is told that the server should not have sent
 	info  serverInfo // written by the handshake, read once that is done
-	// declared is what the server was told of its clients in the handshake. It is the zero value in the modern era, and guarded by mu.
+	// declared is what the server was told of its clients in the handshake. It is the zero value in
+	// the modern era, and guarded by mu.
 	declared Profile
 
-	ids    atomic.Uint64
-	acked  func(*jsonrpc.Message)                                             // takes the acknowledgement of a subscription; nil in the legacy era
-	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool) // of an update of a resource, see Update; nil in the legacy era
-	listed atomic.Bool                                                        // a list was asked for
+	ids atomic.Uint64
+	// takes the acknowledgement of a subscription; nil in the legacy era
+	acked func(*jsonrpc.Message)
+	// of an update of a resource, see Update; nil in the legacy era
+	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
+	listed atomic.Bool // a list was asked for
 
 	mu      sync.Mutex
 	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
@@ -137,7 +148,8 @@ func (b *base) run() {
 	}
 }
 
-// post sends a message without waiting for it. When the server does not take what we send, it is dropped.
+// post sends a message without waiting for it. When the server does not take what we send, it is
+// dropped.
 func (b *base) post(m *request) {
 	select {
 	case b.outbox <- m:
@@ -170,7 +182,8 @@ func (b *base) receive(m *jsonrpc.Message) { b.deliver(nil, m) }
 // nobody stands for a request of our own, about which no client can be asked.
 var nobody = &flight{}
 
-// deliver takes a message that is no response. own is the call on whose stream it came, nobody for a request of ours, nil when it came on no such stream.
+// deliver takes a message that is no response. own is the call on whose stream it came, nobody for
+// a request of ours, nil when it came on no such stream.
 func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
 	case m.IsRequest():
@@ -213,7 +226,8 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	}
 }
 
-// answer answers a request of the server's: a ping here, a question by the client whose call it belongs to.
+// answer answers a request of the server's: a ping here, a question by the client whose call it
+// belongs to.
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
@@ -227,7 +241,8 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	}
 }
 
-// progress passes a progress notification on to the call that it is about, under the client's own token. A token that is not in flight is dropped.
+// progress passes a progress notification on to the call that it is about, under the client's own
+// token. A token that is not in flight is dropped.
 func (b *base) progress(m *jsonrpc.Message) {
 	params := m.Body
 	token, err := params.Get("progressToken")
@@ -267,8 +282,8 @@ func reservedName(m raw.Member) string {
 	return ""
 }
 
-// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta that speaks of this hop. The flight is nil when the call
-// has no peer.
+// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta
+// that speaks of this hop. The flight is nil when the call has no peer.
 func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
@@ -321,8 +336,8 @@ func emptyMeta() raw.Object {
 	return o
 }
 
-// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours, in memory behind b: itself if there is nothing to do, nil if nothing
-// is left.
+// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours, in
+// memory behind b: itself if there is nothing to do, nil if nothing is left.
 func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
@@ -358,7 +373,8 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 	return meta.AppendSplice(b, edits...)
 }
 
-// roundTrip sends one request of a call and waits for its answer. When it ends early, the server is told to cancel if it would not notice otherwise.
+// roundTrip sends one request of a call and waits for its answer. When it ends early, the server is
+// told to cancel if it would not notice otherwise.
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
 	if f != nil {
 		f.ctx, req.clock = ctx, f.clock

@@ -15,7 +15,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// TestTokensT107 is a request whose tokens are refused: each is shown once, the body arrives whole each time, and nobody is asked for ever.
+// TestTokensT107 is a request whose tokens are refused: each is shown once, the body arrives whole
+// each time, and nobody is asked for ever.
 func TestTokensT107(t *testing.T) {
 	for _, secure := range []bool{false, true} { // our own transport, and that of the library
 		t.Run(fmt.Sprint(secure), func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestTokensT107(t *testing.T) {
 	}
 }
 
-// TestTokensStayAtTheirOrigin has a server send us elsewhere: the token does not go there, and to another path of the same origin it does.
+// TestTokensStayAtTheirOrigin has a server send us elsewhere: the token does not go there, and to
+// another path of the same origin it does.
 func TestTokensStayAtTheirOrigin(t *testing.T) {
 	var elsewhere []http.Header
 	other := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +109,8 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 	}
 }
 
-// TestTokensThatNobodyKnows is a request that nothing can be said for, and one whose token no header can carry: neither is sent, and the connection stays.
+// TestTokensThatNobodyKnows is a request that nothing can be said for, and one whose token no
+// header can carry: neither is sent, and the connection stays.
 func TestTokensThatNobodyKnows(t *testing.T) {
 	srv := newRemote(t, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
 	down := errors.New("the store is away")

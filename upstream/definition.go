@@ -68,7 +68,8 @@ var (
 	toolRules   = []rule{
 		{"inputSchema", present, nil, members(inputRules)}, {"outputSchema", optional, nil, members(outputRules)},
 		{"annotations", optional, nil, members(hintRules)},
-		{"execution", optional, nullOr(parsed(members([]rule{{"taskSupport", optional, nullOr(text), nil}}))), nil}, // the modern era does not have it
+		// the modern era does not have it
+		{"execution", optional, nullOr(parsed(members([]rule{{"taskSupport", optional, nullOr(text), nil}}))), nil},
 	}
 	argumentRules = []rule{
 		{"name", present, text, nil}, {"title", optional, text, nil}, {"description", optional, text, nil}, {"required", optional, boolean, nil},

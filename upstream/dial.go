@@ -18,7 +18,8 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// dialError says what went wrong in as few words as there are: where it is read, in the table of upstreams, is little room.
+// dialError says what went wrong in as few words as there are: where it is read, in the table of
+// upstreams, is little room.
 type dialError struct {
 	address string
 	err     error

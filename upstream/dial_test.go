@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDialError: what is wrong comes before a table cuts it off, and what it is made of can still be asked for.
+// TestDialError: what is wrong comes before a table cuts it off, and what it is made of can still
+// be asked for.
 func TestDialError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

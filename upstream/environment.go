@@ -57,13 +57,14 @@ var inherited = []string{
 	// A server behind a proxy or a private CA reaches nothing without these.
 	"http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
-	// npm, by npmName: caches, registry, files of settings. Not _auth, _password, and tokens of registries.
-	// Node finds its modules and its options, such as the limit of memory. Both hold no secret.
+	// npm, by npmName: caches, registry, files of settings. Not _auth, _password, and tokens of
+	// registries. Node finds its modules and its options, such as the limit of memory. Both hold no
+	// secret.
 	"NODE_PATH", "NODE_OPTIONS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "COREPACK_HOME",
 	// The shims of version managers in PATH find the real program by these.
 	"NVM_*", "VOLTA_HOME", "FNM_*", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "PYENV_ROOT", "PNPM_HOME", "BUN_INSTALL",
-	// uv and pip: caches, installed programs, and how to fetch. UV_PUBLISH_*, and UV_INDEX_<NAME>_PASSWORD
-	// are secrets.
+	// uv and pip: caches, installed programs, and how to fetch. UV_PUBLISH_*, and
+	// UV_INDEX_<NAME>_PASSWORD are secrets.
 	"UV_CACHE_DIR", "UV_NO_CACHE", "UV_OFFLINE", "UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "UV_PYTHON", "UV_PYTHON_INSTALL_DIR",
 	"UV_PYTHON_INSTALL_MIRROR", "UV_PYTHON_PREFERENCE", "UV_PYTHON_DOWNLOADS", "UV_LINK_MODE", "UV_NATIVE_TLS",
 	"UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "PIP_CACHE_DIR",
@@ -78,7 +79,8 @@ var inheritedWindows = []string{
 	"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR", "PROGRAMDATA",
 }
 
-// npmSettings are the settings of npm that a command gets, without npm_config_. Case does not matter.
+// npmSettings are the settings of npm that a command gets, without npm_config_. Case does not
+// matter.
 var npmSettings = []string{
 	"cache", "registry", "prefix", "userconfig", "globalconfig", "offline", "prefer_offline", "prefer_online", "cafile",
 	"proxy", "https_proxy", "noproxy", "strict_ssl", "update_notifier", "loglevel", "fetch_timeout", "fetch_retries",
@@ -98,8 +100,8 @@ func byDefault(name, value string) bool {
 	return Inherit(inherited).Matches(name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
 }
 
-// passes reports whether a command of the entry gets a variable of our own environment. Junction's own
-// variables, and those that the file uses elsewhere, pass by their exact names only.
+// passes reports whether a command of the entry gets a variable of our own environment. Junction's
+// own variables, and those that the file uses elsewhere, pass by their exact names only.
 func (c *Config) passes(name, value string) bool {
 	switch {
 	case c.InheritEnv.names(name):
@@ -128,8 +130,9 @@ func (c *Config) environment(ours []string) []string {
 	return theirs
 }
 
-// Withheld returns the names of the variables of our environment that a command of the entry does not
-// get, and that servers often need: those that look like keys. Junction's own are not among them.
+// Withheld returns the names of the variables of our environment that a command of the entry does
+// not get, and that servers often need: those that look like keys. Junction's own are not among
+// them.
 func (c *Config) Withheld() []string {
 	if len(c.Command) == 0 {
 		return nil

@@ -126,7 +126,8 @@ func (n *inspection) tool(t *Tool) {
 	}
 }
 
-// lazily compiles an expression when it is first used: these are large, and most processes never check anything.
+// lazily compiles an expression when it is first used: these are large, and most processes never
+// check anything.
 func lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
@@ -243,8 +244,9 @@ func excerpt(s string) string {
 // farOut is text that is out of the window of whoever reads it.
 var farOut = lazily(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
 
-// commanding is what attacks on models through the definitions of tools look like: tags that pretend to be a prompt's, words against what was said before, and
-// secrecy toward the person. It finds the careless ones.
+// commanding is what attacks on models through the definitions of tools look like: tags that
+// pretend to be a prompt's, words against what was said before, and secrecy toward the person. It
+// finds the careless ones.
 var commanding = lazily(`(?is)` + strings.Join([]string{
 	`<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|system[-_ ]?prompt|critical)\s*>`,
 	`\[/?(?:inst|system)\]|<\|[a-z_]{2,20}\|>`,
@@ -256,7 +258,8 @@ var commanding = lazily(`(?is)` + strings.Join([]string{
 // secretPlaces are read by servers that manage them, and by those that steal.
 var secretPlaces = lazily(`~/\.(?:ssh|aws|gnupg|netrc|cursor|kube)\b|\bid_(?:rsa|ed25519)\b`)
 
-// hidden returns the first character that is not to be seen though it says something: of direction, of no width, of tags, and controls.
+// hidden returns the first character that is not to be seen though it says something: of direction,
+// of no width, of tags, and controls.
 func hidden(s string) (rune, bool) {
 	last := rune(0)
 	for _, r := range s {

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// TestFloodsFillNoLog: a server that sends without end what it should not send is told of a few times, however it sends.
+// TestFloodsFillNoLog: a server that sends without end what it should not send is told of a few
+// times, however it sends.
 func TestFloodsFillNoLog(t *testing.T) {
 	const many = 1000
 	requests := func(era Era, method string) func(*testing.T, *slog.Logger) {

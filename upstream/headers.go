@@ -12,7 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// ParamHeader is an argument of a tool that goes into the header Mcp-Param-<Name> as well (2026-07-28, streamable-http#schema-extension).
+// ParamHeader is an argument of a tool that goes into the header Mcp-Param-<Name> as well
+// (2026-07-28, streamable-http#schema-extension).
 type ParamHeader struct {
 	Name string
 	Path []string // of the argument, through objects
@@ -22,7 +23,8 @@ type ParamHeader struct {
 // Header returns the name of the HTTP header.
 func (p ParamHeader) Header() string { return "Mcp-Param-" + p.Name }
 
-// Value returns the text that stands for the argument; false when it is absent, null or of another type. It is not encoded for a header yet.
+// Value returns the text that stands for the argument; false when it is absent, null or of another
+// type. It is not encoded for a header yet.
 func (p ParamHeader) Value(arguments raw.Object) (string, bool) {
 	v, err := raw.Get(arguments.Text(), p.Path...)
 	if err != nil || !arguments.Present() {
@@ -40,7 +42,8 @@ func (p ParamHeader) Value(arguments raw.Object) (string, bool) {
 	return "", false
 }
 
-// Matches reports whether the text of a header, decoded, says the same as the argument; integers are compared as numbers.
+// Matches reports whether the text of a header, decoded, says the same as the argument; integers
+// are compared as numbers.
 func (p ParamHeader) Matches(header, value string) bool {
 	if header == value {
 		return true
@@ -92,7 +95,8 @@ func encodeParams(params []ParamHeader, arguments raw.Object) []HeaderField {
 
 const annotation = "x-mcp-header"
 
-// paramHeaders reads the annotations of a tool's inputSchema. The error says in plain words what the declaration breaks.
+// paramHeaders reads the annotations of a tool's inputSchema. The error says in plain words what
+// the declaration breaks.
 func paramHeaders(schema []byte) ([]ParamHeader, error) {
 	if !bytes.Contains(schema, []byte(annotation)) {
 		return nil, nil
@@ -119,7 +123,8 @@ func (r *annotations) fail(format string, args ...any) {
 	}
 }
 
-// schema looks at one schema; reachable means that a chain of properties alone leads to it, so that an argument has one certain place.
+// schema looks at one schema; reachable means that a chain of properties alone leads to it, so that
+// an argument has one certain place.
 func (r *annotations) schema(o raw.Object, path []string, reachable bool) {
 	if v, err := o.Get(annotation); err == nil {
 		r.declare(o, v, path, reachable && len(path) > 0)

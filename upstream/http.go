@@ -15,8 +15,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// httpWire is Streamable HTTP of both eras. It has no connection of its own: every request is one, from the pool that the upstream's wires share. What it
-// has is the session of a legacy server, so it is over when that is gone, and not when a request fails.
+// httpWire is Streamable HTTP of both eras. It has no connection of its own: every request is one,
+// from the pool that the upstream's wires share. What it has is the session of a legacy server, so
+// it is over when that is gone, and not when a request fails.
 type httpWire struct {
 	origin
 	in receiver
@@ -27,7 +28,8 @@ type httpWire struct {
 	closing sync.Once
 }
 
-// places is what the server and the handshake made of the session so far. It is replaced, not changed, but for worked.
+// places is what the server and the handshake made of the session so far. It is replaced, not
+// changed, but for worked.
 type places struct {
 	id, version string
 	post, get   http.Header  // never modified
@@ -41,7 +43,8 @@ const (
 	deleteTime      = time.Second
 )
 
-// openHTTP returns a wire to the server. It opens no connection; a server that is not there shows at the first request.
+// openHTTP returns a wire to the server. It opens no connection; a server that is not there shows
+// at the first request.
 func openHTTP(o httpOptions, in receiver) *httpWire {
 	w := &httpWire{in: in}
 	w.init(o)
@@ -50,7 +53,8 @@ func openHTTP(o httpOptions, in receiver) *httpWire {
 	return w
 }
 
-// setVersion puts the protocol version that the legacy handshake agreed on into the header of every later request.
+// setVersion puts the protocol version that the legacy handshake agreed on into the header of every
+// later request.
 func (w *httpWire) setVersion(v string) {
 	w.setting.Lock()
 	defer w.setting.Unlock()
@@ -86,7 +90,8 @@ func (w *httpWire) place(id, version string) {
 	w.session.Store(p)
 }
 
-// Call is that of wire. The answer is JSON, or an event stream; a legacy stream that breaks off is taken up again if the server can do that.
+// Call is that of wire. The answer is JSON, or an event stream; a legacy stream that breaks off is
+// taken up again if the server can do that.
 func (w *httpWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -147,7 +152,8 @@ func (w *httpWire) Send(ctx context.Context, m *request) error {
 	return nil
 }
 
-// Close is that of wire. It ends the session at the server, if there is one, for which the server has a second.
+// Close is that of wire. It ends the session at the server, if there is one, for which the server
+// has a second.
 func (w *httpWire) Close() error {
 	w.closing.Do(func() {
 		lost := w.ended()
@@ -160,7 +166,8 @@ func (w *httpWire) Close() error {
 	return nil
 }
 
-// leave tells the server that the session is over. Servers may refuse that, and a server that is gone has forgotten it anyway.
+// leave tells the server that the session is over. Servers may refuse that, and a server that is
+// gone has forgotten it anyway.
 func (w *httpWire) leave(s *places) {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
@@ -206,9 +213,11 @@ func (w *httpWire) or(ctx context.Context, err error) error {
 	return err
 }
 
-// refused makes an error of a response that is no success. That the session is gone is the word of a 404 (2025-11-25, basic/transports#session-management).
-// Some servers say it with a 400, so that a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the same. A 404
-// with the JSON-RPC error "method not found" for our request is about that. A 400 to a ping says nothing about the session: servers exist that do not know the method.
+// refused makes an error of a response that is no success. That the session is gone is the word of
+// a 404 (2025-11-25, basic/transports#session-management). Some servers say it with a 400, so that
+// a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the
+// same. A 404 with the JSON-RPC error "method not found" for our request is about that. A 400 to a
+// ping says nothing about the session: servers exist that do not know the method.
 func (w *httpWire) refused(t *trip, s *places, m *request) error {
 	e := w.status(t, m.ID)
 	if s == nil || s.id == "" {
@@ -222,11 +231,13 @@ func (w *httpWire) refused(t *trip, s *places, m *request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", errSessionGone, e)
-	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status})) // without its words, which are for the one whose request it was
+	// without its words, which are for the one whose request it was
+	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status}))
 	return notSent(gone)
 }
 
-// answers reports whether m is the response to the request called id. An error without id is: the server could not read the id of what we sent.
+// answers reports whether m is the response to the request called id. An error without id is: the
+// server could not read the id of what we sent.
 func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
 }
@@ -239,5 +250,6 @@ func what(m *jsonrpc.Message) string {
 	return fmt.Sprintf("the id %.100s", m.ID)
 }
 
-// errStreamEnded means that a stream broke off, so that nobody knows whether the request was carried out.
+// errStreamEnded means that a stream broke off, so that nobody knows whether the request was
+// carried out.
 var errStreamEnded = errors.New("the stream ended before the answer")

@@ -298,7 +298,8 @@ func TestHTTPSessionGone(t *testing.T) {
 	}
 }
 
-// TestHTTPInitializeAgain guards that the refusal of a handshake says nothing about the session that there was before.
+// TestHTTPInitializeAgain guards that the refusal of a handshake says nothing about the session
+// that there was before.
 func TestHTTPInitializeAgain(t *testing.T) {
 	first := true
 	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
@@ -329,7 +330,8 @@ func TestHTTPSessionless404(t *testing.T) {
 	}
 }
 
-// TestHTTPCloseHung guards that a server that does not answer to DELETE holds Close up for no longer than it may.
+// TestHTTPCloseHung guards that a server that does not answer to DELETE holds Close up for no
+// longer than it may.
 func TestHTTPCloseHung(t *testing.T) {
 	deleted := make(chan bool, 1)
 	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {

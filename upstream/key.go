@@ -7,7 +7,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// This file decides which connection the calls of a client use. One connection lists and takes all calls, unless the configuration separates callers.
+// This file decides which connection the calls of a client use. One connection lists and takes all
+// calls, unless the configuration separates callers.
 
 // linkKey says which calls share a link.
 type linkKey struct {
@@ -18,10 +19,12 @@ type linkKey struct {
 	lane    int    // of several links of the same kind: see turn.go
 }
 
-// lists reports whether the link of that key reads the catalog of its callers. Others of the same callers do not read it again.
+// lists reports whether the link of that key reads the catalog of its callers. Others of the same
+// callers do not read it again.
 func (k linkKey) lists() bool { return k.lane == 0 && !k.aside }
 
-// reading is the key of the link that reads the catalog that all callers share. Calls use it too, unless their callers are separated.
+// reading is the key of the link that reads the catalog that all callers share. Calls use it too,
+// unless their callers are separated.
 func (p *pool) reading() linkKey {
 	switch p.hard.Questions {
 	case QuestionsOff:
@@ -37,7 +40,8 @@ func (p *pool) separates() bool {
 	return p.hard.Questions == QuestionsExact || p.isolation(true) != IsolationShared
 }
 
-// isolation is Config.Isolation or its default. legacy says that the connection is one of the legacy era: over HTTP, a modern one keeps nothing of its callers.
+// isolation is Config.Isolation or its default. legacy says that the connection is one of the
+// legacy era: over HTTP, a modern one keeps nothing of its callers.
 func (p *pool) isolation(legacy bool) Isolation {
 	switch {
 	case p.hard.Isolation != IsolationUnset:
@@ -48,7 +52,8 @@ func (p *pool) isolation(legacy bool) Isolation {
 	return IsolationShared
 }
 
-// key says which link the calls of a client use. aside is the legacy side of a server that speaks both eras.
+// key says which link the calls of a client use. aside is the legacy side of a server that speaks
+// both eras.
 func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	key := p.reading()
 	key.aside = aside
@@ -71,7 +76,8 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	return key
 }
 
-// RootsChanged tells the servers that know the roots of a client that they have changed. In the modern era a server asks for them whenever it needs them.
+// RootsChanged tells the servers that know the roots of a client that they have changed. In the
+// modern era a server asks for them whenever it needs them.
 func (u *Upstream) RootsChanged(p Profile, session, principal string) {
 	for _, aside := range []bool{false, true} {
 		if key := u.key(p, session, principal, aside); key.profile.RootsChange {
@@ -92,8 +98,10 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false))
 }
 
-// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server that speaks both eras: its questions are relayed there without a
-// translation, and some servers have tools that ask only there. A command would need a second process for that, with a state of its own.
+// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server
+// that speaks both eras: its questions are relayed there without a translation, and some servers
+// have tools that ask only there. A command would need a second process for that, with a state of
+// its own.
 func (u *Upstream) prefersLegacy(c *Call) bool {
 	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff || !u.Catalog().Both {
 		return false

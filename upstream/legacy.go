@@ -13,7 +13,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its client once.
+// legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its
+// client once.
 type legacyConn struct {
 	base
 	leveling sync.Mutex // held while level is changed
@@ -24,7 +25,8 @@ type legacyConn struct {
 // newestLegacy is what we offer; the server may answer with an older version.
 const newestLegacy = mcp.ProtocolVersion20251125
 
-// handshake initializes the session. A server that asks for a version that we do not know is refused (2025-11-25, basic/lifecycle).
+// handshake initializes the session. A server that asks for a version that we do not know is
+// refused (2025-11-25, basic/lifecycle).
 func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) error {
 	l.mu.Lock()
 	l.declared = p
@@ -53,7 +55,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	return l.wire.Send(ctx, &request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
 
-// watch opens the GET stream of an HTTP server; on the other wires a server tells of changes unasked.
+// watch opens the GET stream of an HTTP server; on the other wires a server tells of changes
+// unasked.
 func (l *legacyConn) watch() <-chan struct{} {
 	w, ok := l.wire.(*httpWire)
 	if !ok {
@@ -109,8 +112,8 @@ func Level(name string) int { return max(0, slices.Index(levels, name)) }
 // levelPatience is how long a server may take to accept a level: calls wait for that.
 const levelPatience = 2 * time.Second
 
-// setLevel has the server send log messages from the level on. The level is one for the whole connection, so it is never taken back; the clients' own ones
-// are kept by who relays.
+// setLevel has the server send log messages from the level on. The level is one for the whole
+// connection, so it is never taken back; the clients' own ones are kept by who relays.
 func (l *legacyConn) setLevel(ctx context.Context, name string) {
 	wanted := Level(name)
 	l.leveling.Lock()

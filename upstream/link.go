@@ -34,7 +34,8 @@ type link struct {
 	linkState
 }
 
-// linkState is all of a link that changes; guarded by link.mu, and changed through update, but for calls and used.
+// linkState is all of a link that changes; guarded by link.mu, and changed through update, but for
+// calls and used.
 type linkState struct {
 	state    State
 	since    time.Time
@@ -103,7 +104,8 @@ func (l *link) run(ctx context.Context) {
 	l.u.forget(l)
 }
 
-// needsPerson reports whether the server refuses who we are, or the command may not run without a sandbox.
+// needsPerson reports whether the server refuses who we are, or the command may not run without a
+// sandbox.
 func needsPerson(err error) bool {
 	var status *statusError
 	var confined *sandboxError
@@ -116,10 +118,12 @@ func signIn(err error) bool {
 	return is
 }
 
-// lookEvery is how often a person's link looks whether they have signed in, or out, somewhere else. That is not asked of the server.
+// lookEvery is how often a person's link looks whether they have signed in, or out, somewhere else.
+// That is not asked of the server.
 const lookEvery = 5 * time.Second
 
-// update is the one way to change the state: change does it and says whether it did, and whoever waits is told. A closed link stays closed.
+// update is the one way to change the state: change does it and says whether it did, and whoever
+// waits is told. A closed link stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
 	l.mu.Lock()
 	if l.state == StateClosed || !change(&l.linkState) {
@@ -136,10 +140,12 @@ func (l *link) update(change func(*linkState) bool) bool {
 	return true
 }
 
-// listenPatience is how long the first call waits until we can hear the server's questions. One that opens a stream says so at once, or with its first event.
+// listenPatience is how long the first call waits until we can hear the server's questions. One
+// that opens a stream says so at once, or with its first event.
 const listenPatience = time.Second
 
-// connectAndServe returns when the conn has ended, how long it lived, and why it ended. 0 means that there was none.
+// connectAndServe returns when the conn has ended, how long it lived, and why it ended. 0 means
+// that there was none.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
@@ -171,7 +177,8 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		if l.key.profile.Asks() {
-			// Some servers put their requests on the listening stream, and lose them while there is none.
+			// Some servers put their requests on the listening stream, and lose them while there is
+			// none.
 			select {
 			case <-listening:
 			case <-time.After(listenPatience):
@@ -208,7 +215,8 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	return h
 }
 
-// stale is ready when the server follows resources that nobody wants any more; never on a link that does not read the catalog.
+// stale is ready when the server follows resources that nobody wants any more; never on a link that
+// does not read the catalog.
 func (l *link) stale() <-chan struct{} {
 	if !l.lists {
 		return nil
@@ -241,7 +249,8 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 		case err := <-broken:
 			return err
 		case <-changed:
-			if soon := calm - time.Since(read); soon > 0 { // one that tells of a change whenever it is asked must not keep us busy
+			// one that tells of a change whenever it is asked must not keep us busy
+			if soon := calm - time.Since(read); soon > 0 {
 				refresh.Reset(soon)
 				continue
 			}
@@ -280,7 +289,8 @@ func (l *link) reread(ctx context.Context, c conn) {
 	}
 }
 
-// refreshIn is the time until the catalog is read again unasked: when it is no longer fresh, and now and then where the server cannot tell of changes.
+// refreshIn is the time until the catalog is read again unasked: when it is no longer fresh, and
+// now and then where the server cannot tell of changes.
 func (l *link) refreshIn(c conn) time.Duration {
 	every := time.Duration(0)
 	if _, _, all := c.about().tells(); !all {
@@ -301,7 +311,8 @@ const calm = 250 * time.Millisecond
 // minRefresh keeps a server with a short TTL from being asked all the time.
 const minRefresh = 10 * time.Second
 
-// spareIdle is how long a link other than the one that reads the catalog may be unused. It is ownIdle for the link of one principal or session, which may have state.
+// spareIdle is how long a link other than the one that reads the catalog may be unused. It is
+// ownIdle for the link of one principal or session, which may have state.
 const (
 	spareIdle = 5 * time.Minute
 	ownIdle   = 15 * time.Minute
@@ -334,7 +345,8 @@ func (l *link) idleLeft() time.Duration {
 	return 0
 }
 
-// retire takes an idle link out of use before anybody can take its conn; false means that somebody did.
+// retire takes an idle link out of use before anybody can take its conn; false means that somebody
+// did.
 func (l *link) retire() bool {
 	return l.update(func(s *linkState) bool {
 		if s.calls > 0 {
@@ -345,7 +357,8 @@ func (l *link) retire() bool {
 	})
 }
 
-// asking returns a channel that is closed when no call has the link for itself any more; nil while none has.
+// asking returns a channel that is closed when no call has the link for itself any more; nil while
+// none has.
 func (l *link) asking() <-chan struct{} {
 	l.mu.Lock()
 	c := l.conn
@@ -356,15 +369,16 @@ func (l *link) asking() <-chan struct{} {
 	return c.asking()
 }
 
-// hold keeps the link in use until release, also while it is not ready yet: otherwise calls that want more links than there may be would take them from each
-// other for ever.
+// hold keeps the link in use until release, also while it is not ready yet: otherwise calls that
+// want more links than there may be would take them from each other for ever.
 func (l *link) hold() {
 	l.mu.Lock()
 	l.calls++
 	l.mu.Unlock()
 }
 
-// acquire waits for a ready conn, for a call that holds the link. It fails, and releases the link, when the attempt to connect that it waited for has failed.
+// acquire waits for a ready conn, for a call that holds the link. It fails, and releases the link,
+// when the attempt to connect that it waited for has failed.
 func (l *link) acquire(ctx context.Context) (conn, error) {
 	c, err := l.await(ctx)
 	if err != nil {

@@ -44,7 +44,8 @@ func TestLinkStates(t *testing.T) {
 			settle(2 * time.Minute)
 			mustCall(r.t, r.Upstream, toolCall("echo", `{}`))
 		}, "ready idle connecting ready idle"},
-		{"closed while ready", legacyScript, Config{}, func(r *rig) { r.Upstream.Close() }, "ready"}, // nobody is told of what he did himself
+		// nobody is told of what he did himself
+		{"closed while ready", legacyScript, Config{}, func(r *rig) { r.Upstream.Close() }, "ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,7 +148,8 @@ func TestCallWaitsForAttempt(t *testing.T) {
 	})
 }
 
-// TestCallDuringTheFirstAttempt: a call whose time is over before there is a connection was never made, and is not said to be without an answer only.
+// TestCallDuringTheFirstAttempt: a call whose time is over before there is a connection was never
+// made, and is not said to be without an answer only.
 func TestCallDuringTheFirstAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := upstreamtest.Rule{Method: "initialize", Hang: true, Times: 1}
@@ -335,7 +337,8 @@ func TestMaxLinksBusy(t *testing.T) {
 	})
 }
 
-// Calls that want more links than there may be take turns; a link that is still connecting for somebody is not taken away.
+// Calls that want more links than there may be take turns; a link that is still connecting for
+// somebody is not taken away.
 func TestMaxLinksTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(legacyScript)

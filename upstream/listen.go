@@ -59,7 +59,8 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
-// watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of changes at all, or as soon as somebody wants to hear of a resource.
+// watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of
+// changes at all, or as soon as somebody wants to hear of a resource.
 func (m *modernConn) watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	return closed // a question comes in an answer
@@ -217,7 +218,8 @@ func (l *listen) settle(accepted []string, err error) bool {
 	return first
 }
 
-// acknowledged takes the first message of a subscription. What happened before it, while there was none, was said to nobody.
+// acknowledged takes the first message of a subscription. What happened before it, while there was
+// none, was said to nobody.
 func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	var l *listen
 	meta, _ := msg.Body.Object("_meta")

@@ -18,7 +18,9 @@ import (
 type teller struct {
 	in receiver
 
-	forgets bool            // as the official Go SDK 1.8: one subscription of a connection for each resource and each list, and the end of any forgets the lists
+	// as the official Go SDK 1.8: one subscription of a connection for each resource and each list,
+	// and the end of any forgets the lists
+	forgets bool
 	mute    bool            // as the official TypeScript SDK 2: it does not answer the end of a subscription
 	most    int             // subscriptions at once; 0 is any number
 	bad     map[string]bool // resources that it refuses

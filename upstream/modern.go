@@ -14,7 +14,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// modernConn speaks 2026-07-28: every request carries its version and its client's capabilities, and nothing is remembered between two of them.
+// modernConn speaks 2026-07-28: every request carries its version and its client's capabilities,
+// and nothing is remembered between two of them.
 type modernConn struct {
 	base
 	follows  chan follow // requests to the goroutine of watch; unbuffered, never closed
@@ -35,7 +36,8 @@ type notModernError struct{ cause error }
 func (e *notModernError) Error() string { return "the server does not speak " + modernVersion }
 func (e *notModernError) Unwrap() error { return e.cause }
 
-// handshake asks the server who it is. The error is a *notModernError when the answer is evidence of the legacy era.
+// handshake asks the server who it is. The error is a *notModernError when the answer is evidence
+// of the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
 	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil), m.header(string(mcp.MethodServerDiscover), ""))
 	if err != nil {
@@ -86,7 +88,8 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 	return own
 }
 
-// header is what Streamable HTTP puts beside the body (2026-07-28, basic/transports/streamable-http).
+// header is what Streamable HTTP puts beside the body (2026-07-28,
+// basic/transports/streamable-http).
 func (m *modernConn) header(method, name string) []HeaderField {
 	return appendHeader(nil, method, name)
 }
@@ -148,7 +151,8 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	return Result{result, kind}, nil
 }
 
-// mayRequireInput reports whether a request of that method may be answered by questions (2026-07-28, basic/patterns/mrtr#supported-requests).
+// mayRequireInput reports whether a request of that method may be answered by questions
+// (2026-07-28, basic/patterns/mrtr#supported-requests).
 func mayRequireInput(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
@@ -178,7 +182,8 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 func (m *modernConn) filter(lists bool, uris []string) []byte {
 	parts, _, _ := m.info.tells()
 	var wanted []string
-	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} { // the last one is about templates as well
+	// the last one is about templates as well
+	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		if lists && parts[p] {
 			wanted = append(wanted, `"`+name+`":true`)
 		}

@@ -25,27 +25,32 @@ import (
 type httpOptions struct {
 	URL     string
 	Headers map[string]string // sent with every request to this origin, and nowhere else
-	// Token returns what each request to this origin is authorized with, as Credentials does; nil means that none is authorized so.
+	// Token returns what each request to this origin is authorized with, as Credentials does; nil
+	// means that none is authorized so.
 	Token        func(ctx context.Context, refused ...string) (string, error)
 	MessageLimit int // bytes of one message from the server
 	Depth        int // nesting of one message from the server
 	Log          *slog.Logger
-	Transport    http.RoundTripper // shared by the wires of an upstream, and not closed by them; nil means one of the wire's own
+	// shared by the wires of an upstream, and not closed by them; nil means one of the wire's own
+	Transport http.RoundTripper
 }
 
 const (
 	maxRedirects = 3
-	maxRefused   = 2           // tokens of one request, after which nobody has another one: that is where the person has to sign in again
-	drainSize    = 64 << 10    // of what follows an answer, read so that the connection can be used again
-	drainTime    = time.Second // for the same
-	maxDraining  = 256         // connections of one wire that are being drained; beyond it they are closed
-	exactSize    = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
+	// tokens of one request, after which nobody has another one: that is where the person has to
+	// sign in again
+	maxRefused  = 2
+	drainSize   = 64 << 10    // of what follows an answer, read so that the connection can be used again
+	drainTime   = time.Second // for the same
+	maxDraining = 256         // connections of one wire that are being drained; beyond it they are closed
+	exactSize   = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
 )
 
 // errTooLarge means that a message of the server's exceeds the limit.
 var errTooLarge = errors.New("the answer is larger than limits.message")
 
-// newTransport returns the pool of connections that the wires of one upstream share. It is closed with CloseIdleConnections.
+// newTransport returns the pool of connections that the wires of one upstream share. It is closed
+// with CloseIdleConnections.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -61,7 +66,8 @@ func newTransport() http.RoundTripper {
 	}
 }
 
-// origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP wires have in common: how they begin, fail and end.
+// origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP
+// wires have in common: how they begin, fail and end.
 type origin struct {
 	url     *url.URL
 	address string                                                       // host and port of url
@@ -127,7 +133,8 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over says why the wire cannot be used any more; nil is that we closed it. What is in flight goes on.
+// over says why the wire cannot be used any more; nil is that we closed it. What is in flight goes
+// on.
 func (o *origin) over(reason error) {
 	o.once.Do(func() {
 		o.reason = reason
@@ -153,7 +160,8 @@ func (o *origin) why() error {
 	return o.reason
 }
 
-// Wait is that of wire. The first reason stays: a wire that ended by itself says so after Close, too.
+// Wait is that of wire. The first reason stays: a wire that ended by itself says so after Close,
+// too.
 func (o *origin) Wait() error {
 	<-o.gone
 	return o.reason
@@ -172,7 +180,8 @@ func (o *origin) close() {
 	o.work.Wait()
 }
 
-// use notes that a plain trip uses the connection, and unuse that it does not any more. Both report whether the origin is closed, which aborts it.
+// use notes that a plain trip uses the connection, and unuse that it does not any more. Both report
+// whether the origin is closed, which aborts it.
 func (o *origin) use(c *plainConn) (closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,7 +208,8 @@ func (o *origin) release() {
 	}
 }
 
-// trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes it, or hands it to drain.
+// trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes
+// it, or hands it to drain.
 type trip struct {
 	*http.Response
 	url    *url.URL    // where the response came from
@@ -247,7 +257,8 @@ func (t *trip) reserve(n int64) error {
 	return nil
 }
 
-// get returns a field of the response's header; name is canonical. header returns all of them; a plainTransport makes that of the fields when somebody asks for it.
+// get returns a field of the response's header; name is canonical. header returns all of them; a
+// plainTransport makes that of the fields when somebody asks for it.
 func (t *trip) get(name string) string {
 	if t.Response.Header != nil {
 		return t.Response.Header.Get(name)
@@ -302,7 +313,8 @@ func (t *trip) take(c *plainConn) bool {
 	return !t.broken
 }
 
-// giveBack takes the connection from the trip; false means that the trip was broken off, and the connection with it.
+// giveBack takes the connection from the trip; false means that the trip was broken off, and the
+// connection with it.
 func (t *trip) giveBack() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,7 +322,8 @@ func (t *trip) giveBack() bool {
 	return !t.broken
 }
 
-// close ends the trip. The connection is used again if the body was read to its end, and closed otherwise.
+// close ends the trip. The connection is used again if the body was read to its end, and closed
+// otherwise.
 func (t *trip) close() {
 	if t.Response != nil {
 		t.Body.Close()
@@ -323,19 +336,22 @@ func (t *trip) close() {
 	}
 }
 
-// do sends a request, with the message m as its body unless that is nil, and returns when the header of the response is there. It follows redirects that keep
-// the method and the origin; every other response is the caller's, whatever its status. header is not modified, and must not be afterwards; more replaces
-// fields of the same name, as in with.
+// do sends a request, with the message m as its body unless that is nil, and returns when the
+// header of the response is there. It follows redirects that keep the method and the origin; every
+// other response is the caller's, whatever its status. header is not modified, and must not be
+// afterwards; more replaces fields of the same name, as in with.
 //
-// Where requests are authorized by a token, it is asked for first, and once more when the server says 401: then the server has looked at nothing, and the request is sent
-// again with another one.
+// Where requests are authorized by a token, it is asked for first, and once more when the server
+// says 401: then the server has looked at nothing, and the request is sent again with another one.
 //
-// When ctx ends, before or after the return, the trip is broken off, until it is detached. The error is context.Cause(ctx) then.
+// When ctx ends, before or after the return, the trip is broken off, until it is detached. The
+// error is context.Cause(ctx) then.
 func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...HeaderField) (*trip, error) {
 	t := &trip{url: u}
 	plain, isPlain := o.rt.(*plainTransport)
 	if !isPlain {
-		// The trip's context is no child of ctx, because callers end theirs when they have the answer, and the connection would be lost with it.
+		// The trip's context is no child of ctx, because callers end theirs when they have the
+		// answer, and the connection would be lost with it.
 		t.ctx, t.cancel = context.WithCancel(o.ctx)
 		if len(more) > 0 {
 			header = with(header, more...)
@@ -406,7 +422,8 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 }
 
-// authorize returns the token for a request of which these were refused; "" where there is none to send.
+// authorize returns the token for a request of which these were refused; "" where there is none to
+// send.
 func (o *origin) authorize(ctx context.Context, refused []string) (string, error) {
 	if o.token == nil {
 		return "", nil
@@ -428,7 +445,8 @@ func visibleASCII(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the end of the origin, break off the connection itself.
+// plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the
+// end of the origin, break off the connection itself.
 func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request, more []HeaderField) (*http.Response, error) {
 	c, err := p.take(ctx, o.ctx, o.address)
 	if err != nil {
@@ -461,7 +479,8 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case o.ctx.Err() != nil:
 		return errClosed
 	case t.Response == nil && !t.out.begun.Load():
-		// Nobody has read the body, so whatever was sent is no message: there was no connection, or it was refused before a byte went out.
+		// Nobody has read the body, so whatever was sent is no message: there was no connection, or
+		// it was refused before a byte went out.
 		return notSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)
@@ -518,11 +537,13 @@ func port(u *url.URL) string {
 	}
 }
 
-// drain reads what follows an answer until its end, so that the connection can be used again, and closes the trip. It does not wait: servers end a stream in a
-// moment, but not in the same packet. Close waits for it; the caller is a piece of work itself.
+// drain reads what follows an answer until its end, so that the connection can be used again, and
+// closes the trip. It does not wait: servers end a stream in a moment, but not in the same packet.
+// Close waits for it; the caller is a piece of work itself.
 func (o *origin) drain(t *trip) {
 	if 0 < t.ContentLength && t.ContentLength <= 4<<10 {
-		io.CopyN(io.Discard, t, t.ContentLength) // such a body came with its header; an error means that the connection is not used again
+		// such a body came with its header; an error means that the connection is not used again
+		io.CopyN(io.Discard, t, t.ContentLength)
 	}
 	t.detach()
 	if t.over || o.draining.Load() >= maxDraining {
@@ -546,8 +567,8 @@ func tooLarge(limit int) error {
 	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", errInvalid, errTooLarge, Size(limit))
 }
 
-// body reads the whole body of a response, into the buffer if there is one, which grows; otherwise into one as large as the server said, if it did. The error may
-// come with what was read.
+// body reads the whole body of a response, into the buffer if there is one, which grows; otherwise
+// into one as large as the server said, if it did. The error may come with what was read.
 func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 	if buffer != nil {
 		defer func() { *buffer = text }()

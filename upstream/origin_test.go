@@ -114,7 +114,8 @@ func TestSameOrigin(t *testing.T) {
 	}
 }
 
-// TestHTTPReuse guards that an answer leaves its connection fit for the next one, also when the stream ends a moment after the answer.
+// TestHTTPReuse guards that an answer leaves its connection fit for the next one, also when the
+// stream ends a moment after the answer.
 func TestHTTPReuse(t *testing.T) {
 	json := func(w http.ResponseWriter, r *http.Request) { sayJSON(w, 200, answer7) }
 	events := func(w http.ResponseWriter, r *http.Request) { sayEvents(w, event("", answer7)) }
@@ -354,8 +355,8 @@ func TestHTTPNotSent(t *testing.T) {
 	}
 }
 
-// TestHTTPStale guards that a request on a kept connection that the server has closed meanwhile is sent again when nothing of it went out, and that it is
-// never sent twice when something did.
+// TestHTTPStale guards that a request on a kept connection that the server has closed meanwhile is
+// sent again when nothing of it went out, and that it is never sent twice when something did.
 func TestHTTPStale(t *testing.T) {
 	var posts atomic.Int32
 	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
@@ -387,7 +388,8 @@ func TestNewTransport(t *testing.T) {
 	}
 }
 
-// bareRemote answers every request with the same bytes and allocates nothing, so that a benchmark counts the client's side alone.
+// bareRemote answers every request with the same bytes and allocates nothing, so that a benchmark
+// counts the client's side alone.
 func bareRemote(b *testing.B, answer string) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -425,7 +427,8 @@ func bareRemote(b *testing.B, answer string) string {
 	return "http://" + l.Addr().String()
 }
 
-// BenchmarkHTTPCall is one call of about 100 bytes each way; the server's side costs time and no allocations.
+// BenchmarkHTTPCall is one call of about 100 bytes each way; the server's side costs time and no
+// allocations.
 func BenchmarkHTTPCall(b *testing.B) {
 	text := `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 20) + `"}]}}`
 	json := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

@@ -4,15 +4,18 @@ import (
 	"context"
 )
 
-// This file holds the catalogs of callers whose connection is their own (isolation, or questions: exact). Such a server may offer them something else than others.
+// This file holds the catalogs of callers whose connection is their own (isolation, or questions:
+// exact). Such a server may offer them something else than others.
 
 // maxOwn bounds the catalogs of one upstream that are not the shared one.
 const maxOwn = 256
 
-// ownCatalogs are those that differ from the shared one, by the key of their link. Guarded by pool.mu.
+// ownCatalogs are those that differ from the shared one, by the key of their link. Guarded by
+// pool.mu.
 type ownCatalogs map[linkKey]*Catalog
 
-// CatalogFor returns what the upstream offers to a client: the catalog of its own connection, if it has one that offers something else than Catalog. It is never nil.
+// CatalogFor returns what the upstream offers to a client: the catalog of its own connection, if it
+// has one that offers something else than Catalog. It is never nil.
 func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {
 	if !p.separates() {
 		return p.Catalog()
@@ -36,8 +39,8 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // Separates reports whether CatalogFor may differ from Catalog.
 func (p *pool) Separates() bool { return p.separates() }
 
-// Prepare connects for a client whose catalog depends on its capabilities (questions: exact), and waits until the connection was made or has failed, or ctx ends. It
-// reports whether it had to.
+// Prepare connects for a client whose catalog depends on its capabilities (questions: exact), and
+// waits until the connection was made or has failed, or ctx ends. It reports whether it had to.
 func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) bool {
 	if p.hard.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
 		return false
@@ -81,7 +84,8 @@ func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	p.tellOwn()
 }
 
-// forgetOwn drops the catalog of a link that has ended. Where the catalog depends on nothing but the capabilities of the client, it stays true.
+// forgetOwn drops the catalog of a link that has ended. Where the catalog depends on nothing but
+// the capabilities of the client, it stays true.
 func (p *pool) forgetOwn(key linkKey) {
 	if p.hard.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
 		return

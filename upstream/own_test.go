@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone, and ends with the connection.
+// TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone,
+// and ends with the connection.
 func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationPrincipal}, func(o *Options) { o.Refresh = time.Hour })

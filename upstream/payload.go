@@ -34,7 +34,8 @@ func (p *payload) reader() reader {
 	return reader{payload: p, rest: p.parts}
 }
 
-// again is a request's GetBody. The transport calls it when it sends the request again because nothing of it went out, or the server refused to look at it.
+// again is a request's GetBody. The transport calls it when it sends the request again because
+// nothing of it went out, or the server refused to look at it.
 func (p *payload) again() (io.ReadCloser, error) {
 	r := p.reader()
 	return &r, nil

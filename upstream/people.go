@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// This file holds the upstreams that people sign in to themselves. Each person has an Upstream of their own: links, sessions and catalog come of their token, and are
-// nobody else's.
+// This file holds the upstreams that people sign in to themselves. Each person has an Upstream of
+// their own: links, sessions and catalog come of their token, and are nobody else's.
 
-// people are those of a Set. Their lock is one of their own, since whoever is given the other upstreams by Apply may ask for them.
+// people are those of a Set. Their lock is one of their own, since whoever is given the other
+// upstreams by Apply may ask for them.
 type people struct {
 	mu      sync.Mutex
 	configs map[string]Config // of the upstreams; none after close
@@ -25,7 +26,8 @@ type personal struct {
 	used    time.Time // somebody asked for them
 }
 
-// Of returns the upstreams that a person signs in to, in the order of their names, and starts those that are not running. It does not wait for them.
+// Of returns the upstreams that a person signs in to, in the order of their names, and starts those
+// that are not running. It does not wait for them.
 func (s *Set) Of(person string) []*Upstream {
 	p := &s.people
 	p.mu.Lock()
@@ -52,7 +54,8 @@ func (s *Set) Of(person string) []*Upstream {
 	return list
 }
 
-// Renew is called after what a person has at an upstream has changed, or is gone: connections that were made with it end, and others take their place.
+// Renew is called after what a person has at an upstream has changed, or is gone: connections that
+// were made with it end, and others take their place.
 func (s *Set) Renew(person, name string) {
 	p := &s.people
 	p.mu.Lock()
@@ -78,7 +81,8 @@ func (s *Set) Renew(person, name string) {
 	}
 }
 
-// Rest ends the upstreams of people of whom nobody has heard for a while. They start again when they are asked for.
+// Rest ends the upstreams of people of whom nobody has heard for a while. They start again when
+// they are asked for.
 func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()

@@ -23,7 +23,8 @@ func (n *nobodySignedIn) Token(_ context.Context, upstream, person string, _ ...
 	return "", &SignInError{Upstream: upstream, URL: "https://us/" + person}
 }
 
-// TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their own, which waits for them, rests, and ends with the Set.
+// TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their
+// own, which waits for them, rests, and ends with the Set.
 func TestPeopleHaveTheirOwn(t *testing.T) {
 	credentials := &nobodySignedIn{}
 	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
@@ -55,7 +56,8 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 		t.Errorf("Call = %v", err)
 	}
 	<-changed
-	// A new sign-in of hers makes another one in place of hers alone; a configuration that says the same leaves all as they are.
+	// A new sign-in of hers makes another one in place of hers alone; a configuration that says the
+	// same leaves all as they are.
 	s.Renew("ann", "linear")
 	s.Renew("cid", "linear")
 	s.Apply(map[string]Config{"linear": config, "jira": config}, options, nil)

@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-// plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its cost: http.Transport hands every request to one goroutine that
-// writes and every answer to another that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine writes the request
-// in one system call and reads the answer, and parses no more of it than is needed (plain_response.go). https, HTTP/2 and proxies stay with http.Transport.
+// plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its
+// cost: http.Transport hands every request to one goroutine that writes and every answer to another
+// that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine
+// writes the request in one system call and reads the answer, and parses no more of it than is
+// needed (plain_response.go). https, HTTP/2 and proxies stay with http.Transport.
 //
-// It is an http.RoundTripper for requests whose body has a known length. Close of a response's body before its end closes the connection.
+// It is an http.RoundTripper for requests whose body has a known length. Close of a response's body
+// before its end closes the connection.
 type plainTransport struct {
 	mu   sync.Mutex
 	idle []*plainConn // the last used at the end
@@ -32,8 +35,10 @@ const (
 	plainOneWrite  = 64 << 10 // a request up to this size is written at once
 	plainInterim   = 8        // 1xx responses before the real one
 	plainLastWords = time.Second
-	plainProven    = 3                // answers after which a server is known to keep its connections open,
-	plainFresh     = time.Millisecond // and for how long that is taken for granted: it could close as well while our request is under way
+	plainProven    = 3 // answers after which a server is known to keep its connections open,
+	// and for how long that is taken for granted: it could close as well while our request is under
+	// way
+	plainFresh = time.Millisecond
 )
 
 // transportFor returns the pool of connections to the origin of a URL.
@@ -96,7 +101,8 @@ func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, b *plainBody)
 	return c.receive(b)
 }
 
-// header makes the head of a request; more replaces fields of the same name, and the last of several counts.
+// header makes the head of a request; more replaces fields of the same name, and the last of
+// several counts.
 func (c *plainConn) header(r *http.Request, more []HeaderField) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)

@@ -12,9 +12,10 @@ import (
 	"strings"
 )
 
-// This file reads HTTP/1 responses (RFC 9112). It is here because of its cost, like the transport: net/http reads a header through three layers, of which each
-// copies. It takes less than net/http does and nothing that net/http would not (FuzzResponse): what two readers could understand in two ways is refused,
-// because a proxy before the server may be the other one.
+// This file reads HTTP/1 responses (RFC 9112). It is here because of its cost, like the transport:
+// net/http reads a header through three layers, of which each copies. It takes less than net/http
+// does and nothing that net/http would not (FuzzResponse): what two readers could understand in two
+// ways is refused, because a proxy before the server may be the other one.
 
 var (
 	errHeaderTooLarge = errors.New("the header of the answer is too large")
@@ -25,9 +26,11 @@ func notHTTP(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
 }
 
-// readHead reads the status line and the header of a response. scratch is memory for it, which grows. resp gets everything but a body and the header: ContentLength is
-// -1 where the body is in chunks or ends with the connection, and Close says that there is no other response after this one. The fields of the header, whose names are
-// canonical, are appended to some memory: nearly all answers are read without a look at most of them.
+// readHead reads the status line and the header of a response. scratch is memory for it, which
+// grows. resp gets everything but a body and the header: ContentLength is -1 where the body is in
+// chunks or ends with the connection, and Close says that there is no other response after this
+// one. The fields of the header, whose names are canonical, are appended to some memory: nearly all
+// answers are read without a look at most of them.
 func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []HeaderField) ([]HeaderField, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
@@ -114,7 +117,8 @@ var tokenBytes = func() (in [256]bool) {
 	return in
 }()
 
-// parseField reads one line of a header. A line that goes on with the one before is none, and there is no white space in or after a name.
+// parseField reads one line of a header. A line that goes on with the one before is none, and there
+// is no white space in or after a name.
 func parseField(line string) (name, value string, err error) {
 	colon := 0
 	canonical, upper := true, true
@@ -138,7 +142,8 @@ func parseField(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on after it (section 9.3).
+// frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on
+// after it (section 9.3).
 func frame(resp *http.Response, fields []HeaderField) error {
 	length, chunked, said := int64(-1), false, ""
 	var ends, stays bool // what the header says of the connection

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// responses are answers of servers, good and bad; FuzzResponse begins with them. taken is whether they are taken, and whole whether another may follow them on
-// the same connection.
+// responses are answers of servers, good and bad; FuzzResponse begins with them. taken is whether
+// they are taken, and whole whether another may follow them on the same connection.
 var responses = []struct {
 	text         string
 	taken, whole bool
@@ -37,7 +37,8 @@ var responses = []struct {
 	{"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", true, false},
 	{"HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n{}", true, true},
 	{"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", true, true},
-	{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n", true, true}, // and the transport sees what is left
+	// and the transport sees what is left
+	{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n", true, true},
 
 	{"HTTP/1.1 100 Continue\r\nContent-Length: 2\r\n\r\n{}", false, false},
 	{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false, false},
@@ -121,8 +122,9 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// FuzzResponse holds what is taken against net/http: the same status, fields and body, the same bytes left for the next response, and no connection used again
-// that net/http would close. What is refused must be refused by net/http, too, or for one of our reasons.
+// FuzzResponse holds what is taken against net/http: the same status, fields and body, the same
+// bytes left for the next response, and no connection used again that net/http would close. What is
+// refused must be refused by net/http, too, or for one of our reasons.
 func FuzzResponse(f *testing.F) {
 	for _, r := range responses {
 		f.Add([]byte(r.text))
@@ -153,7 +155,8 @@ func FuzzResponse(f *testing.F) {
 		if resp.ContentLength != theirs.ContentLength {
 			t.Fatalf("%q: length %d; net/http has %d", text, resp.ContentLength, theirs.ContentLength)
 		}
-		for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer", "Connection"} { // which net/http takes out, or leaves in once
+		// which net/http takes out, or leaves in once
+		for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer", "Connection"} {
 			delete(resp.Header, name)
 			delete(theirs.Header, name)
 		}
@@ -202,7 +205,8 @@ func BenchmarkResponse(b *testing.B) {
 	})
 }
 
-// TestRequestHeader: fields of a request replace those of the wire, the last one counts, and none can bring another.
+// TestRequestHeader: fields of a request replace those of the wire, the last one counts, and none
+// can bring another.
 func TestRequestHeader(t *testing.T) {
 	r, _ := http.NewRequest(http.MethodPost, "http://h:1/p?q=1", strings.NewReader("{}"))
 	r.Header = http.Header{"User-Agent": {"junction"}, "Mcp-Method": {"configured"}}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives a change of the configuration that is about calls only.
+// pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives
+// a change of the configuration that is about calls only.
 type pool struct {
 	name     string
 	person   string // whose it is; "" is everybody's
@@ -29,17 +30,20 @@ type pool struct {
 	links   map[linkKey]*link
 	subs    map[linkKey]*subscriptions // over links that read a catalog
 	flights int                        // calls in progress, those included that wait for a link
-	freed   chan struct{}              // closed when a link has become idle or is gone, or the last call has ended; nil while nobody waits for that
-	closed  bool
-	alone   bool        // the server speaks both eras, and the legacy one to no purpose
-	single  lone        // the first connection, if no second one could be opened beside it
-	ended   bool        // another pool is in its place: what it lists is not stored any more
-	grace   *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
-	tried   bool        // met is closed
-	status  Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
+	// closed when a link has become idle or is gone, or the last call has ended; nil while nobody
+	// waits for that
+	freed  chan struct{}
+	closed bool
+	alone  bool        // the server speaks both eras, and the legacy one to no purpose
+	single lone        // the first connection, if no second one could be opened beside it
+	ended  bool        // another pool is in its place: what it lists is not stored any more
+	grace  *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
+	tried  bool        // met is closed
+	status Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
 }
 
-// hard returns the part of a configuration that says what the server is and how it is connected, without what is about calls and names.
+// hard returns the part of a configuration that says what the server is and how it is connected,
+// without what is about calls and names.
 func (c Config) hard() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Capabilities = 0, 0, 0, nil
@@ -94,7 +98,8 @@ func (p *pool) Tried() bool {
 // meeting is how long who asks first for what a person has waits for it.
 const meeting = 3 * time.Second
 
-// Meet returns when the upstream was there once, or has failed to be, or when it was started a moment ago, or when ctx ends.
+// Meet returns when the upstream was there once, or has failed to be, or when it was started a
+// moment ago, or when ctx ends.
 func (p *pool) Meet(ctx context.Context) {
 	select {
 	case <-p.met: // as it nearly always is
@@ -170,7 +175,8 @@ func (p *pool) noRoom(key linkKey) error {
 	return fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)
 }
 
-// full reports whether the principal of the key has as many links as one principal may have; p.mu is held.
+// full reports whether the principal of the key has as many links as one principal may have; p.mu
+// is held.
 func (p *pool) full(key linkKey) bool {
 	if key.user == "" {
 		return false
@@ -223,8 +229,9 @@ func (p *pool) tell(key linkKey, method string) {
 	}
 }
 
-// takeIdle takes the link that was unused for longest out of use, to make room for one of that key, but not the one that reads the catalog; nil if all are in use. A
-// principal that has its share makes room for itself. p.mu is held.
+// takeIdle takes the link that was unused for longest out of use, to make room for one of that key,
+// but not the one that reads the catalog; nil if all are in use. A principal that has its share
+// makes room for itself. p.mu is held.
 func (p *pool) takeIdle(key linkKey) *link {
 	var found *link
 	var used time.Time
@@ -267,7 +274,8 @@ func (p *pool) linkIdle() {
 	p.mu.Unlock()
 }
 
-// linkChanged is called by the link that reads the catalog, after its state has changed. Calls that overtake each other see the same state.
+// linkChanged is called by the link that reads the catalog, after its state has changed. Calls that
+// overtake each other see the same state.
 func (p *pool) linkChanged(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +307,8 @@ func (p *pool) linkChanged(l *link) {
 			p.tellCatalog()
 		}
 	}
-	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed { // it is told to nobody; and that a person has not signed in is no news
+	// it is told to nobody; and that a person has not signed in is no news
+	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed {
 		level := slog.LevelInfo
 		if now == StateWaiting || now == StateBlocked {
 			level = slog.LevelWarn
@@ -430,7 +439,8 @@ func (p *pool) drain(ctx context.Context) {
 	}
 }
 
-// Close ends the upstream's connections and processes, and the calls on them; it returns when nothing of it is left.
+// Close ends the upstream's connections and processes, and the calls on them; it returns when
+// nothing of it is left.
 func (p *pool) Close() {
 	p.mu.Lock()
 	p.closed = true

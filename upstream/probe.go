@@ -18,13 +18,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// bothAnswers is how long the modern answer may come after the legacy one, where both questions waited for the server to start.
+// bothAnswers is how long the modern answer may come after the legacy one, where both questions
+// waited for the server to start.
 const bothAnswers = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28, basic/versioning). It remembers what it found
-// out: the era is a property of the server, so one odd answer does not change it. It is used by all links of the upstream.
+// dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28,
+// basic/versioning). It remembers what it found out: the era is a property of the server, so one
+// odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
 	name      string // of the upstream
 	config    Config // with defaults
@@ -36,7 +38,8 @@ type dialer struct {
 	opened    func() // called when a wire was opened; nil where nobody wants to know
 }
 
-// knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held for no longer than reading or writing them.
+// knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held
+// for no longer than reading or writing them.
 type knowledge struct {
 	sync.Mutex
 	era     Era
@@ -44,10 +47,12 @@ type knowledge struct {
 	against int  // handshakes in a row that spoke against era
 }
 
-// stubborn is how often in a row a server must deny the era that it was known to speak before we believe it.
+// stubborn is how often in a row a server must deny the era that it was known to speak before we
+// believe it.
 const stubborn = 2
 
-// probeTimeout is for the answer to server/discover of a server that may never give one; then the legacy handshake is tried beside it.
+// probeTimeout is for the answer to server/discover of a server that may never give one; then the
+// legacy handshake is tried beside it.
 const probeTimeout = 5 * time.Second
 
 // dial opens a conn for clients of the profile. It returns when the handshake is done.
@@ -68,7 +73,8 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 	return d.dialAuto(ctx, guess, p, h)
 }
 
-// dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is tried when Streamable HTTP is not there.
+// dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is
+// tried when Streamable HTTP is not there.
 func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (conn, error) {
 	c := new(legacyConn)
 	c.init(d.log, h, EraLegacy)
@@ -95,8 +101,9 @@ func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (
 // errNoAside means that a server that speaks both eras has no use for us in the legacy one.
 var errNoAside = errors.New("the server offers no legacy session")
 
-// dialAside opens a legacy conn to a server that speaks both eras. Over HTTP it must have a session: without one the server cannot ask anything, which is all that the
-// legacy era is wanted for.
+// dialAside opens a legacy conn to a server that speaks both eras. Over HTTP it must have a
+// session: without one the server cannot ask anything, which is all that the legacy era is wanted
+// for.
 func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
 	c := new(legacyConn)
 	c.init(d.log, h, EraLegacy)
@@ -139,8 +146,10 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	return c, nil
 }
 
-// dialAuto asks a server of unknown era who it is: server/discover first, and initialize on the same wire when the answer is evidence of the legacy era. No answer
-// in time may mean that the server is silent or that it is still starting (npx takes long); then both questions wait, and the first good answer counts.
+// dialAuto asks a server of unknown era who it is: server/discover first, and initialize on the
+// same wire when the answer is evidence of the legacy era. No answer in time may mean that the
+// server is silent or that it is still starting (npx takes long); then both questions wait, and the
+// first good answer counts.
 func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
 	var speaker atomic.Pointer[base]
 	m, l := &modernConn{self: implementation(d.options.Version)}, new(legacyConn)
@@ -184,7 +193,8 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 		case errors.As(err, &not):
 			denied = not.cause
 		case d.config.URL == "" && (ended(w) || errors.As(err, new(*exitError))):
-			// Some legacy servers end at a request that they do not know: once more, in their own era.
+			// Some legacy servers end at a request that they do not know: once more, in their own
+			// era.
 			fail(err)
 			return d.dialLegacy(ctx, false, p, h)
 		default:
@@ -208,7 +218,8 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 		select {
 		case err = <-legacy:
 			if err == nil && denied == nil && pending == 2 {
-				// A server that was only slow to start answers both, and the question that came first may be answered second.
+				// A server that was only slow to start answers both, and the question that came
+				// first may be answered second.
 				select {
 				case late := <-modern:
 					denied = late
@@ -295,8 +306,9 @@ func dead(w wire, err error) error {
 	return err
 }
 
-// probed returns a *notModernError when the answer to server/discover is evidence of a legacy server (2026-07-28, basic/versioning), and err otherwise:
-// 401, 403, 429, 5xx, redirects and network failures say nothing about the era.
+// probed returns a *notModernError when the answer to server/discover is evidence of a legacy
+// server (2026-07-28, basic/versioning), and err otherwise: 401, 403, 429, 5xx, redirects and
+// network failures say nothing about the era.
 func probed(err error) error {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -350,20 +362,23 @@ func supportedVersions(e *jsonrpc.Error) (versions []string, ok bool) {
 	return versions, len(versions) > 0
 }
 
-// deniesLegacy reports whether the failed handshake is the word of a server that speaks the modern era only.
+// deniesLegacy reports whether the failed handshake is the word of a server that speaks the modern
+// era only.
 func deniesLegacy(err error) bool {
 	var peer *jsonrpc.Error
 	return errors.As(asPeerError(err), &peer) &&
 		(peer.Code == codeUnsupportedVersion || peer.Code == codeHeaderMismatch || peer.Code == mcp.METHOD_NOT_FOUND)
 }
 
-// olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28, streamable-http#httpsse-transport).
+// olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28,
+// streamable-http#httpsse-transport).
 func olderTransport(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.Message == nil && (status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
-// asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word counts more than the status: not where the status is about us.
+// asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word
+// counts more than the status: not where the status is about us.
 func asPeerError(err error) error {
 	var status *statusError
 	if errors.As(err, &status) && status.Message != nil && status.Message.Error != nil &&
@@ -373,7 +388,8 @@ func asPeerError(err error) error {
 	return err
 }
 
-// recall returns the era and wire that the server was last known to speak; EraAuto when it is not known.
+// recall returns the era and wire that the server was last known to speak; EraAuto when it is not
+// known.
 func (k *knowledge) recall() (Era, bool) {
 	k.Lock()
 	defer k.Unlock()
@@ -386,7 +402,8 @@ func (k *knowledge) learn(era Era, sse bool) {
 	k.era, k.sse, k.against = era, sse, 0
 }
 
-// doubt counts a handshake that spoke against the known era, if it did, and reports whether there were enough of them to forget it.
+// doubt counts a handshake that spoke against the known era, if it did, and reports whether there
+// were enough of them to forget it.
 func (k *knowledge) doubt(against bool) bool {
 	k.Lock()
 	defer k.Unlock()

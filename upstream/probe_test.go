@@ -69,7 +69,8 @@ var eraTests = []struct {
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "listsLegacy"}, isLegacy, isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "silence"}, isLegacy, isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "exit"}, "the connection broke before the answer", isLegacy},
-	{upstreamtest.Script{Era: "legacy", DiscoverFails: "401"}, "401", isLegacy}, // over stdio these are errors like any other
+	// over stdio these are errors like any other
+	{upstreamtest.Script{Era: "legacy", DiscoverFails: "401"}, "401", isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "403"}, "403", isLegacy},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "500"}, "500", isLegacy},
 	{upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("server/discover", "2025-11-25")}}, isLegacy, isLegacy},

@@ -2,8 +2,9 @@ package upstream
 
 import "junction/upstream/raw"
 
-// Profile is what an upstream may learn about the client of a call: the capabilities that Junction can bridge. Calls of equal profiles may share a legacy
-// connection, which hears of its client once, in initialize. The zero value is a client that can do nothing but call.
+// Profile is what an upstream may learn about the client of a call: the capabilities that Junction
+// can bridge. Calls of equal profiles may share a legacy connection, which hears of its client
+// once, in initialize. The zero value is a client that can do nothing but call.
 type Profile struct {
 	Form, URL     bool // modes of elicitation
 	Sampling      bool
@@ -20,15 +21,17 @@ const (
 	ExtensionUI    = "io.modelcontextprotocol/ui"
 )
 
-// everything is the profile of our own requests in the modern era, where each request has its own: a server may offer more to a client that can do more.
+// everything is the profile of our own requests in the modern era, where each request has its own:
+// a server may offer more to a client that can do more.
 func everything() Profile {
 	p := routed()
 	p.Roots, p.Tasks = true, true
 	return p
 }
 
-// routed is the profile of a legacy connection that all clients share: what Junction can route to the client of a call. Roots are not in it. A server asks for them
-// once and keeps the answer, which is different for each client.
+// routed is the profile of a legacy connection that all clients share: what Junction can route to
+// the client of a call. Roots are not in it. A server asks for them once and keeps the answer,
+// which is different for each client.
 func routed() Profile {
 	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
 }
@@ -36,14 +39,16 @@ func routed() Profile {
 // Asks reports whether the client can be asked anything.
 func (p Profile) Asks() bool { return p.Form || p.URL || p.Sampling || p.Roots }
 
-// forLegacy is what a legacy server may hear: what it must not, does not make another connection either.
+// forLegacy is what a legacy server may hear: what it must not, does not make another connection
+// either.
 func (p Profile) forLegacy() Profile {
 	p.Tasks = false
 	return p
 }
 
-// append appends the capabilities as a JSON object, in the words of the era. sampling.context is never declared: what includeContext would include are all
-// upstreams, and they are nobody else's business.
+// append appends the capabilities as a JSON object, in the words of the era. sampling.context is
+// never declared: what includeContext would include are all upstreams, and they are nobody else's
+// business.
 func (p Profile) append(b []byte, era Era) []byte {
 	if p == (Profile{}) {
 		return append(b, "{}"...)

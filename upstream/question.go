@@ -13,22 +13,27 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds how the messages of a server find the call that they belong to, and how its questions are answered.
+// This file holds how the messages of a server find the call that they belong to, and how its
+// questions are answered.
 
 // Peer is whom an upstream talks to during a call: the client that made it.
 type Peer interface {
-	// Notify takes a notification that belongs to the call: progress with the client's own token, or a log message. It does not block, and nothing becomes of
-	// it once (*Upstream).Call has returned, but for notifications/elicitation/complete, which may come later.
+	// Notify takes a notification that belongs to the call: progress with the client's own token,
+	// or a log message. It does not block, and nothing becomes of it once (*Upstream).Call has
+	// returned, but for notifications/elicitation/complete, which may come later.
 	Notify(method string, params []byte)
-	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result; the call's time stands still meanwhile. The error is a
-	// *jsonrpc.Error when the client said so, or when it cannot be asked: the server is told in these words. Every other error means that nobody
-	// answered. ctx ends with the call, and when the server takes the question back.
+	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result;
+	// the call's time stands still meanwhile. The error is a *jsonrpc.Error when the client said
+	// so, or when it cannot be asked: the server is told in these words. Every other error means
+	// that nobody answered. ctx ends with the call, and when the server takes the question back.
 	Ask(ctx context.Context, q *Question) ([]byte, error)
 }
 
-// Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and is in the chain of the error that Call returns.
+// Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and
+// is in the chain of the error that Call returns.
 type Memory interface {
-	// Reserve asks for n bytes more, until the Peer is done with the answer. It is called by the goroutine that has called Call.
+	// Reserve asks for n bytes more, until the Peer is done with the answer. It is called by the
+	// goroutine that has called Call.
 	Reserve(n int64) error
 }
 
@@ -37,12 +42,13 @@ type unreservedError struct{ error }
 
 func (e *unreservedError) Unwrap() error { return e.error }
 
-// Question is a request of a server's to the client: elicitation/create, sampling/createMessage or roots/list.
+// Question is a request of a server's to the client: elicitation/create, sampling/createMessage or
+// roots/list.
 type Question struct {
 	Method string
 	Params []byte // as the server wrote them; nil when there are none
-	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes the params of notifications/progress with the server's
-	// own token.
+	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes
+	// the params of notifications/progress with the server's own token.
 	Progress func(params []byte)
 }
 
@@ -64,7 +70,9 @@ type flight struct {
 	clock     *clock          // may be nil
 	ctx       context.Context // ends with the call
 	task      string          // of a legacy server that makes the call a task; guarded by base.mu
-	alone     bool            // it has asked something that nobody else can have asked, because it was the only call; guarded by base.mu
+	// it has asked something that nobody else can have asked, because it was the only call; guarded
+	// by base.mu
+	alone bool
 }
 
 // landing is the end of the last call of a principal. The zero value is no call.
@@ -108,7 +116,8 @@ func (b *base) haunt() {
 	b.mu.Unlock()
 }
 
-// ghost is how long a call may still log or ask something after it was abandoned, or answered. A server does not report when it has finished with a call.
+// ghost is how long a call may still log or ask something after it was abandoned, or answered. A
+// server does not report when it has finished with a call.
 const ghost = time.Minute
 
 // crowded reports whether a call of another principal has ended lately; mu is held.
@@ -121,10 +130,13 @@ func (b *base) crowded(principal string) bool {
 	return false
 }
 
-// owner returns the one call that a message can belong to: own is the call whose response stream it came on, nil when it came elsewhere. Then the message may
-// name the task that it is about, and otherwise it belongs to the only call in progress; with several in progress nobody can know, and a
-// question must be bound to the client and the user who caused it (2025-11-25, client/elicitation). A server may also log or ask after it
-// has answered, so that a message is dropped while it could belong to an earlier call of another principal. reason says why there is none.
+// owner returns the one call that a message can belong to: own is the call whose response stream it
+// came on, nil when it came elsewhere. Then the message may name the task that it is about, and
+// otherwise it belongs to the only call in progress; with several in progress nobody can know, and
+// a question must be bound to the client and the user who caused it (2025-11-25,
+// client/elicitation). A server may also log or ask after it has answered, so that a message is
+// dropped while it could belong to an earlier call of another principal. reason says why there is
+// none.
 func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -160,7 +172,8 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	return f, ""
 }
 
-// keyRelatedTask is the member of _meta by which 2025-11-25 ties a message to a task (basic/utilities/tasks).
+// keyRelatedTask is the member of _meta by which 2025-11-25 ties a message to a task
+// (basic/utilities/tasks).
 const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
 // asked is a question that is being answered.
@@ -175,7 +188,8 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("the server asks for roots, which were not declared", "reason", reason)
-		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots") // 2025-11-25, client/roots#error-handling
+		// 2025-11-25, client/roots#error-handling
+		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots")
 		return
 	}
 	if f == nil || f.peer == nil {
@@ -265,10 +279,12 @@ func (b *base) asking() <-chan struct{} {
 	return b.shared
 }
 
-// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25, client/elicitation).
+// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25,
+// client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// sent remembers who was sent to a page, by a question or by an error that wants that (code -32042).
+// sent remembers who was sent to a page, by a question or by an error that wants that (code
+// -32042).
 func (b *base) sent(p Peer, elicitation []byte) {
 	v, err := raw.Get(elicitation, "elicitationId")
 	if len(elicitation) == 0 || err != nil || p == nil {
@@ -320,7 +336,8 @@ func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
 	case mcp.MethodElicitationCreate:
 		return []byte(`{"action":"cancel"}`), nil
 	case mcp.MethodSamplingCreateMessage:
-		return nil, &jsonrpc.Error{Code: -1, Message: "the user did not answer the sampling request"} // 2025-11-25, client/sampling#error-handling
+		// 2025-11-25, client/sampling#error-handling
+		return nil, &jsonrpc.Error{Code: -1, Message: "the user did not answer the sampling request"}
 	}
 	return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the client did not answer"}
 }

@@ -14,8 +14,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestQuestionOfACallThatWasGivenUp holds that the next caller is not asked what the one before was meant to be: where questions do not say whose they are, nobody knows
-// when a server is done with a call that was cancelled.
+// TestQuestionOfACallThatWasGivenUp holds that the next caller is not asked what the one before was
+// meant to be: where questions do not say whose they are, nobody knows when a server is done with a
+// call that was cancelled.
 func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
 	next := &flight{id: "2"}
@@ -36,7 +37,8 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// TestTaskIsBegunOnce has the session end while a task is in progress: the call was received, and is not made again.
+// TestTaskIsBegunOnce has the session end while a task is in progress: the call was received, and
+// is not made again.
 func TestTaskIsBegunOnce(t *testing.T) {
 	var begun atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

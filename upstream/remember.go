@@ -10,9 +10,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file keeps the last catalog of an upstream beyond the end of the process, so that clients see its tools before it has started.
+// This file keeps the last catalog of an upstream beyond the end of the process, so that clients
+// see its tools before it has started.
 
-// Store keeps texts for later processes. stored.Dir is one. A text belongs to an entry of the configuration (Config.Entry), and to a person if it is theirs.
+// Store keeps texts for later processes. stored.Dir is one. A text belongs to an entry of the
+// configuration (Config.Entry), and to a person if it is theirs.
 type Store interface {
 	// Load returns a text, or nil when there is none.
 	Load(entry, person string) []byte
@@ -21,7 +23,8 @@ type Store interface {
 	Delete(entry, person string)
 }
 
-// Entry identifies the server that an entry of the configuration names: a catalog that was stored for another server is not used.
+// Entry identifies the server that an entry of the configuration names: a catalog that was stored
+// for another server is not used.
 func (c Config) Entry(name string) string {
 	text, _ := json.Marshal(struct {
 		Name      string
@@ -34,7 +37,8 @@ func (c Config) Entry(name string) string {
 		Era       Era
 		Questions Questions
 		Inherit   Inherit `json:",omitempty"`
-	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions, c.InheritEnv}) // strings only: this cannot fail
+		// strings only: this cannot fail
+	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions, c.InheritEnv})
 	return string(text)
 }
 
@@ -55,7 +59,8 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	return c
 }
 
-// recallLater publishes the stored catalog of a person. It is read on the goroutine of their link, since it may be large.
+// recallLater publishes the stored catalog of a person. It is read on the goroutine of their link,
+// since it may be large.
 func (p *pool) recallLater() {
 	c := p.recall(p.Catalog())
 	p.mu.Lock()
@@ -72,7 +77,8 @@ func (p *pool) replaced() {
 	p.ended = true
 }
 
-// remember stores a catalog that the server has listed, and forgets that of a person who has signed out. p.mu is held.
+// remember stores a catalog that the server has listed, and forgets that of a person who has signed
+// out. p.mu is held.
 func (p *pool) remember(c *Catalog) {
 	switch {
 	case p.options.Store == nil || p.closed || p.ended:
@@ -114,7 +120,8 @@ func (c *Catalog) text() []byte {
 	return append(b, '}')
 }
 
-// parseCatalog reads what text has written. Each definition is judged again, as if the server had just listed it.
+// parseCatalog reads what text has written. Each definition is judged again, as if the server had
+// just listed it.
 func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	text, err := raw.Scan(text, depth+2)
 	if err != nil {

@@ -46,7 +46,8 @@ func (waitingCredentials) Token(ctx context.Context, _, _ string, _ ...string) (
 	return "", context.Cause(ctx)
 }
 
-// TestForeignStoredCatalogText: a catalog that is written and read again is the same, byte for byte.
+// TestForeignStoredCatalogText: a catalog that is written and read again is the same, byte for
+// byte.
 func TestForeignStoredCatalogText(t *testing.T) {
 	definition := []byte(`{ "name" : "a\u0062", "inputSchema":{"type":"object","x":1.50e3 },"_meta":{"é":"\ud83d\ude00"}}`)
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestForeignStoredCatalogText(t *testing.T) {
 	}
 }
 
-// TestForeignStoredCatalogOfAPerson: the stored catalog of a person is shown to that person alone, and is deleted when they have signed out.
+// TestForeignStoredCatalogOfAPerson: the stored catalog of a person is shown to that person alone,
+// and is deleted when they have signed out.
 func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
 	hers := &Catalog{Era: EraLegacy, Listed: time.Now()}

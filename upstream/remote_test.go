@@ -47,7 +47,8 @@ func startRemote(t testing.TB, h http.HandlerFunc, start func(*httptest.Server))
 	return r
 }
 
-// mustHTTP opens a wire that is closed at the end of the test, and must have left no goroutine then.
+// mustHTTP opens a wire that is closed at the end of the test, and must have left no goroutine
+// then.
 func mustHTTP(t testing.TB, o httpOptions, in receiver) *httpWire {
 	t.Helper()
 	if in == nil {
@@ -64,7 +65,8 @@ func mustHTTP(t testing.TB, o httpOptions, in receiver) *httpWire {
 	return w
 }
 
-// mustBeGone fails when goroutines of HTTP wires are left. One that was ended may need a moment to be gone.
+// mustBeGone fails when goroutines of HTTP wires are left. One that was ended may need a moment to
+// be gone.
 func mustBeGone(t testing.TB) {
 	t.Helper()
 	var left []string
@@ -136,7 +138,8 @@ type seenRequest struct {
 	header      http.Header
 }
 
-// legacyRemote answers initialize with a session, and leaves to rest what is not about the session. What comes is sent to the channel.
+// legacyRemote answers initialize with a session, and leaves to rest what is not about the session.
+// What comes is sent to the channel.
 func legacyRemote(t *testing.T, session string, rest http.HandlerFunc) (*remote, chan seenRequest) {
 	seen := make(chan seenRequest, 100)
 	srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,9 @@ func eachScript(t *testing.T, f func(t *testing.T, script upstreamtest.Script)) 
 	}
 }
 
-// TestSafety8SlotsOfAnUpstream: one principal makes as many calls as it likes, and the server answers none of them. It uses half of the slots, and others call meanwhile, each
-// with half of what is left.
+// TestSafety8SlotsOfAnUpstream: one principal makes as many calls as it likes, and the server
+// answers none of them. It uses half of the slots, and others call meanwhile, each with half of
+// what is left.
 func TestSafety8SlotsOfAnUpstream(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 8})
@@ -63,7 +64,8 @@ func TestSafety8SlotsOfAnUpstream(t *testing.T) {
 	})
 }
 
-// TestSafety8TurnsOfAnUpstream: a server takes one call at once. One principal has ten calls wait when two others send one each: these are next but one.
+// TestSafety8TurnsOfAnUpstream: a server takes one call at once. One principal has ten calls wait
+// when two others send one each: these are next but one.
 func TestSafety8TurnsOfAnUpstream(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 1, Timeout: time.Hour})
@@ -96,7 +98,8 @@ func TestSafety8TurnsOfAnUpstream(t *testing.T) {
 	})
 }
 
-// TestSafety8WaitingIsNoSilence: a call that has waited for its turn has all of its time, since the server did not know of it.
+// TestSafety8WaitingIsNoSilence: a call that has waited for its turn has all of its time, since the
+// server did not know of it.
 func TestSafety8WaitingIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: 10 * time.Second})
@@ -111,7 +114,8 @@ func TestSafety8WaitingIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestSafety8OneUserHasAllSlots: where there is one principal, or none, nothing is held back for others.
+// TestSafety8OneUserHasAllSlots: where there is one principal, or none, nothing is held back for
+// others.
 func TestSafety8OneUserHasAllSlots(t *testing.T) {
 	for name, change := range map[string]func(*Call){"a program of the local user": func(c *Call) { c.Account = "local (a program)" }, "the only key": of("key:me")} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +139,8 @@ func TestSafety8OneUserHasAllSlots(t *testing.T) {
 	}
 }
 
-// TestSafety8AbandonedCalls: a client that begins calls and gives them up has no more of them with the server than one that waits, until their time is over.
+// TestSafety8AbandonedCalls: a client that begins calls and gives them up has no more of them with
+// the server than one that waits, until their time is over.
 func TestSafety8AbandonedCalls(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 16, Timeout: time.Minute})
@@ -166,7 +171,8 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 	})
 }
 
-// TestSafety8AFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at once, also where the server takes one at a time.
+// TestSafety8AFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at
+// once, also where the server takes one at a time.
 func TestSafety8AFewAbandonedCallsHarmNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: time.Minute})
@@ -216,7 +222,8 @@ func TestSafety8MemoryOfABody(t *testing.T) {
 	}
 }
 
-// TestSafety8MemoryOfAnswers: a large answer is read only as far as its client has memory for it, also where the server does not say how large it is, or sends an event.
+// TestSafety8MemoryOfAnswers: a large answer is read only as far as its client has memory for it,
+// also where the server does not say how large it is, or sends an event.
 func TestSafety8MemoryOfAnswers(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		for _, events := range []bool{false, true} {

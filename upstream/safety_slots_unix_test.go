@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestSafety8LateAnswersOverStdio: an abandoned call counts until the command answers it all the same, or ends.
+// TestSafety8LateAnswersOverStdio: an abandoned call counts until the command answers it all the
+// same, or ends.
 func TestSafety8LateAnswersOverStdio(t *testing.T) {
 	w := mustOpen(t, "server")
 	s := newSlots(16)

@@ -13,7 +13,8 @@ import (
 
 func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
 
-// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in progress, unless a call of another principal has ended within the grace.
+// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
+// progress, unless a call of another principal has ended within the grace.
 func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
@@ -50,7 +51,8 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 	})
 }
 
-// TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it has, and makes room for itself. Others keep their connections.
+// TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it
+// has, and makes room for itself. Others keep their connections.
 func TestSafety1OneUserLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 6, Timeout: time.Minute})
@@ -86,7 +88,8 @@ func TestSafety1OneUserLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestSafety1IdleUser: a connection of one principal ends after 15 minutes without a call; the one that lists stays.
+// TestSafety1IdleUser: a connection of one principal ends after 15 minutes without a call; the one
+// that lists stays.
 func TestSafety1IdleUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true})
@@ -107,7 +110,8 @@ func TestSafety1IdleUser(t *testing.T) {
 	})
 }
 
-// TestSafety1SecondKey: a second API key restarts no server. From then on each user has connections of their own.
+// TestSafety1SecondKey: a second API key restarts no server. From then on each user has connections
+// of their own.
 func TestSafety1SecondKey(t *testing.T) {
 	one := Config{Command: []string{"server"}}
 	two := one

@@ -15,19 +15,20 @@ import (
 	"junction/upstream/sandbox"
 )
 
-// Sandbox is the sandbox section of a command: the files and TCP ports that it may use beside those of
-// package sandbox (System, Programs), which every program needs. Without the section a command may use
-// all that the user of Junction may. Linux enforces it by Landlock.
+// Sandbox is the sandbox section of a command: the files and TCP ports that it may use beside those
+// of package sandbox (System, Programs), which every program needs. Without the section a command
+// may use all that the user of Junction may. Linux enforces it by Landlock.
 type Sandbox struct {
 	// Read are files and folders that the command may read and run: absolute paths.
 	Read []string `yaml:"read"`
 	// Write are files and folders that it may also change, create files in and remove files from.
 	Write []string `yaml:"write"`
-	// TCP are the ports that it may connect to, on any host, or the word all. It may listen only with all.
-	// Default: none. Landlock restricts neither UDP nor multipath TCP.
+	// TCP are the ports that it may connect to, on any host, or the word all. It may listen only
+	// with all. Default: none. Landlock restricts neither UDP nor multipath TCP.
 	TCP Ports `yaml:"tcp"`
-	// Require true keeps the command from starting where the kernel cannot enforce all of this. Default:
-	// it starts with what the kernel can enforce, perhaps nothing, and the log and /readyz have the reason.
+	// Require true keeps the command from starting where the kernel cannot enforce all of this.
+	// Default: it starts with what the kernel can enforce, perhaps nothing, and the log and /readyz
+	// have the reason.
 	Require bool `yaml:"require"`
 }
 
@@ -103,8 +104,8 @@ func (s *Sandbox) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// Unconfined returns which part of the entry's sandbox the kernel does not enforce, and what to do; "" if
-// it enforces all, or if the entry has no sandbox.
+// Unconfined returns which part of the entry's sandbox the kernel does not enforce, and what to do;
+// "" if it enforces all, or if the entry has no sandbox.
 func (c *Config) Unconfined() string {
 	if c.Sandbox == nil {
 		return ""
@@ -129,8 +130,8 @@ func (s *Sandbox) enforcement(k sandbox.Support) string {
 // Enforced is the value of Status.Sandbox when the kernel enforces all of it.
 const Enforced = "enforced"
 
-// Absent returns the paths of the entry's sandbox that do not exist, by the keys in the section, such as
-// write[0], each with what to do.
+// Absent returns the paths of the entry's sandbox that do not exist, by the keys in the section,
+// such as write[0], each with what to do.
 func (c *Config) Absent() map[string]string {
 	if c.Sandbox == nil {
 		return nil
@@ -164,8 +165,8 @@ func (s *Sandbox) pathProblem(key, path string) string {
 	return path + " does not exist; create it, or remove the entry"
 }
 
-// WideDir returns the working directory of the entry if its sandbox does not make it readable because it
-// contains the home folder.
+// WideDir returns the working directory of the entry if its sandbox does not make it readable
+// because it contains the home folder.
 func (c *Config) WideDir() string {
 	if c.Sandbox == nil || c.Dir == "" || !sandbox.TooWide(c.Dir, []string{"HOME=" + c.Env["HOME"]}) ||
 		sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {

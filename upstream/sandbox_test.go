@@ -39,9 +39,9 @@ func mustEnforce(t *testing.T) {
 	}
 }
 
-// TestSafety3TheWrapperIsNotSeen runs the tests of stdio once more with all children in sandboxes: group,
-// session, streams, exit status, the texts of errors, the way to the end of a process and what the keeper
-// does after kill -9 are the same.
+// TestSafety3TheWrapperIsNotSeen runs the tests of stdio once more with all children in sandboxes:
+// group, session, streams, exit status, the texts of errors, the way to the end of a process and
+// what the keeper does after kill -9 are the same.
 func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	t.Parallel()
 	mustEnforce(t)
@@ -61,8 +61,8 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestSafety3PrivateFolders: a confined command keeps caches and temporary files in folders of its own,
-// in which it stands, and what is temporary goes with its process.
+// TestSafety3PrivateFolders: a confined command keeps caches and temporary files in folders of its
+// own, in which it stands, and what is temporary goes with its process.
 func TestSafety3PrivateFolders(t *testing.T) {
 	t.Setenv("NPM_CONFIG_CACHE", "/home/shared") // in another case than ours
 	t.Setenv("PIP_CACHE_DIR", "/home/shared")
@@ -140,8 +140,9 @@ func TestSafety3ExchangedVariables(t *testing.T) {
 	}
 }
 
-// TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be enforced, and
-// the status says so; with it, no process starts, and the upstream is blocked with the reason.
+// TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be
+// enforced, and the status says so; with it, no process starts, and the upstream is blocked with
+// the reason.
 func TestSafety3KernelsThatLack(t *testing.T) {
 	const ran3 = "exited with status 3"
 	ports, required, none := Ports{word: allPorts}, Sandbox{Require: true}, sandbox.Support{Why: "none here"}
@@ -194,8 +195,8 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 	}
 }
 
-// TestSafety3PathsThatAreNotThere: a command does not start without a path of its sandbox, also where the
-// kernel enforces nothing, and the error names the path and the remedy.
+// TestSafety3PathsThatAreNotThere: a command does not start without a path of its sandbox, also
+// where the kernel enforces nothing, and the error names the path and the remedy.
 func TestSafety3PathsThatAreNotThere(t *testing.T) {
 	dir := t.TempDir()
 	there, gone := filepath.Join(dir, "there"), filepath.Join(dir, "gone")
@@ -225,8 +226,8 @@ func TestSafety3PathsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestSafety3RelativePrograms: a program whose path is relative stays the one below our folder, although
-// the command stands in its own.
+// TestSafety3RelativePrograms: a program whose path is relative stays the one below our folder,
+// although the command stands in its own.
 func TestSafety3RelativePrograms(t *testing.T) {
 	mustEnforce(t)
 	t.Chdir(t.TempDir())
@@ -244,7 +245,8 @@ func TestSafety3RelativePrograms(t *testing.T) {
 	}
 }
 
-// TestSafety3AChangedSandboxRestarts: processes of the old rules end, and those of equal rules stay.
+// TestSafety3AChangedSandboxRestarts: processes of the old rules end, and those of equal rules
+// stay.
 func TestSafety3AChangedSandboxRestarts(t *testing.T) {
 	dir := t.TempDir()
 	config := func(change func(*Sandbox)) map[string]Config {

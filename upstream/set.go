@@ -23,11 +23,14 @@ type Set struct {
 // retireGrace is how long an upstream that was taken out may take to finish its calls.
 const retireGrace = 30 * time.Second
 
-// Apply makes the running upstreams those of configs: one whose configuration did not change, or only in what is about calls and names, keeps its process and
-// sessions; a new one is started; one that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of them. It returns the running
-// ones by name. Those that people sign in to themselves are not among them: see Of.
+// Apply makes the running upstreams those of configs: one whose configuration did not change, or
+// only in what is about calls and names, keeps its process and sessions; a new one is started; one
+// that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of
+// them. It returns the running ones by name. Those that people sign in to themselves are not among
+// them: see Of.
 //
-// use, when it is not nil, is given them before the others begin to end, so that it can have new calls go to them.
+// use, when it is not nil, is given them before the others begin to end, so that it can have new
+// calls go to them.
 func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream)) []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// This file holds how the callers of an upstream share the calls that it takes at once (concurrency).
-// Calls beyond that wait: those of one account in their order, the accounts in turns. Where callers
-// are principals, one of them uses at most half of what the others leave, so that there is a slot for
-// a principal that comes next, however long the calls in progress take.
+// This file holds how the callers of an upstream share the calls that it takes at once
+// (concurrency). Calls beyond that wait: those of one account in their order, the accounts in
+// turns. Where callers are principals, one of them uses at most half of what the others leave, so
+// that there is a slot for a principal that comes next, however long the calls in progress take.
 
 // slots are those of an upstream.
 type slots struct {
@@ -59,7 +59,8 @@ const (
 
 func newSlots(total int) *slots { return &slots{total: total, of: map[string]*taker{}} }
 
-// take waits for a slot. It reports whether it had to wait; the error says that ctx has ended before.
+// take waits for a slot. It reports whether it had to wait; the error says that ctx has ended
+// before.
 func (s *slots) take(ctx context.Context, account string, shares bool, into *slot) (waited bool, err error) {
 	s.mu.Lock()
 	t := s.of[account]
@@ -170,8 +171,9 @@ func (l *slot) free() {
 	}
 }
 
-// abandon frees the slot of a call that its client has given up. The call counts for its account until
-// the server answers it, or until the time of the call is over: the server may not have stopped.
+// abandon frees the slot of a call that its client has given up. The call counts for its account
+// until the server answers it, or until the time of the call is over: the server may not have
+// stopped.
 func (l *slot) abandon(left time.Duration) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()

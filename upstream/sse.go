@@ -13,8 +13,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// sseWire is HTTP+SSE of 2024-11-05: the server speaks on one event stream and hears at an address that it names there. The stream is the session, so the wire
-// ends with it.
+// sseWire is HTTP+SSE of 2024-11-05: the server speaks on one event stream and hears at an address
+// that it names there. The stream is the session, so the wire ends with it.
 type sseWire struct {
 	origin
 	in       receiver
@@ -78,7 +78,8 @@ func (w *sseWire) open(ctx context.Context) error {
 	return nil
 }
 
-// named reads until the server has named the address for our messages. One of another origin would carry the configuration's credentials there.
+// named reads until the server has named the address for our messages. One of another origin would
+// carry the configuration's credentials there.
 func (w *sseWire) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 	for {
 		e, err := events.Next()
@@ -137,7 +138,8 @@ func (w *sseWire) deliver(id jsonrpc.ID, r response) bool {
 	return ok
 }
 
-// Call is that of wire. Nothing on the stream says which request it belongs to, so on is not called.
+// Call is that of wire. Nothing on the stream says which request it belongs to, so on is not
+// called.
 func (w *sseWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -153,7 +155,8 @@ func (w *sseWire) Call(ctx context.Context, req *request, on func(*jsonrpc.Messa
 		w.pendingMu.Unlock()
 	}()
 
-	// The answer may come before the response to the POST, and some servers hold that back until then or longer.
+	// The answer may come before the response to the POST, and some servers hold that back until
+	// then or longer.
 	posting, cancel := context.WithCancel(context.Background())
 	posted := make(chan error, 1)
 	w.work.Go(func() {
@@ -204,8 +207,8 @@ func (w *sseWire) Send(ctx context.Context, m *request) error {
 	return w.post(ctx, m)
 }
 
-// post sends a message to the server's address. A 404 there means that the server has forgotten the stream, which is then of no use any more. It is
-// called by a piece of work.
+// post sends a message to the server's address. A 404 there means that the server has forgotten the
+// stream, which is then of no use any more. It is called by a piece of work.
 func (w *sseWire) post(ctx context.Context, m *request) error {
 	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message)
 	if err != nil {
@@ -223,7 +226,8 @@ func (w *sseWire) post(ctx context.Context, m *request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", errSessionGone, e)
-	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status})) // without its words, which are for the one whose request it was
+	// without its words, which are for the one whose request it was
+	w.over(fmt.Errorf("%w: %w", errSessionGone, &statusError{Status: e.Status}))
 	w.stream.breakOff()
 	return notSent(gone)
 }

@@ -15,7 +15,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// oldRemote is a server of HTTP+SSE: GET /sse is a stream that begins with first, then carries what is sent to say and ends when that is closed. POSTs go to post.
+// oldRemote is a server of HTTP+SSE: GET /sse is a stream that begins with first, then carries what
+// is sent to say and ends when that is closed. POSTs go to post.
 type oldRemote struct {
 	*remote
 	say  chan string
@@ -201,7 +202,8 @@ func TestSSECall(t *testing.T) {
 	}
 }
 
-// TestSSESameID guards that a request of the server's is not taken for the answer to the request of ours that has the same id.
+// TestSSESameID guards that a request of the server's is not taken for the answer to the request of
+// ours that has the same id.
 func TestSSESameID(t *testing.T) {
 	const question = `{"jsonrpc":"2.0","id":7,"method":"roots/list"}`
 	heard := make(chan string, 10)

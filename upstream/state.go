@@ -6,16 +6,21 @@ import "time"
 type State int
 
 const (
-	// StateConnecting: the wire is being opened, the handshake done, the catalog read. Next: ready, waiting, blocked or closed.
+	// StateConnecting: the wire is being opened, the handshake done, the catalog read. Next: ready,
+	// waiting, blocked or closed.
 	StateConnecting State = iota
-	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call found the connection broken.
+	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call
+	// found the connection broken.
 	StateReady
-	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself, and sooner when a call wants it. Next: connecting or closed.
+	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself,
+	// and sooner when a call wants it. Next: connecting or closed.
 	StateWaiting
-	// StateBlocked: the server refuses us until a person does something, or the kernel cannot enforce the sandbox that a command requires. An attempt still comes now and
-	// then by itself. Next: connecting or closed.
+	// StateBlocked: the server refuses us until a person does something, or the kernel cannot
+	// enforce the sandbox that a command requires. An attempt still comes now and then by itself.
+	// Next: connecting or closed.
 	StateBlocked
-	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the next call opens a new one.
+	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the
+	// next call opens a new one.
 	StateClosed
 )
 
@@ -35,8 +40,10 @@ func (s State) String() string {
 
 // Status is what a person needs to know about an upstream.
 type Status struct {
-	Name    string
-	State   State // of the link that reads the catalog; StateClosed means that the upstream is stopped until somebody uses it
+	Name string
+	// of the link that reads the catalog; StateClosed means that the upstream is stopped until
+	// somebody uses it
+	State   State
 	Since   time.Time
 	Err     string // why it is not ready, in one line; "" when it is
 	Era     Era

@@ -19,7 +19,8 @@ const (
 	statusTime = 5 * time.Second // to read the body of a failure, which adds nothing but words
 )
 
-// statusError means that the server answered a request with an HTTP status that is no success, or with a success and no message.
+// statusError means that the server answered a request with an HTTP status that is no success, or
+// with a success and no message.
 type statusError struct {
 	Status     int
 	Body       []byte           // at most 4 KiB
@@ -33,7 +34,8 @@ type statusError struct {
 	query    bool     // location has a query that what was asked for has not
 }
 
-// status reads the body of a response that is no answer to the request called id, and closes the trip.
+// status reads the body of a response that is no answer to the request called id, and closes the
+// trip.
 func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 	e := &statusError{
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()), Challenge: t.header().Values("WWW-Authenticate"),

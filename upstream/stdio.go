@@ -28,9 +28,10 @@ type stdioOptions struct {
 	Depth        int           // nesting of one message. Default raw.DefaultDepth
 	StopGrace    time.Duration // between stdin closed, SIGTERM and SIGKILL. Default 2s
 	LastWords    time.Duration // see lastWords, which is the default
-	WriteStall   time.Duration // how long the server may leave a full input pipe alone before it counts as hung. Default 30s
-	Keeper       *keeper       // has one more group to keep; nil is one of its own
-	Log          *slog.Logger  // carries the upstream's name already; nil discards
+	// how long the server may leave a full input pipe alone before it counts as hung. Default 30s
+	WriteStall time.Duration
+	Keeper     *keeper      // has one more group to keep; nil is one of its own
+	Log        *slog.Logger // carries the upstream's name already; nil discards
 
 	private map[string]string // variables of the cell, which Env goes before
 	program string            // the program's path, where that is not Command's
@@ -62,9 +63,10 @@ func (o stdioOptions) withDefaults() stdioOptions {
 
 // stdio is the wire to a child process: one message per line on its standard input and output.
 //
-// Five goroutines belong to it, and Close waits for all of them: run, which decides when the wire is at its end and takes the process down; the reader
-// of stdout; the reader of stderr; the owner of the process (stdio_process.go); and, while the input pipe is full, a writer that finishes the frame
-// which stands half in the pipe.
+// Five goroutines belong to it, and Close waits for all of them: run, which decides when the wire
+// is at its end and takes the process down; the reader of stdout; the reader of stderr; the owner
+// of the process (stdio_process.go); and, while the input pipe is full, a writer that finishes the
+// frame which stands half in the pipe.
 type stdio struct {
 	o       stdioOptions
 	in      receiver
@@ -91,16 +93,16 @@ type stdio struct {
 	done     chan struct{} // closed when no goroutine and no process is left
 }
 
-// answer is what becomes of a call: a response, or the reason why none will come. Channels of it have room for one, and it is sent under stdio.mu by
-// whoever takes the call out of stdio.calls.
+// answer is what becomes of a call: a response, or the reason why none will come. Channels of it
+// have room for one, and it is sent under stdio.mu by whoever takes the call out of stdio.calls.
 type answer struct {
 	m      *jsonrpc.Message
 	buffer []byte // what m alone is in, if that is a large buffer; nil otherwise
 	err    error
 }
 
-// take returns the answer to req. A large buffer is exchanged for that of the request; a request without one gets its result out of it, to keep for as long as
-// it likes.
+// take returns the answer to req. A large buffer is exchanged for that of the request; a request
+// without one gets its result out of it, to keep for as long as it likes.
 func (w *stdio) take(a answer, req *request) (*jsonrpc.Message, error) {
 	switch {
 	case a.buffer == nil || a.m.Error != nil:
@@ -120,14 +122,17 @@ var (
 	errStdoutClosed = errors.New("closed its standard output")
 )
 
-// lastWords is how long the end of a process may trail after the first sign of it: between the end of its output and its exit status, between the exit
-// and the last of its output. Within that time calls still get the answers that it wrote, and the reason becomes as good as it can be.
+// lastWords is how long the end of a process may trail after the first sign of it: between the end
+// of its output and its exit status, between the exit and the last of its output. Within that time
+// calls still get the answers that it wrote, and the reason becomes as good as it can be.
 const lastWords = 200 * time.Millisecond
 
-// frameKept is the largest frame whose buffer is kept for the next one; a larger one gets one of spare.
+// frameKept is the largest frame whose buffer is kept for the next one; a larger one gets one of
+// spare.
 const frameKept = 256 << 10
 
-// openStdio starts the server; it does not wait for it to say anything. Requests and notifications of the server go to in, on the reading goroutine.
+// openStdio starts the server; it does not wait for it to say anything. Requests and notifications
+// of the server go to in, on the reading goroutine.
 func openStdio(o stdioOptions, in receiver) (wire, error) {
 	o = o.withDefaults()
 	p, err := startProcess(o)
@@ -152,7 +157,8 @@ func openStdio(o stdioOptions, in receiver) (wire, error) {
 	return w, nil
 }
 
-// Call implements wire. It costs no goroutine switch on the way to the server while the pipe has room.
+// Call implements wire. It costs no goroutine switch on the way to the server while the pipe has
+// room.
 func (w *stdio) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	c, err := w.expect(req.ID)
 	if err != nil {
@@ -193,7 +199,8 @@ func (w *stdio) Wait() error {
 	return w.reason
 }
 
-// Close implements wire. It closes the server's input and gives it, and what it started, twice StopGrace to end. It must not be called by in.
+// Close implements wire. It closes the server's input and gives it, and what it started, twice
+// StopGrace to end. It must not be called by in.
 func (w *stdio) Close() error {
 	w.end(errClosed)
 	<-w.done
@@ -224,7 +231,8 @@ func (w *stdio) run() {
 	w.turn <- struct{}{} // the input is closed, so whoever has it returns it soon; nobody writes after this
 }
 
-// why returns the reason of the end. When the server gave the sign it waits a moment for the rest of what the server has to say.
+// why returns the reason of the end. When the server gave the sign it waits a moment for the rest
+// of what the server has to say.
 func (w *stdio) why() error {
 	reason := errStdoutClosed
 	select {
@@ -337,9 +345,11 @@ func sendError(sent bool, err error) error {
 
 // write writes m as one line. sent is false only if it is certain that the server will not see it.
 //
-// Nobody waits here longer than its own ctx. The frame is written without a wait as far as it fits into the pipe. If it does not fit, a goroutine of its
-// own finishes it, for two reasons: a line must not be cut off in the middle because one caller gives up (all others on this wire would pay for that), and
-// a server that is only busy catches up. One that reads nothing for WriteStall is hung, and the wire ends.
+// Nobody waits here longer than its own ctx. The frame is written without a wait as far as it fits
+// into the pipe. If it does not fit, a goroutine of its own finishes it, for two reasons: a line
+// must not be cut off in the middle because one caller gives up (all others on this wire would pay
+// for that), and a server that is only busy catches up. One that reads nothing for WriteStall is
+// hung, and the wire ends.
 func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -372,14 +382,17 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	return w.wrote(ctx, n, err)
 }
 
-// overflow finishes the frame, of which n bytes went out, on a goroutine of its own, and waits for that.
+// overflow finishes the frame, of which n bytes went out, on a goroutine of its own, and waits for
+// that.
 func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	type result struct {
 		n   int
 		err error
 	}
 	finished := make(chan result, 1)
-	go func() { // ends when the frame is written, after WriteStall without progress, or when run closes the input; run waits for the turn
+	// ends when the frame is written, after WriteStall without progress, or when run closes the
+	// input; run waits for the turn
+	go func() {
 		n, err := w.finish(n)
 		w.release(n > 0, err)
 		finished <- result{n, err}
@@ -392,7 +405,8 @@ func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	}
 }
 
-// wrote turns the outcome of writing into that of write: a failed one is the end of the wire, whose reason is worth a moment's wait.
+// wrote turns the outcome of writing into that of write: a failed one is the end of the wire, whose
+// reason is worth a moment's wait.
 func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error) {
 	if err == nil {
 		return true, nil
@@ -405,7 +419,8 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 	}
 }
 
-// release gives the turn back after a frame, of which at least a part went out if some is true. An error ends the wire.
+// release gives the turn back after a frame, of which at least a part went out if some is true. An
+// error ends the wire.
 func (w *stdio) release(some bool, err error) {
 	if cap(w.frame) > frameKept {
 		w.spare.give(w.frame)

@@ -11,12 +11,14 @@ import (
 	"syscall"
 )
 
-// keeper ends what is left of our children when we have no time to: after kill -9, a second signal, a crash. It is a shell, one for all processes of a Set, in a
-// session of its own, and reads which groups there are from a pipe whose other end nobody has but us. However we end, the pipe ends too, and what is left then gets
-// what finish would give it.
+// keeper ends what is left of our children when we have no time to: after kill -9, a second signal,
+// a crash. It is a shell, one for all processes of a Set, in a session of its own, and reads which
+// groups there are from a pipe whose other end nobody has but us. However we end, the pipe ends
+// too, and what is left then gets what finish would give it.
 //
-// It is there as long as a group is. Nobody waits for what it does: one that is found to have died, or not to read, is killed, and the next child starts another.
-// A child that is started in the very moment in which we are killed it may not hear of. Where there is no /bin/sh it keeps nothing.
+// It is there as long as a group is. Nobody waits for what it does: one that is found to have died,
+// or not to read, is killed, and the next child starts another. A child that is started in the very
+// moment in which we are killed it may not hear of. Where there is no /bin/sh it keeps nothing.
 //
 // The zero value keeps nothing yet.
 type keeper struct {
@@ -27,9 +29,11 @@ type keeper struct {
 	writer pipeWriter
 }
 
-// keeping is what the shell runs, with the groups that are there already as arguments. Signals that somebody sends to all that we started are not for it. At the end
-// of its input, which is that of the children's, too, it gives the groups two seconds (StopGrace), SIGTERM, two more, and SIGKILL. One that it finds empty, once a
-// second, it forgets, because the id may then become somebody else's.
+// keeping is what the shell runs, with the groups that are there already as arguments. Signals that
+// somebody sends to all that we started are not for it. At the end of its input, which is that of
+// the children's, too, it gives the groups two seconds (StopGrace), SIGTERM, two more, and SIGKILL.
+// One that it finds empty, once a second, it forgets, because the id may then become somebody
+// else's.
 //
 // kill is called in this way because dash, bash and busybox understand no other in common.
 const keeping = `# junction: ends its children when it cannot do so itself
@@ -51,7 +55,8 @@ for signal in 0 0 TERM 0 KILL; do
 done
 `
 
-// keep adds the group of a process that was just started. An error means that nobody ends it when we are killed.
+// keep adds the group of a process that was just started. An error means that nobody ends it when
+// we are killed.
 func (k *keeper) keep(p *process) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,8 +70,9 @@ func (k *keeper) keep(p *process) error {
 	return k.start()
 }
 
-// forget takes the group out, if it is in. It must be called as soon as nobody is in the group, whose id can be given to others from then on. When it was the last
-// one, forget returns after the end of the shell.
+// forget takes the group out, if it is in. It must be called as soon as nobody is in the group,
+// whose id can be given to others from then on. When it was the last one, forget returns after the
+// end of the shell.
 func (k *keeper) forget(p *process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,7 +85,8 @@ func (k *keeper) forget(p *process) {
 	}
 }
 
-// told tells the shell of a group; a line is so short that it is in the pipe as a whole or not at all. It reports whether that went well.
+// told tells the shell of a group; a line is so short that it is in the pipe as a whole or not at
+// all. It reports whether that went well.
 func (k *keeper) told(word string, p *process) bool {
 	if k.cmd == nil {
 		return false
@@ -112,7 +119,8 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// stop kills the shell, before the end of its input makes it do anything, and waits for its end, which is the kernel's work alone.
+// stop kills the shell, before the end of its input makes it do anything, and waits for its end,
+// which is the kernel's work alone.
 func (k *keeper) stop() {
 	if k.cmd == nil {
 		return

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestKeeperLivesWithChildren: it is one for all, there as long as a child is, and then gone, be it that the last child was ended or has ended.
+// TestKeeperLivesWithChildren: it is one for all, there as long as a child is, and then gone, be it
+// that the last child was ended or has ended.
 func TestKeeperLivesWithChildren(t *testing.T) {
 	k := new(keeper)
 	shared := func(o *stdioOptions) { o.Keeper = k }
@@ -62,8 +63,9 @@ func TestKeeperLivesWithChildren(t *testing.T) {
 	}
 }
 
-// TestKeeperParentKilled: kill -9 of us takes every process with it that has stayed in the group of its child, whatever it ignores, and whatever has become of the
-// keeper before the last child was started.
+// TestKeeperParentKilled: kill -9 of us takes every process with it that has stayed in the group of
+// its child, whatever it ignores, and whatever has become of the keeper before the last child was
+// started.
 func TestKeeperParentKilled(t *testing.T) {
 	for _, roles := range [][]string{
 		{"stubborn"},
@@ -106,8 +108,9 @@ func TestKeeperParentKilled(t *testing.T) {
 	}
 }
 
-// TestKeeperInEveryShell: what the keeper is given to run means the same to the shells that are /bin/sh somewhere. Groups that are kept get the whole ladder, others
-// nothing, and a signal to everybody is not for the keeper.
+// TestKeeperInEveryShell: what the keeper is given to run means the same to the shells that are
+// /bin/sh somewhere. Groups that are kept get the whole ladder, others nothing, and a signal to
+// everybody is not for the keeper.
 func TestKeeperInEveryShell(t *testing.T) {
 	for _, shell := range [][]string{{"dash"}, {"bash", "--posix"}, {"busybox", "sh"}} {
 		t.Run(shell[0], func(t *testing.T) {

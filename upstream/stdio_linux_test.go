@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestOutputPair: to the child its standard output is open as long as we read it, whether it looks at that by writing or, as asyncio does, by listening; then it is not.
+// TestOutputPair: to the child its standard output is open as long as we read it, whether it looks
+// at that by writing or, as asyncio does, by listening; then it is not.
 func TestOutputPair(t *testing.T) {
 	ours, theirs, err := outputPair()
 	if err != nil {

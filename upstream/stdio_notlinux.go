@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: here a child learns of our end from its input, and then from the keeper.
+// dieWithParent does nothing: here a child learns of our end from its input, and then from the
+// keeper.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 // outputPair returns the two ends of what the child's standard output goes through.

@@ -21,7 +21,8 @@ type keeper struct{}
 func (*keeper) keep(*process) error { return nil }
 func (*keeper) forget(*process)     {}
 
-// pipeWriter leaves all the writing to the goroutine that may wait, because here every write to a pipe may.
+// pipeWriter leaves all the writing to the goroutine that may wait, because here every write to a
+// pipe may.
 type pipeWriter struct{}
 
 func (pipeWriter) open(*os.File)           {}

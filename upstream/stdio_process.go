@@ -19,12 +19,14 @@ import (
 
 // process is a child process, and what it started itself, as far as it stays in its group.
 //
-// It leads a session of its own: signals go to it and its descendants together, those of our terminal do not reach it, and a program that would ask for a
-// password on the terminal fails instead of waiting for somebody to type.
+// It leads a session of its own: signals go to it and its descendants together, those of our
+// terminal do not reach it, and a program that would ask for a password on the terminal fails
+// instead of waiting for somebody to type.
 //
-// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go), everywhere its input ends, which tells servers and the
-// wrappers around them to go, and whoever of the group does not go then is ended by the keeper (stdio_keeper.go). What remains is what has left the group:
-// a daemon, and a container whose docker command was killed.
+// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go),
+// everywhere its input ends, which tells servers and the wrappers around them to go, and whoever of
+// the group does not go then is ended by the keeper (stdio_keeper.go). What remains is what has
+// left the group: a daemon, and a container whose docker command was killed.
 type process struct {
 	cmd   *exec.Cmd
 	grace time.Duration
@@ -96,8 +98,9 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// own starts the child and waits for it. Both are done on one operating system thread that nobody else uses meanwhile, because Linux takes the end of the
-// thread that started the child for the end of the parent.
+// own starts the child and waits for it. Both are done on one operating system thread that nobody
+// else uses meanwhile, because Linux takes the end of the thread that started the child for the end
+// of the parent.
 func (p *process) own(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -125,7 +128,8 @@ func (p *process) own(started chan<- error) {
 	close(p.exited)
 }
 
-// listen logs what the child writes to stderr, line by line, and remembers the last of it. It takes everything, so that the child never waits for us.
+// listen logs what the child writes to stderr, line by line, and remembers the last of it. It takes
+// everything, so that the child never waits for us.
 func (p *process) listen() {
 	defer close(p.silent)
 	r := bufio.NewReaderSize(p.stderr, stderrLine)
@@ -163,8 +167,9 @@ func clean(b []byte) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(b), "\uFFFD"), "\r\n\t ")
 }
 
-// finish ends the process and what is left of its group, and closes our ends of its pipes, so that whoever reads from them ends too, even
-// where a descendant that left the group holds the other end. If the child still runs, its input is closed and it has a grace to end, then SIGTERM and
+// finish ends the process and what is left of its group, and closes our ends of its pipes, so that
+// whoever reads from them ends too, even where a descendant that left the group holds the other
+// end. If the child still runs, its input is closed and it has a grace to end, then SIGTERM and
 // another grace, then SIGKILL. What a child leaves behind that ended by itself is killed at once.
 func (p *process) finish(drained <-chan struct{}) {
 	p.stdin.Close()
@@ -191,7 +196,8 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.cell.close()
 }
 
-// gone waits for one grace until the child has ended, and its descendants as well: all of its output has come, or nobody is in its group.
+// gone waits for one grace until the child has ended, and its descendants as well: all of its
+// output has come, or nobody is in its group.
 func (p *process) gone(drained <-chan struct{}) bool {
 	timeout := time.NewTimer(p.grace)
 	defer timeout.Stop()
@@ -242,8 +248,9 @@ func (e *exitError) Error() string {
 	return e.how
 }
 
-// causeLine chooses the line to show of what a program wrote before it ended: the last one that calls itself an error, because a stack trace or advice often
-// follows it, and otherwise the last. What npm says is the other way round: first a code, then the cause, then advice.
+// causeLine chooses the line to show of what a program wrote before it ended: the last one that
+// calls itself an error, because a stack trace or advice often follows it, and otherwise the last.
+// What npm says is the other way round: first a code, then the cause, then advice.
 func causeLine(text string) string {
 	last := ""
 	for line := range strings.Lines(text) {
@@ -263,7 +270,8 @@ func causeLine(text string) string {
 	return last[:min(len(last), shownLine)]
 }
 
-// npmDetail reports whether a line of npm's, without its mark, is one of those that come before the sentence.
+// npmDetail reports whether a line of npm's, without its mark, is one of those that come before the
+// sentence.
 func npmDetail(line string) bool {
 	for _, word := range []string{" code ", " errno ", " syscall ", " path ", " dest "} {
 		if strings.Contains(line, word) {
@@ -273,7 +281,8 @@ func npmDetail(line string) bool {
 	return false
 }
 
-// confined is command in a cell of its own, which the caller closes; nil if the options confine nothing.
+// confined is command in a cell of its own, which the caller closes; nil if the options confine
+// nothing.
 func confined(o stdioOptions) (*exec.Cmd, *cell, error) {
 	if len(o.Command) == 0 {
 		return nil, nil, errors.New("no command")
@@ -298,7 +307,8 @@ func confined(o stdioOptions) (*exec.Cmd, *cell, error) {
 	return cmd, x, nil
 }
 
-// command finds the program as a shell would: a name is looked for in PATH, which is the server's own where its Env has one.
+// command finds the program as a shell would: a name is looked for in PATH, which is the server's
+// own where its Env has one.
 func command(o stdioOptions) (*exec.Cmd, error) {
 	if len(o.Command) == 0 {
 		return nil, errors.New("no command")

@@ -66,7 +66,8 @@ const (
 	lineKept   = 4 << 20  // the largest of them that is kept for another line
 )
 
-// lineBuffers are buffers for lines that nobody uses: to make a large one costs more than to read what goes into it. The zero value has none.
+// lineBuffers are buffers for lines that nobody uses: to make a large one costs more than to read
+// what goes into it. The zero value has none.
 type lineBuffers struct{ pool sync.Pool }
 
 // take returns a buffer of size bytes.
@@ -84,8 +85,9 @@ func (p *lineBuffers) give(b []byte) {
 	}
 }
 
-// lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the buffer. One that is larger than the buffer gets one of its own,
-// which leaves with it, so that it is copied no more than in part.
+// lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the
+// buffer. One that is larger than the buffer gets one of its own, which leaves with it, so that it
+// is copied no more than in part.
 type lineReader struct {
 	r     io.Reader
 	limit int
@@ -99,8 +101,8 @@ type lineReader struct {
 	err      error
 }
 
-// next returns the next line that is not empty, without its end; it belongs to the caller. Of a line above the limit it returns the outline instead.
-// A last line without an end is one, too.
+// next returns the next line that is not empty, without its end; it belongs to the caller. Of a
+// line above the limit it returns the outline instead. A last line without an end is one, too.
 func (l *lineReader) next() ([]byte, *outline, error) {
 	l.gone = nil
 	seen := 0 // bytes of the line that were searched for its end
@@ -152,7 +154,8 @@ func (l *lineReader) take(n, end int) ([]byte, *outline) {
 	return line, nil // and shrink leaves the buffer to it
 }
 
-// shrink goes back to the small buffer after a large line, or to another large one if what was read beyond the line does not fit.
+// shrink goes back to the small buffer after a large line, or to another large one if what was read
+// beyond the line does not fit.
 func (l *lineReader) shrink() {
 	if l.rest == nil {
 		return
@@ -170,8 +173,8 @@ func (l *lineReader) shrink() {
 	}
 }
 
-// size is that of a large buffer for at least so many bytes, if there may be so many. One byte above the limit tells a line that is too long, another one ends
-// a line that is not.
+// size is that of a large buffer for at least so many bytes, if there may be so many. One byte
+// above the limit tells a line that is too long, another one ends a line that is not.
 func (l *lineReader) size(least int) int { return min(max(least, l.large+l.large/8), l.limit+2) }
 
 // fill reads on. The buffer is full only if one line fills it.
@@ -221,8 +224,9 @@ func (l *lineReader) skip() *outline {
 	}
 }
 
-// outline is what remains of a JSON object when the insides of the arrays and objects in it are left out: however large the text, enough to see
-// which call it is the answer to. It is forgiving about what it leaves out, so that it also serves for a text that is not quite JSON.
+// outline is what remains of a JSON object when the insides of the arrays and objects in it are
+// left out: however large the text, enough to see which call it is the answer to. It is forgiving
+// about what it leaves out, so that it also serves for a text that is not quite JSON.
 type outline struct {
 	size  int
 	start []byte // the first lineShown bytes
@@ -262,7 +266,8 @@ func (o *outline) add(b []byte) {
 	}
 }
 
-// answers returns the id of the request that the text is the response to, and "" if it is none or nobody can tell.
+// answers returns the id of the request that the text is the response to, and "" if it is none or
+// nobody can tell.
 func (o *outline) answers() jsonrpc.ID {
 	if len(o.text) > outlineKept {
 		return ""
@@ -281,7 +286,8 @@ func (o *outline) answers() jsonrpc.ID {
 	return jsonrpc.ID(id)
 }
 
-// flood lets limit things through in a window of time, and counts the others. It is safe for concurrent use.
+// flood lets limit things through in a window of time, and counts the others. It is safe for
+// concurrent use.
 type flood struct {
 	limit  int
 	window time.Duration
@@ -292,7 +298,8 @@ type flood struct {
 	dropped int
 }
 
-// newFlood returns the pace at which the log is told of what a server should not send: one that sends it without end would fill the disk.
+// newFlood returns the pace at which the log is told of what a server should not send: one that
+// sends it without end would fill the disk.
 func newFlood() flood { return flood{limit: 5, window: 10 * time.Second} }
 
 // warn logs text as long as it may, with how many were not logged since the last.

@@ -13,7 +13,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// readLines returns what a lineReader makes of r: the lines, and the sizes of those that are too long.
+// readLines returns what a lineReader makes of r: the lines, and the sizes of those that are too
+// long.
 func readLines(t *testing.T, r io.Reader, limit int) (lines []string, long []int) {
 	t.Helper()
 	l := lineReader{r: r, limit: limit, spare: new(lineBuffers)}

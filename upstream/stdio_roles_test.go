@@ -19,7 +19,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// What the children of the stdio tests are. All of them hold the fifo and begin with a notification, so that the test knows that they run.
+// What the children of the stdio tests are. All of them hold the fifo and begin with a
+// notification, so that the test knows that they run.
 
 var _ = role("server", func() {
 	begin()
@@ -79,7 +80,9 @@ var _ = role("wrapper", func() { // as npx: waits for a child that has its stdin
 	cmd.Wait()
 })
 
-var _ = role("proxy", func() { // has a wire to each of the roles that it is told, and says so when all of them run; what befalls its keeper is told between them
+// has a wire to each of the roles that it is told, and says so when all of them run; what befalls
+// its keeper is told between them
+var _ = role("proxy", func() {
 	k := new(keeper)
 	for _, what := range os.Args[1:] {
 		switch what {
@@ -117,7 +120,8 @@ var _ = role("flooder", func() {
 	}
 })
 
-// forever lasts longer than any test, and ends all the same: a test that breaks off must not leave us behind for good.
+// forever lasts longer than any test, and ends all the same: a test that breaks off must not leave
+// us behind for good.
 func forever() {
 	<-time.After(5 * time.Minute)
 	os.Exit(6)
@@ -128,7 +132,8 @@ func begin() {
 	fmt.Println(`{"jsonrpc":"2.0","method":"begun"}`)
 }
 
-// spawn starts a child that shares everything with us. It does not wait for the child, which says itself that it has begun.
+// spawn starts a child that shares everything with us. It does not wait for the child, which says
+// itself that it has begun.
 func spawn(role string, attr *syscall.SysProcAttr) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)

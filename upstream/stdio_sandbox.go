@@ -74,8 +74,9 @@ func (c *confinement) open() (_ *cell, err error) {
 	return x, nil
 }
 
-// enter returns the options with the folders of the cell: the working directory where the entry names
-// none, and the variables. A program whose path is relative stays the one below our own folder then.
+// enter returns the options with the folders of the cell: the working directory where the entry
+// names none, and the variables. A program whose path is relative stays the one below our own
+// folder then.
 func (x *cell) enter(o stdioOptions) (stdioOptions, error) {
 	if x == nil {
 		return o, nil
@@ -95,8 +96,8 @@ func (x *cell) enter(o stdioOptions) (stdioOptions, error) {
 	return o, nil
 }
 
-// variables are those that keep caches and temporary files in folders of the cell. The home caches would
-// let one command change what another one runs. UV_TOOL_DIR is where uvx keeps a lock.
+// variables are those that keep caches and temporary files in folders of the cell. The home caches
+// would let one command change what another one runs. UV_TOOL_DIR is where uvx keeps a lock.
 func (x *cell) variables() map[string]string {
 	cache := filepath.Join(x.folder, ".cache")
 	return map[string]string{
@@ -107,8 +108,9 @@ func (x *cell) variables() map[string]string {
 	}
 }
 
-// exchange replaces variables of an environment by private ones, without regard to case, as npm reads
-// them. An empty private value only removes. Those that are in own stay away: they are added later.
+// exchange replaces variables of an environment by private ones, without regard to case, as npm
+// reads them. An empty private value only removes. Those that are in own stay away: they are added
+// later.
 func exchange(environment []string, private, own map[string]string) []string {
 	if len(private) == 0 {
 		return environment
@@ -129,7 +131,8 @@ func exchange(environment []string, private, own map[string]string) []string {
 	return kept
 }
 
-// wrap makes cmd, which is complete, start in the cell. dir is the working directory that the entry names.
+// wrap makes cmd, which is complete, start in the cell. dir is the working directory that the entry
+// names.
 func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 	if x == nil || !x.support.Enforces() {
 		return nil

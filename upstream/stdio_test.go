@@ -28,13 +28,15 @@ type opened struct {
 	*stdio
 	t    testing.TB
 	said chan *jsonrpc.Message // the server's requests and notifications; 100-buffered, more are dropped
-	hold chan struct{}         // the reading goroutine stands still after a notification called leaving, until this is closed
+	// the reading goroutine stands still after a notification called leaving, until this is closed
+	hold chan struct{}
 	log  *logged
 	fifo *os.File // every process of the wire holds the other end
 }
 
-// mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it ended before that, when that is certain. The wire is closed
-// with the test, and then nothing of it may be left.
+// mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it
+// ended before that, when that is certain. The wire is closed with the test, and then nothing of it
+// may be left.
 func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
@@ -48,7 +50,8 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 	}
 	o := stdioOptions{
 		Command: []string{os.Args[0]},
-		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}, // or each race-tested child lingers for a second
+		// or each race-tested child lingers for a second
+		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"},
 		Log:     authtest.Log(t, w.log),
 		Confine: confinedTest(filepath.Dir(path)),
 	}
@@ -79,7 +82,8 @@ func mustOpen(t testing.TB, role string, change ...func(*stdioOptions)) *opened 
 	return w
 }
 
-// fifoEnv names a fifo that every role holds open, so that the test sees the end of the last of them.
+// fifoEnv names a fifo that every role holds open, so that the test sees the end of the last of
+// them.
 const fifoEnv = "JUNCTION_FIFO"
 
 func holdFifo() *os.File {
@@ -207,15 +211,17 @@ func TestStdioConcurrentCalls(t *testing.T) {
 	all.Wait()
 }
 
-// TestStdioBuffersAreExchanged: a large result is in the caller's buffer from then on, and stays as it is until the caller gives that away with another call.
+// TestStdioBuffersAreExchanged: a large result is in the caller's buffer from then on, and stays as
+// it is until the caller gives that away with another call.
 func TestStdioBuffersAreExchanged(t *testing.T) {
 	for _, callers := range []int{1, 4} {
 		t.Run(fmt.Sprint(callers), func(t *testing.T) { exchangeBuffers(t, callers) })
 	}
 }
 
-// exchangeBuffers has callers who keep their last three results. With one, lines come one at a time, and so each fills most of its buffer; a line that shares
-// one with the next may be copied instead, as any line is that would waste half of its buffer.
+// exchangeBuffers has callers who keep their last three results. With one, lines come one at a
+// time, and so each fills most of its buffer; a line that shares one with the next may be copied
+// instead, as any line is that would waste half of its buffer.
 func exchangeBuffers(t *testing.T, callers int) {
 	w := mustOpen(t, "server")
 	var all sync.WaitGroup
@@ -483,7 +489,8 @@ func TestStdioServerThatHangs(t *testing.T) {
 	}
 }
 
-// A caller who gives up in the middle of a long line costs the others nothing once the server reads on.
+// A caller who gives up in the middle of a long line costs the others nothing once the server reads
+// on.
 func TestStdioServerThatIsBusy(t *testing.T) {
 	w := mustOpen(t, "busy")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -14,7 +14,8 @@ func ownGroup() *syscall.SysProcAttr {
 	return a
 }
 
-// signal asks everybody in the child's group to end, or kills them. The group may outlive the child; while it does, its id is given to nobody else.
+// signal asks everybody in the child's group to end, or kills them. The group may outlive the
+// child; while it does, its id is given to nobody else.
 func (p *process) signal(kill bool) {
 	sig := syscall.SIGTERM
 	if kill {
@@ -26,7 +27,8 @@ func (p *process) signal(kill bool) {
 // left reports whether anybody is in the child's group.
 func (p *process) left() bool { return syscall.Kill(-p.cmd.Process.Pid, 0) == nil }
 
-// pipeWriter writes to a pipe without waiting for room in it. Its methods are called by one goroutine at a time.
+// pipeWriter writes to a pipe without waiting for room in it. Its methods are called by one
+// goroutine at a time.
 type pipeWriter struct {
 	conn  syscall.RawConn
 	write func(fd uintptr) bool // one for all frames, so that a frame needs no closure of its own

@@ -33,8 +33,9 @@ type position struct {
 	least time.Duration // the next pause is at least as long
 }
 
-// pause returns how long to wait before the next attempt: what the server asked for or a second, doubled with every attempt that brought nothing, and up to a
-// half more at random so that many do not come at once.
+// pause returns how long to wait before the next attempt: what the server asked for or a second,
+// doubled with every attempt that brought nothing, and up to a half more at random so that many do
+// not come at once.
 func (p *position) pause() time.Duration {
 	d := min(p.retry, maxRetry)
 	if d == 0 {
@@ -53,9 +54,11 @@ func (o *origin) wait(ctx context.Context, p *position) bool {
 	return sleep(ctx, d, o.ctx.Done()) && o.ctx.Err() == nil
 }
 
-// read hands the messages of an event stream to take, until that returns false (and then the error is nil) or the stream ends. A message that take keeps must be
-// kept before it returns true. What is no message is logged and passed over, unless it can be told that it should have been the response called id. The stream is read
-// into buffer, unless that is nil, as by body: the message at which take returned false is in it.
+// read hands the messages of an event stream to take, until that returns false (and then the error
+// is nil) or the stream ends. A message that take keeps must be kept before it returns true. What
+// is no message is logged and passed over, unless it can be told that it should have been the
+// response called id. The stream is read into buffer, unless that is nil, as by body: the message
+// at which take returned false is in it.
 func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take func(*jsonrpc.Message) bool) error {
 	events := jsonrpc.NewEventReader(t, o.limit)
 	events.Use(buffer)
@@ -98,7 +101,8 @@ func keep(m *jsonrpc.Message) *jsonrpc.Message {
 	return kept
 }
 
-// answer reads a request's own stream until its response, and hands everything else on it to on. It closes the trip.
+// answer reads a request's own stream until its response, and hands everything else on it to on. It
+// closes the trip.
 func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	var found *jsonrpc.Message
 	var p position
@@ -106,7 +110,8 @@ func (w *httpWire) answer(ctx context.Context, t *trip, req *request, on func(*j
 	take := func(m *jsonrpc.Message) bool {
 		switch {
 		case answers(m, req.ID):
-			// Nobody reads on into the buffer of events, so that it is the response's now, and the caller's.
+			// Nobody reads on into the buffer of events, so that it is the response's now, and the
+			// caller's.
 			found = m
 			return false
 		case m.IsResponse():
@@ -158,7 +163,8 @@ func resumable(req *request) bool {
 	return true
 }
 
-// resume opens the rest of a broken stream (2025-11-25, basic/transports#resumability-and-redelivery). Its errors are never errNotSent.
+// resume opens the rest of a broken stream (2025-11-25,
+// basic/transports#resumability-and-redelivery). Its errors are never errNotSent.
 func (w *httpWire) resume(ctx context.Context, p *position) (*trip, error) {
 	for {
 		if p.tries++; p.moved {
@@ -188,7 +194,8 @@ func (w *httpWire) resume(ctx context.Context, p *position) (*trip, error) {
 			w.over(fmt.Errorf("%w: %w", errSessionGone, e))
 		}
 		if !passing(e.Status) {
-			// The request was received, so this must not look like one that was not, even where the session is gone.
+			// The request was received, so this must not look like one that was not, even where the
+			// session is gone.
 			return nil, fmt.Errorf("%w, and cannot be taken up again: %v", errStreamEnded, e)
 		}
 	}
@@ -199,9 +206,10 @@ func passing(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// listen takes what a legacy server says unasked, on a GET stream of its own, until the wire is closed or the server offers no such stream. Messages go to the
-// wire's receiver. gap is called whenever the stream was opened again, because something may have been missed meanwhile; it must not block. The channel is closed
-// when the stream is open, or when there will be none.
+// listen takes what a legacy server says unasked, on a GET stream of its own, until the wire is
+// closed or the server offers no such stream. Messages go to the wire's receiver. gap is called
+// whenever the stream was opened again, because something may have been missed meanwhile; it must
+// not block. The channel is closed when the stream is open, or when there will be none.
 func (w *httpWire) listen(gap func()) <-chan struct{} {
 	if w.begin() != nil {
 		return closed
@@ -278,8 +286,9 @@ func (w *httpWire) heard(m *jsonrpc.Message) bool {
 	return true
 }
 
-// deaf reports whether an answer to GET means that listening is over: the server offers no stream, or the session is gone. After a stream that was open (heard),
-// other refusals count as temporary: a server behind a load balancer may answer 405 while it is replaced.
+// deaf reports whether an answer to GET means that listening is over: the server offers no stream,
+// or the session is gone. After a stream that was open (heard), other refusals count as temporary:
+// a server behind a load balancer may answer 405 while it is replaced.
 func (w *httpWire) deaf(s *places, e *statusError, heard bool) bool {
 	switch {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):

@@ -77,7 +77,8 @@ func TestHTTPResume(t *testing.T) {
 	}
 }
 
-// TestHTTPCancel guards that the server sees the end of the request's stream, which is the cancellation of the modern era.
+// TestHTTPCancel guards that the server sees the end of the request's stream, which is the
+// cancellation of the modern era.
 func TestHTTPCancel(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for _, tt := range []struct {
@@ -219,7 +220,8 @@ func TestHTTPListenRefused(t *testing.T) {
 	}
 }
 
-// TestForeignMethodNotAllowedAfterAStream has a server answer 405 for a while after a stream that worked.
+// TestForeignMethodNotAllowedAfterAStream has a server answer 405 for a while after a stream that
+// worked.
 func TestForeignMethodNotAllowedAfterAStream(t *testing.T) {
 	var n atomic.Int32
 	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
@@ -306,7 +308,8 @@ func TestHTTPClose(t *testing.T) {
 	}
 }
 
-// slowEnd is a transport whose requests end only when they are cancelled, and then need until release is closed.
+// slowEnd is a transport whose requests end only when they are cancelled, and then need until
+// release is closed.
 type slowEnd struct {
 	arrived, ending, release chan bool
 	ended                    atomic.Bool

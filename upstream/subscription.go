@@ -15,8 +15,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds which resources of an upstream clients have subscribed to. Subscribers are counted: the server is asked for the first one, and told when the last one
-// has gone. It is asked over the connection that their calls use, which stays in use meanwhile, and again whenever that has connected anew.
+// This file holds which resources of an upstream clients have subscribed to. Subscribers are
+// counted: the server is asked for the first one, and told when the last one has gone. It is asked
+// over the connection that their calls use, which stays in use meanwhile, and again whenever that
+// has connected anew.
 
 // Source identifies the connection that follows resources for its callers. The zero value is none.
 type Source struct{ *subscriptions }
@@ -58,7 +60,8 @@ func (p *pool) subscriptions(key linkKey) *subscriptions {
 	return s
 }
 
-// unlink notes that the link has ended, and forgets subscriptions without a subscriber; p.mu is held.
+// unlink notes that the link has ended, and forgets subscriptions without a subscriber; p.mu is
+// held.
 func (p *pool) unlink(l *link) {
 	s := p.subs[l.key]
 	if s == nil {
@@ -85,8 +88,9 @@ func (s *subscriptions) begin(c conn) {
 // errNoSubscriptions means that a server does not tell of changes to its resources.
 var errNoSubscriptions = errors.New("the server takes no subscriptions to resources")
 
-// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those of them that the server follows; each of these needs one
-// Unsubscribe with the same Source. The error says why others are not: it is a *jsonrpc.Error if the server said so.
+// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those
+// of them that the server follows; each of these needs one Unsubscribe with the same Source. The
+// error says why others are not: it is a *jsonrpc.Error if the server said so.
 func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal string, uris []string) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
@@ -108,7 +112,8 @@ func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal st
 	return Source{s}, accepted, err
 }
 
-// crowdedBy reports whether too many links are kept for subscriptions to keep another one: calls need links too.
+// crowdedBy reports whether too many links are kept for subscriptions to keep another one: calls
+// need links too.
 func (p *pool) crowdedBy(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +234,8 @@ func (s *subscriptions) all(more []string) []string {
 	return slices.Compact(all)
 }
 
-// resubscribe has a new conn follow what is wanted. What happened while there was none was said to nobody, so that all that was wanted then may have changed.
+// resubscribe has a new conn follow what is wanted. What happened while there was none was said to
+// nobody, so that all that was wanted then may have changed.
 func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
@@ -253,7 +259,8 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	}
 }
 
-// withdraw tells the server of what nobody wants any more, unless somebody is talking to it just now, who will see to that.
+// withdraw tells the server of what nobody wants any more, unless somebody is talking to it just
+// now, who will see to that.
 func (s *subscriptions) withdraw(ctx context.Context, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
@@ -267,7 +274,8 @@ func (s *subscriptions) withdraw(ctx context.Context, c conn) {
 	}
 }
 
-// missed says of those of the resources that somebody wants to hear of that they may have changed; nil stands for all.
+// missed says of those of the resources that somebody wants to hear of that they may have changed;
+// nil stands for all.
 func (s *subscriptions) missed(uris []string) {
 	if uris == nil {
 		uris = s.all(nil)

@@ -18,7 +18,8 @@ func (follower) follow(_ context.Context, _ func() []string, added, _ []string) 
 	return added, nil
 }
 
-// TestWhatANewConnMissed: what was subscribed to before it was there may have changed meanwhile, what it was asked for itself has not, whoever comes first.
+// TestWhatANewConnMissed: what was subscribed to before it was there may have changed meanwhile,
+// what it was asked for itself has not, whoever comes first.
 func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
@@ -48,7 +49,8 @@ func TestWhatANewConnMissed(t *testing.T) {
 	}
 }
 
-// TestWhatAGapMissed: where a subscription ended before the next one began, those who had subscribed are told, and who subscribes just now is not: that comes after it.
+// TestWhatAGapMissed: where a subscription ended before the next one began, those who had
+// subscribed are told, and who subscribes just now is not: that comes after it.
 func TestWhatAGapMissed(t *testing.T) {
 	m, l := &modernConn{}, &listen{uris: []string{"one", "two"}, gap: true, before: []string{"one"}, settled: make(chan struct{})}
 	var told []string
@@ -67,7 +69,8 @@ func TestWhatAGapMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range [][]string{{"to those before", "one"}, {"to all", "one", "two"}} { // the second time it was opened again
+	// the second time it was opened again
+	for _, want := range [][]string{{"to those before", "one"}, {"to all", "one", "two"}} {
 		told = nil
 		if m.deliver(nobody, &acknowledgement); !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)

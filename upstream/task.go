@@ -10,8 +10,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file calls tools of legacy servers that answer by a task only (2025-11-25, basic/utilities/tasks; experimental, and gone with 2026-07-28). No client of ours
-// sees the task: it gets the result, like that of every other call.
+// This file calls tools of legacy servers that answer by a task only (2025-11-25,
+// basic/utilities/tasks; experimental, and gone with 2026-07-28). No client of ours sees the task:
+// it gets the result, like that of every other call.
 
 const (
 	methodTasksGet    = "tasks/get"
@@ -32,7 +33,8 @@ func taskOnly(definition raw.Object) bool {
 	return support == "required"
 }
 
-// callAsTask makes the call as a task, waits for the end of it, and fetches the result. Each look at the task is a sign of life.
+// callAsTask makes the call as a task, waits for the end of it, and fetches the result. Each look
+// at the task is a sign of life.
 func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
@@ -74,7 +76,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 			l.post(&request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, errNotSent) {
-			err = fmt.Errorf("the connection broke while the task was in progress: %v", err) // %v: the call was received, and must not be made again
+			// %v: the call was received, and must not be made again
+			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
 		}
 		return Result{}, err
 	}
@@ -84,7 +87,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	return Result{result, TypeComplete}, nil
 }
 
-// await looks at the task until it needs us or has ended, and then waits for its result, on whose stream a server asks its questions.
+// await looks at the task until it needs us or has ended, and then waits for its result, on whose
+// stream a server asks its questions.
 func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, about []byte) (raw.Object, error) {
 	for {
 		switch status, _ := task.String("status"); status {

@@ -7,13 +7,17 @@ import (
 	"time"
 )
 
-// This file holds what happens when a call arrives while another call waits for the answer of a person. Where a server request does not name its call, the call has
-// to stay alone on its connection. The new call gets a second connection; if the server cannot be started twice, the calls take turns.
+// This file holds what happens when a call arrives while another call waits for the answer of a
+// person. Where a server request does not name its call, the call has to stay alone on its
+// connection. The new call gets a second connection; if the server cannot be started twice, the
+// calls take turns.
 
-// turnPatience is how long a call waits for its turn. Then it shares the connection, and server requests that do not name their call are refused.
+// turnPatience is how long a call waits for its turn. Then it shares the connection, and server
+// requests that do not name their call are refused.
 const turnPatience = 20 * time.Second
 
-// takeTurn returns a ready conn for a call of that key: of the first link, or of another one while the first is asking. The link must be released.
+// takeTurn returns a ready conn for a call of that key: of the first link, or of another one while
+// the first is asking. The link must be released.
 func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 	first, asking := p.asking(key)
 	if asking == nil { // as it nearly always is
@@ -44,10 +48,12 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 	return p.take(ctx, key)
 }
 
-// errFreed means that a call no longer waits for another connection, since the first one is free again.
+// errFreed means that a call no longer waits for another connection, since the first one is free
+// again.
 var errFreed = errors.New("the first connection is free again")
 
-// takeUntil is take, but for a first connection that is free again before the other one is there: then the error is errFreed.
+// takeUntil is take, but for a first connection that is free again before the other one is there:
+// then the error is errFreed.
 func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct{}) (*link, conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
@@ -67,7 +73,8 @@ func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct
 	return l, c, err
 }
 
-// asking returns the conn of the link of that key and a channel that is closed when no call there is asking; nil when none is.
+// asking returns the conn of the link of that key and a channel that is closed when no call there
+// is asking; nil when none is.
 func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
@@ -84,8 +91,9 @@ func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 	return c, c.asking()
 }
 
-// lane returns the key of another link for the callers of key, one on which no call is asking. first is the conn of the link of key. Where there is no room for
-// another link, that is key itself. It is false where the server cannot be started twice.
+// lane returns the key of another link for the callers of key, one on which no call is asking.
+// first is the conn of the link of key. Where there is no room for another link, that is key
+// itself. It is false where the server cannot be started twice.
 func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

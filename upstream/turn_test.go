@@ -39,7 +39,8 @@ func askingRig(t *testing.T, c Config) (r *rig, p *thinking, first string, call 
 	return r, p, first, call
 }
 
-// TestForeignTurnsSecondConnection: while a person is asked, another call gets a connection of its own. Afterwards the first one serves all again.
+// TestForeignTurnsSecondConnection: while a person is asked, another call gets a connection of its
+// own. Afterwards the first one serves all again.
 func TestForeignTurnsSecondConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p, first, call := askingRig(t, Config{})
@@ -60,7 +61,8 @@ func TestForeignTurnsSecondConnection(t *testing.T) {
 	})
 }
 
-// TestForeignTurns: a server that cannot be connected a second time, or hangs when it is, has calls take turns on the first connection.
+// TestForeignTurns: a server that cannot be connected a second time, or hangs when it is, has calls
+// take turns on the first connection.
 func TestForeignTurns(t *testing.T) {
 	for name, rule := range map[string]upstreamtest.Rule{
 		"refuses": {Method: "initialize", Error: []byte(`{"code":-32603,"message":"the port is taken"}`)},
@@ -90,7 +92,8 @@ func TestForeignTurns(t *testing.T) {
 	}
 }
 
-// TestForeignTurnsOneAttempt: a second connection that has failed is not tried for each call, but again after a minute.
+// TestForeignTurnsOneAttempt: a second connection that has failed is not tried for each call, but
+// again after a minute.
 func TestForeignTurnsOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p, _, call := askingRig(t, Config{})
@@ -114,7 +117,8 @@ func TestForeignTurnsOneAttempt(t *testing.T) {
 	})
 }
 
-// TestForeignTurnsEnd: nobody waits for ever for a person who does not answer: neither where the server runs once, nor where all connections are in use.
+// TestForeignTurnsEnd: nobody waits for ever for a person who does not answer: neither where the
+// server runs once, nor where all connections are in use.
 func TestForeignTurnsEnd(t *testing.T) {
 	for name, c := range map[string]Config{"runs once": {}, "max_links": {MaxLinks: 1}} {
 		t.Run(name, func(t *testing.T) {

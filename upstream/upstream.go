@@ -21,26 +21,34 @@ type Options struct {
 	Refresh      time.Duration // of catalogs that cannot tell of changes; 0 is 5m
 	Grace        time.Duration // for which the items of a lost upstream stay; 0 is 30s
 	Version      string        // ours, in handshakes
-	Self         string        // our executable: what the program name "junction" in a command stands for; "" is no special name
-	Sandboxes    string        // the folder in which each command with a sandbox has one of its own; "" gives it one that ends with the process
-	Log          *slog.Logger  // nil discards
-	Hooks        Hooks
-	Credentials  Credentials // of people; nil has none
-	Store        Store       // keeps the last catalog of each upstream for the next process; nil keeps none
+	// our executable: what the program name "junction" in a command stands for; "" is no special
+	// name
+	Self string
+	// the folder in which each command with a sandbox has one of its own; "" gives it one that ends
+	// with the process
+	Sandboxes   string
+	Log         *slog.Logger // nil discards
+	Hooks       Hooks
+	Credentials Credentials // of people; nil has none
+	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
 	keeper *keeper                // of the Set; nil lets each process have one of its own
 	kernel func() sandbox.Support // what the kernel can enforce
 }
 
-// Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not block, and must not call back into it.
+// Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not
+// block, and must not call back into it.
 type Hooks struct {
-	// StateChanged is called when the link that reads the catalog changes its state. Of what people sign in to themselves it is not told.
+	// StateChanged is called when the link that reads the catalog changes its state. Of what people
+	// sign in to themselves it is not told.
 	StateChanged func(name string, s State, err error)
 	// CatalogChanged is called when Catalog returns something else than before.
 	CatalogChanged func(name string)
-	// ResourceUpdated is called when a resource that a client has subscribed to has changed, or a part of it, or may have while the upstream could not say so.
+	// ResourceUpdated is called when a resource that a client has subscribed to has changed, or a
+	// part of it, or may have while the upstream could not say so.
 	ResourceUpdated func(Update)
-	// OwnChanged is called when the catalog of some callers has changed: that of a person's own upstream, or of a connection of their own (isolation, questions: exact).
+	// OwnChanged is called when the catalog of some callers has changed: that of a person's own
+	// upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
 }
 
@@ -54,8 +62,10 @@ type Update struct {
 	of func(uri string) bool
 }
 
-// Of reports whether the update was sent for a subscription over that connection to this resource. A server that holds several subscriptions sends an update for each
-// one that it fits; a subscriber hears of it once, by its own. Where the server does not name the subscription, the update is for all over the connection.
+// Of reports whether the update was sent for a subscription over that connection to this resource.
+// A server that holds several subscriptions sends an update for each one that it fits; a subscriber
+// hears of it once, by its own. Where the server does not name the subscription, the update is for
+// all over the connection.
 func (u Update) Of(from Source, uri string) bool {
 	return (u.Source == Source{} || u.Source == from) && (u.of == nil || u.of(uri))
 }
@@ -75,7 +85,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Upstream is one configured server: what its entry says about calls, over the pool of its links. It is immutable but for the pool.
+// Upstream is one configured server: what its entry says about calls, over the pool of its links.
+// It is immutable but for the pool.
 type Upstream struct {
 	*pool
 	given  Config // as configured
@@ -101,9 +112,9 @@ func newUpstream(c Config, d Defaults, p *pool) *Upstream {
 // Config returns what the upstream was configured with.
 func (u *Upstream) Config() Config { return u.given }
 
-// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server said so, a *SignInError if the person has to sign in first, and an
-// *Error otherwise. The call
-// is sent once; it is sent again only where it provably was not received.
+// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server
+// said so, a *SignInError if the person has to sign in first, and an *Error otherwise. The call is
+// sent once; it is sent again only where it provably was not received.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
@@ -128,7 +139,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if err == nil {
 			l.release()
 			if result.Type == TypeInputRequired {
-				if clock.stop(); whole.Err() != nil { // it came at the very end: what the call was made with is over, so that nobody can be asked with it any more
+				// it came at the very end: what the call was made with is over, so that nobody can
+				// be asked with it any more
+				if clock.stop(); whole.Err() != nil {
 					err := context.Cause(whole)
 					return Result{}, &Error{u.name, kindOf(err), err}
 				}
@@ -144,7 +157,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.release()
 			return Result{}, need
 		case said && peer.Code == codeHeaderMismatch && !again:
-			// Our headers come from a definition that has changed meanwhile: read it again and call once more (2026-07-28, streamable-http#client-behavior).
+			// Our headers come from a definition that has changed meanwhile: read it again and call
+			// once more (2026-07-28, streamable-http#client-behavior).
 			if l.lists && u.readCatalog(ctx, l.key, cn) == nil {
 				_, _, tool = u.limits(c)
 			}
@@ -159,7 +173,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.fail(cn, err)
 			l.release()
 		default:
-			if errors.Is(err, errNotSent) && ctx.Err() == nil { // a call that was over before it began says nothing about the connection
+			// a call that was over before it began says nothing about the connection
+			if errors.Is(err, errNotSent) && ctx.Err() == nil {
 				l.fail(cn, err)
 			}
 			l.release()
@@ -187,12 +202,14 @@ func (u *Upstream) own(c *Call, tool *Tool) *Call {
 	if tool != nil {
 		own.asTask = tool.TaskOnly
 		arguments, _ := c.Params.Object("arguments")
-		own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...) // ours count, if both have one
+		// ours count, if both have one
+		own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...)
 	}
 	return &own
 }
 
-// limits returns the time that a call may take, and the tool that it calls, if it calls one that we know.
+// limits returns the time that a call may take, and the tool that it calls, if it calls one that we
+// know.
 func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 	timeout, max = u.config.Timeout, u.config.MaxTimeout
 	if c.Method != string(mcp.MethodToolsCall) {
@@ -226,8 +243,9 @@ func (u *Upstream) Ready(ctx context.Context) error {
 	return u.SignedIn(ctx)
 }
 
-// SignedIn returns nil when the upstream is connected, and waits for that as long as something is being tried; the error is a *SignInError if its person has to sign in
-// first, and an *Error otherwise.
+// SignedIn returns nil when the upstream is connected, and waits for that as long as something is
+// being tried; the error is a *SignInError if its person has to sign in first, and an *Error
+// otherwise.
 func (u *Upstream) SignedIn(ctx context.Context) error {
 	u.begin()
 	defer u.end()

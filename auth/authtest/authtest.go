@@ -1,5 +1,7 @@
-// Package authtest is an authorization server that does what a test wants, good or bad: it signs tokens, says where its keys are, and answers about tokens that only it
-// can read. Beside it are the secrets that no log may show (secrets.go), and what tests of stored sign-ins share (storage.go).
+// Package authtest is an authorization server that does what a test wants, good or bad: it signs
+// tokens, says where its keys are, and answers about tokens that only it can read. Beside it are
+// the secrets that no log may show (secrets.go), and what tests of stored sign-ins share
+// (storage.go).
 package authtest
 
 import (
@@ -23,7 +25,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Server is an authorization server on loopback, or in memory. Its methods may be called by several goroutines at once.
+// Server is an authorization server on loopback, or in memory. Its methods may be called by several
+// goroutines at once.
 type Server struct {
 	URL string // its issuer
 
@@ -224,7 +227,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	w.Write(text)
 }
 
-// Claims returns those of a good token for an audience, which is over in an hour, with others instead; one that is nil is left out.
+// Claims returns those of a good token for an audience, which is over in an hour, with others
+// instead; one that is nil is left out.
 func (s *Server) Claims(audience any, other map[string]any) map[string]any {
 	now := time.Now().Unix()
 	c := map[string]any{"iss": s.URL, "sub": "ann", "aud": audience, "exp": now + 3600, "iat": now, "client_id": "app"}
@@ -236,8 +240,8 @@ func (s *Server) Claims(audience any, other map[string]any) map[string]any {
 	return c
 }
 
-// Token signs claims with the first of the keys. The headers are put into the token's own beside alg and kid; typ is at+jwt unless they say otherwise, and one that is
-// nil is left out.
+// Token signs claims with the first of the keys. The headers are put into the token's own beside
+// alg and kid; typ is at+jwt unless they say otherwise, and one that is nil is left out.
 func (s *Server) Token(t testing.TB, claims map[string]any, headers ...map[string]any) string {
 	t.Helper()
 	s.mu.Lock()

@@ -11,11 +11,14 @@ import (
 	"testing"
 )
 
-// secrets are those that the tests of this process have come by so far: whoever obtains one says so, and whoever has a log at its end looks for all of them.
+// secrets are those that the tests of this process have come by so far: whoever obtains one says
+// so, and whoever has a log at its end looks for all of them.
 type secrets struct {
-	mu     sync.Mutex
-	whole  map[string]string // short ones, with their kind
-	pieces map[string]string // of long ones: the pieces are next to each other, so that each part of a secret that is twice as long holds one
+	mu    sync.Mutex
+	whole map[string]string // short ones, with their kind
+	// of long ones: the pieces are next to each other, so that each part of a secret that is twice
+	// as long holds one
+	pieces map[string]string
 }
 
 const piece = 12
@@ -23,8 +26,9 @@ const piece = 12
 // known is the one of a process.
 var known = sync.OnceValue(func() *secrets { return &secrets{whole: map[string]string{}, pieces: map[string]string{}} })
 
-// Secret has no log show a value from now on, nor a part of it that is worth anything. What everybody may know of it is left out: what tokens of a kind begin with, the id of
-// a key, the claims of a JWT. Values of less than six letters are too common to look for.
+// Secret has no log show a value from now on, nor a part of it that is worth anything. What
+// everybody may know of it is left out: what tokens of a kind begin with, the id of a key, the
+// claims of a JWT. Values of less than six letters are too common to look for.
 func Secret(kind, value string) {
 	switch {
 	case strings.HasPrefix(value, "jct_key_") && len(value) > 17:
@@ -48,10 +52,13 @@ func Secret(kind, value string) {
 	}
 }
 
-// Log returns a log of everything that there is to say, which also goes to others, and fails the test at its end if it shows a secret. That of a benchmark says nothing.
-// A process that a test has started has no test, but nil: what it says goes to others alone, and the test searches what it reads of that.
+// Log returns a log of everything that there is to say, which also goes to others, and fails the
+// test at its end if it shows a secret. That of a benchmark says nothing. A process that a test has
+// started has no test, but nil: what it says goes to others alone, and the test searches what it
+// reads of that.
 //
-// All that a test makes of ours takes its log from here: what makes one in another way, or leaves it out, is found by integration/searched_test.go.
+// All that a test makes of ours takes its log from here: what makes one in another way, or leaves
+// it out, is found by integration/searched_test.go.
 func Log(t testing.TB, others ...io.Writer) *slog.Logger {
 	w := io.MultiWriter(others...)
 	if t != nil {
@@ -64,7 +71,8 @@ func Log(t testing.TB, others ...io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Searched returns where to write what others may read, which also goes to them, and fails the test at its end if it shows a secret. Several goroutines may write at once.
+// Searched returns where to write what others may read, which also goes to them, and fails the test
+// at its end if it shows a secret. Several goroutines may write at once.
 func Searched(t testing.TB, what string, others ...io.Writer) io.Writer {
 	t.Helper()
 	w := &written{others: others}
@@ -76,8 +84,9 @@ func Searched(t testing.TB, what string, others ...io.Writer) io.Writer {
 	return w
 }
 
-// Command returns where the program writes while it runs a command to its end: what also goes to stdout and stderr is searched, but for what a command is asked to print,
-// which it does on standard output alone.
+// Command returns where the program writes while it runs a command to its end: what also goes to
+// stdout and stderr is searched, but for what a command is asked to print, which it does on
+// standard output alone.
 func Command(t testing.TB, args []string, stdout, stderr io.Writer) (out, errs io.Writer) {
 	t.Helper()
 	what := "what junction " + strings.Join(args[:min(2, len(args))], " ") + " writes"
@@ -119,13 +128,16 @@ func (w *written) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Canary is what each secret begins with that is a constant of a test, so that it is found wherever it comes to, in whatever process and package.
+// Canary is what each secret begins with that is a constant of a test, so that it is found wherever
+// it comes to, in whatever process and package.
 const Canary = "canary-"
 
-// shaped is what can only be a key, a token or a code of ours, of which clients that others wrote tell nobody, or a constant of a test.
+// shaped is what can only be a key, a token or a code of ours, of which clients that others wrote
+// tell nobody, or a constant of a test.
 var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}|` + Canary + `[0-9A-Za-z]+`)
 
-// MustTellNothing fails the test for each kind of secret that a log shows, with the first line that does.
+// MustTellNothing fails the test for each kind of secret that a log shows, with the first line that
+// does.
 func MustTellNothing(t testing.TB, what, text string) {
 	t.Helper()
 	k := known()

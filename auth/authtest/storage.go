@@ -12,8 +12,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Schema returns the DSN of an empty schema in the Postgres of JUNCTION_TEST_POSTGRES, which is dropped when the test ends. Where there is none, the test is skipped,
-// or fails if JUNCTION_REQUIRE_NODE=1 says that all is there.
+// Schema returns the DSN of an empty schema in the Postgres of JUNCTION_TEST_POSTGRES, which is
+// dropped when the test ends. Where there is none, the test is skipped, or fails if
+// JUNCTION_REQUIRE_NODE=1 says that all is there.
 func Schema(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")

@@ -28,8 +28,9 @@ type clientKeys struct {
 	URI string // where they are, if Set is nil
 }
 
-// authenticate returns the client that a request for programs comes from. One that can sign must; for all others the id is all there is, which is why their codes are
-// bound to a verifier and their refresh tokens are good once. The error is an *oauthError, or one that kept us from finding out.
+// authenticate returns the client that a request for programs comes from. One that can sign must;
+// for all others the id is all there is, which is why their codes are bound to a verifier and their
+// refresh tokens are good once. The error is an *oauthError, or one that kept us from finding out.
 func (f *Facade) authenticate(ctx context.Context, r *http.Request, q url.Values) (*client, error) {
 	id := q.Get("client_id")
 	if user, password, basic := r.BasicAuth(); basic {
@@ -56,7 +57,8 @@ func (f *Facade) authenticate(ctx context.Context, r *http.Request, q url.Values
 	}
 	c, err := f.clientOf(ctx, id)
 	if wrong, ok := errors.AsType[*problem](err); ok && wrong.code == blocked {
-		// Whatever the client shows has ended. It is not told invalid_client: that would have it register again by itself, and be another one that nobody has blocked.
+		// Whatever the client shows has ended. It is not told invalid_client: that would have it
+		// register again by itself, and be another one that nobody has blocked.
 		return nil, bad("invalid_grant", "%s", wrong.text)
 	} else if ok {
 		return nil, bad("invalid_client", "%s", wrong.text)
@@ -85,7 +87,8 @@ func subjectOf(assertion string) string {
 	return c.Subject
 }
 
-// checkAssertion wants a JWT that the client has signed for us, and that was not here before (RFC 7523, section 3).
+// checkAssertion wants a JWT that the client has signed for us, and that was not here before (RFC
+// 7523, section 3).
 func (f *Facade) checkAssertion(ctx context.Context, c *client, assertion string) error {
 	no := func(why string) error { return bad("invalid_client", "client_assertion: %s", why) }
 	if len(assertion) > maxAssertion {
@@ -160,7 +163,8 @@ const (
 	maxTries = 10   // keys that fit a header; a real set has two or three
 )
 
-// matching returns the keys that may have signed: public ones for signing, of the kind of the algorithm, and of the id that the header names, if it names one.
+// matching returns the keys that may have signed: public ones for signing, of the kind of the
+// algorithm, and of the id that the header names, if it names one.
 func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	var all []jose.JSONWebKey
 	for _, k := range set.Keys {
@@ -177,7 +181,8 @@ func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	return all
 }
 
-// keysOf returns the keys of a client. again asks for those of the net anew, which happens at most once a minute for each place.
+// keysOf returns the keys of a client. again asks for those of the net anew, which happens at most
+// once a minute for each place.
 func (f *Facade) keysOf(ctx context.Context, c *client, again bool) (*jose.JSONWebKeySet, error) {
 	if c.Keys.Set != nil {
 		return c.Keys.Set, nil

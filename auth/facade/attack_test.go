@@ -26,7 +26,8 @@ import (
 	"junction/auth/store"
 )
 
-// The tests of this file have a number: they are the assertions about what must not happen between a client, a person and a provider. They talk HTTP alone.
+// The tests of this file have a number: they are the assertions about what must not happen between
+// a client, a person and a provider. They talk HTTP alone.
 
 func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	s := mustStand(t, nil)
@@ -49,7 +50,8 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedClients has the operator shut out an app that somebody has let in, and that others are about to.
+// TestAuthT59BlockedClients has the operator shut out an app that somebody has let in, and that
+// others are about to.
 func TestAuthT59BlockedClients(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -110,7 +112,8 @@ func TestAuthT59BlockedClients(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedWhileACodeIsMade has the operator shut an app out in the one moment in which nobody asks whether it is.
+// TestAuthT59BlockedWhileACodeIsMade has the operator shut an app out in the one moment in which
+// nobody asks whether it is.
 func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +244,8 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	if n := s.idp.Asked("/authorize"); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
 	}
-	// A page of somebody else's sends the browser on: what it says of where it comes from is no reason to ask less.
+	// A page of somebody else's sends the browser on: what it says of where it comes from is no
+	// reason to ask less.
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, a.asks(), http.StatusFound) }))
 	t.Cleanup(elsewhere.Close)
 	for _, site := range []string{"none", "cross-site", "same-origin"} {
@@ -704,7 +708,8 @@ func TestAuthT88StoreAway(t *testing.T) {
 	}
 }
 
-// TestAuthT88PartOfTheStoreAway: a store may also fail half-way through. Whatever a refresh looks up and cannot read, nobody is signed out for it.
+// TestAuthT88PartOfTheStoreAway: a store may also fail half-way through. Whatever a refresh looks
+// up and cannot read, nobody is signed out for it.
 func TestAuthT88PartOfTheStoreAway(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -880,7 +885,8 @@ func TestNotGranted(t *testing.T) {
 	}
 }
 
-// TestWhoAgreedIsWhoGoesOn: what somebody has allowed is for nobody who signs in in that browser in between.
+// TestWhoAgreedIsWhoGoesOn: what somebody has allowed is for nobody who signs in in that browser in
+// between.
 func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
 	for name, between := range map[string]func(s *stand, a app, b *browser){
 		"nobody": func(*stand, app, *browser) {},
@@ -922,7 +928,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestStrangersFillNothing: whoever makes requests that are refused fills neither the audit nor the log, and what people do is still written down.
+// TestStrangersFillNothing: whoever makes requests that are refused fills neither the audit nor the
+// log, and what people do is still written down.
 func TestStrangersFillNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -992,7 +999,8 @@ func TestAuthT135CookiesBlocked(t *testing.T) {
 	}
 }
 
-// TestProviderDownAtFirst: a provider that is away keeps nothing from starting, and is found when it is back.
+// TestProviderDownAtFirst: a provider that is away keeps nothing from starting, and is found when
+// it is back.
 func TestProviderDownAtFirst(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -1008,7 +1016,8 @@ func TestProviderDownAtFirst(t *testing.T) {
 	}
 }
 
-// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a proxy that is believed.
+// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a proxy that
+// is believed.
 func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
 	s := mustStand(t, func(o *Options) { o.Address = guard.Address })

@@ -41,7 +41,8 @@ type asking struct {
 	Session string `json:"session,omitempty"`
 }
 
-// AuthRequest is a client's request that has been checked: what it asks for is in order, and where the answer goes too. Nothing has been given for it.
+// AuthRequest is a client's request that has been checked: what it asks for is in order, and where
+// the answer goes too. Nothing has been given for it.
 type AuthRequest struct {
 	Client           *client
 	RedirectURI      string
@@ -142,7 +143,8 @@ func (f *Facade) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	}, nil
 }
 
-// scopeOf returns what is granted of what is asked for: what we do not know is left out, and without anything left it is the one that all need.
+// scopeOf returns what is granted of what is asked for: what we do not know is left out, and
+// without anything left it is the one that all need.
 func (f *Facade) scopeOf(asked string) string {
 	var granted []string
 	for _, s := range f.scopes {
@@ -160,7 +162,8 @@ func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the person.
+// authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the
+// person.
 func (f *Facade) authorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		f.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
@@ -246,7 +249,8 @@ func explicit(b bool) []byte {
 	return nil
 }
 
-// ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a browser that was sent here cannot be told from a person who came.
+// ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a
+// browser that was sent here cannot be told from a person who came.
 func (f *Facade) ask(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
 	binding := f.binding(w, r)
 	id := secret()
@@ -350,7 +354,8 @@ func (f *Facade) allow(w http.ResponseWriter, r *http.Request, id, binding strin
 		f.unreachable(w, r, err)
 		return
 	}
-	// A second click finds it approved, and goes the same way: only what comes after it happens once.
+	// A second click finds it approved, and goes the same way: only what comes after it happens
+	// once.
 	row, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil
@@ -362,8 +367,8 @@ func (f *Facade) allow(w http.ResponseWriter, r *http.Request, id, binding strin
 	f.goTo(w, f.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
-// toProvider approves a request, and sends the browser to the provider. All that the provider is given is made now, and of this request and browser, so that a
-// second click is sent the same way.
+// toProvider approves a request, and sends the browser to the provider. All that the provider is
+// given is made now, and of this request and browser, so that a second click is sent the same way.
 func (f *Facade) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
 	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == idp })
 	if i < 0 {
@@ -388,7 +393,8 @@ func (f *Facade) toProvider(w http.ResponseWriter, r *http.Request, id, binding,
 	f.goTo(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
 }
 
-// refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1; RFC 9207).
+// refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1;
+// RFC 9207).
 func (f *Facade) refusal(wrong *flaw) string {
 	return f.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}}, wrong.state)
 }
@@ -406,7 +412,8 @@ func (f *Facade) answerURL(redirect string, members url.Values, state string) st
 	return redirect + separator + members.Encode()
 }
 
-// goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser that checks where a form's answers lead would stop a redirect.
+// goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser
+// that checks where a form's answers lead would stop a redirect.
 func (f *Facade) goTo(w http.ResponseWriter, where string, d pageData) {
 	d.Next = where
 	w.Header().Set("Refresh", "0; url="+where)

@@ -15,7 +15,8 @@ import (
 	"junction/auth/store"
 )
 
-// callback is GET /oauth/callback/{idp}: a provider's answer. It counts only in the browser that was sent there, and once.
+// callback is GET /oauth/callback/{idp}: a provider's answer. It counts only in the browser that
+// was sent there, and once.
 func (f *Facade) callback(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == r.PathValue("idp") })
 	if i < 0 {
@@ -76,7 +77,8 @@ func (f *Facade) answerOf(ctx context.Context, p *provider, row store.AuthReques
 	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
 }
 
-// notSignedIn tells a person why they are not signed in, and lets the client know if they go on. user is "" if nobody knows who it is.
+// notSignedIn tells a person why they are not signed in, and lets the client know if they go on.
+// user is "" if nobody knows who it is.
 func (f *Facade) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who asking, user string, err error) {
 	no, refused := errors.AsType[*refusal](err)
 	if !refused && !errors.Is(err, errRules) {
@@ -109,7 +111,8 @@ type claimsOf struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// signIn stores who has signed in. The error wraps store.ErrRevoked if the operator has shut them out.
+// signIn stores who has signed in. The error wraps store.ErrRevoked if the operator has shut them
+// out.
 func (f *Facade) signIn(ctx context.Context, p *provider, id identity, refreshToken string) (in signedIn, err error) {
 	claims, err := json.Marshal(claimsOf{id.Groups})
 	if err != nil {
@@ -193,7 +196,8 @@ func (f *Facade) deliver(w http.ResponseWriter, r *http.Request, row store.AuthR
 		Scope: row.Scope, Expires: expires,
 	})
 	if err == nil {
-		// The client may have been shut out while the person was on their way. Now that the grant is stored, whoever shuts it out later ends that.
+		// The client may have been shut out while the person was on their way. Now that the grant
+		// is stored, whoever shuts it out later ends that.
 		err = f.unblocked(r.Context(), row.ClientID)
 	}
 	if wrong, ok := errors.AsType[*problem](err); ok {
@@ -227,7 +231,8 @@ func (f *Facade) principal(u store.User, claims []byte, g store.Grant) *auth.Pri
 	}
 }
 
-// event writes down what happened. What cannot be written down is logged: nobody is kept out for it.
+// event writes down what happened. What cannot be written down is logged: nobody is kept out for
+// it.
 func (f *Facade) event(r *http.Request, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()

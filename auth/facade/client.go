@@ -22,7 +22,8 @@ const (
 	kindRegistered clientKind = "registered" // it says so itself
 )
 
-// client is a program that asks people to let it in. Its name is its own word, and means nothing; Host is verified, and "" of one that is only registered.
+// client is a program that asks people to let it in. Its name is its own word, and means nothing;
+// Host is verified, and "" of one that is only registered.
 type client struct {
 	ID        string
 	Kind      clientKind
@@ -36,7 +37,8 @@ type client struct {
 // label is what people are shown.
 func (c *client) label() string { return cmp.Or(c.Name, c.Host, "An app without a name") }
 
-// problem is what is wrong with a client, or with its redirect URI, in words for the person in the browser: it is shown here and never sent anywhere.
+// problem is what is wrong with a client, or with its redirect URI, in words for the person in the
+// browser: it is shown here and never sent anywhere.
 type problem struct {
 	code string // invalid_client, invalid_redirect_uri or blocked
 	text string
@@ -44,7 +46,8 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
-// clientOf returns the client with an id. The error is a *problem if there is none; another means that it could not be found out.
+// clientOf returns the client with an id. The error is a *problem if there is none; another means
+// that it could not be found out.
 func (f *Facade) clientOf(ctx context.Context, id string) (*client, error) {
 	// First, so that nothing is fetched from where a client that is shut out comes from.
 	if err := f.unblocked(ctx, id); err != nil {
@@ -65,7 +68,8 @@ func (f *Facade) unblocked(ctx context.Context, id string) error {
 	return err
 }
 
-// NameOf returns what a client calls itself, as far as its client_id says that: "" of one whose id is a URL. The error says why the id cannot be one of these two kinds.
+// NameOf returns what a client calls itself, as far as its client_id says that: "" of one whose id
+// is a URL. The error says why the id cannot be one of these two kinds.
 func NameOf(keys *seal.Ring, id string) (string, error) {
 	if strings.HasPrefix(id, "https://") {
 		return "", checkDocumentURL(id)
@@ -119,15 +123,16 @@ func redirectOf(c *client, given string) (string, error) {
 
 const maxClientName = 80 // runes
 
-// clean returns a name without what would make it look like something else: control characters, those that turn the direction of writing around, and those that
-// have no width.
+// clean returns a name without what would make it look like something else: control characters,
+// those that turn the direction of writing around, and those that have no width.
 func clean(name string) string {
 	n := 0
 	s := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || n >= maxClientName || !unicode.IsPrint(r) && r != ' ' {
 			return -1
 		}
-		// What is not printed has gone already: Go counts format characters (bidi, zero width, tags) among those. What is left are fillers that look like nothing.
+		// What is not printed has gone already: Go counts format characters (bidi, zero width,
+		// tags) among those. What is left are fillers that look like nothing.
 		switch {
 		case r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0, r == 0x034F, r == 0x2800:
 			return -1
@@ -138,7 +143,8 @@ func clean(name string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// visible returns a stranger's text for a page or a log, cut after n bytes: whatever is not plain is escaped.
+// visible returns a stranger's text for a page or a log, cut after n bytes: whatever is not plain
+// is escaped.
 func visible(s string, n int) string {
 	cut := len(s) > n
 	if cut {

@@ -14,11 +14,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Config is the file's auth.oauth section: people sign in with the organisation's identity provider, and clients are given tokens of ours.
+// Config is the file's auth.oauth section: people sign in with the organisation's identity
+// provider, and clients are given tokens of ours.
 type Config struct {
 	// Name is what pages call this server. Default: the host of public_url.
 	Name string `yaml:"name"`
-	// IdentityProviders are who people sign in with. Where there are several, they choose. Required.
+	// IdentityProviders are who people sign in with. Where there are several, they choose.
+	// Required.
 	IdentityProviders []IdentityProvider `yaml:"identity_providers"`
 	Clients           Clients            `yaml:"clients"`
 	Tokens            Tokens             `yaml:"tokens"`
@@ -26,25 +28,35 @@ type Config struct {
 
 // IdentityProvider is an OpenID Connect provider at which the operator has registered this server.
 type IdentityProvider struct {
-	ID           string `yaml:"id"`            // part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9 and -. Required.
-	Name         string `yaml:"name"`          // what people know it by, such as Acme SSO. Default: the id.
-	Issuer       string `yaml:"issuer"`        // its issuer, byte for byte as it writes it itself. https, or http on loopback. Required.
-	ClientID     string `yaml:"client_id"`     // that it has given to this server. Required.
-	ClientSecret string `yaml:"client_secret"` // the same; a reference such as ${IDP_SECRET}. Default: none, which is a public client.
-	// Scopes are what is asked of it. Default: openid, profile, email, offline_access. openid must be among them.
+	// part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9
+	// and -. Required.
+	ID   string `yaml:"id"`
+	Name string `yaml:"name"` // what people know it by, such as Acme SSO. Default: the id.
+	// its issuer, byte for byte as it writes it itself. https, or http on loopback. Required.
+	Issuer   string `yaml:"issuer"`
+	ClientID string `yaml:"client_id"` // that it has given to this server. Required.
+	// the same; a reference such as ${IDP_SECRET}. Default: none, which is a public client.
+	ClientSecret string `yaml:"client_secret"`
+	// Scopes are what is asked of it. Default: openid, profile, email, offline_access. openid must
+	// be among them.
 	Scopes []string `yaml:"scopes"`
-	// SubjectClaims are the claims that together never change and are never given to another person, such as [oid] of Entra. Default: [sub].
+	// SubjectClaims are the claims that together never change and are never given to another
+	// person, such as [oid] of Entra. Default: [sub].
 	SubjectClaims []string `yaml:"subject_claims"`
 	Claims        Claims   `yaml:"claims"`
-	// RequiredClaims lets in only those whose claim has the value, or one of the values: { tid: … } of Entra, { hd: acme.example } of Google.
+	// RequiredClaims lets in only those whose claim has the value, or one of the values: { tid: … }
+	// of Entra, { hd: acme.example } of Google.
 	RequiredClaims map[string]OneOf `yaml:"required_claims"`
-	// EmailDomains lets in only those with an e-mail address there that the provider says it has verified.
+	// EmailDomains lets in only those with an e-mail address there that the provider says it has
+	// verified.
 	EmailDomains []string `yaml:"email_domains"`
-	// Parameters are added to the authorization request: { access_type: offline, prompt: consent } has Google give a refresh token.
+	// Parameters are added to the authorization request: { access_type: offline, prompt: consent }
+	// has Google give a refresh token.
 	Parameters map[string]string `yaml:"parameters"`
 }
 
-// Claims says where a token has what. Each is a path from the outermost member inwards, since names may have dots and slashes in them.
+// Claims says where a token has what. Each is a path from the outermost member inwards, since names
+// may have dots and slashes in them.
 type Claims struct {
 	Groups []string `yaml:"groups"` // Default: [groups].
 }
@@ -52,7 +64,8 @@ type Claims struct {
 // OneOf is a value of the file, or a list of them.
 type OneOf []string
 
-// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what is wanted instead of such a node.
+// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what
+// is wanted instead of such a node.
 func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
 		return (*[]string)(o), ""
@@ -66,10 +79,11 @@ func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
 
 // Clients is which programs may ask people to let them in.
 type Clients struct {
-	DCR            Registration   `yaml:"dcr"`             // open: every client may register; off: none. Default open.
-	CIMD           CIMD           `yaml:"cimd"`            // clients whose id is the URL of their metadata
-	AllowedSchemes []string       `yaml:"allowed_schemes"` // private schemes that a client may be returned to. Default: those of well-known editors.
-	Static         []StaticClient `yaml:"static"`          // clients that the operator vouches for
+	DCR  Registration `yaml:"dcr"`  // open: every client may register; off: none. Default open.
+	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata
+	// private schemes that a client may be returned to. Default: those of well-known editors.
+	AllowedSchemes []string       `yaml:"allowed_schemes"`
+	Static         []StaticClient `yaml:"static"` // clients that the operator vouches for
 }
 
 // CIMD is about client metadata documents.
@@ -90,12 +104,16 @@ type StaticClient struct {
 
 // Tokens is how long what we hand out is good.
 type Tokens struct {
-	AccessTTL   time.Duration `yaml:"access_ttl"`   // of an access token: 10m to 24h, since clients renew what has less than five minutes left. Default 1h.
+	// of an access token: 10m to 24h, since clients renew what has less than five minutes left.
+	// Default 1h.
+	AccessTTL   time.Duration `yaml:"access_ttl"`
 	RefreshTTL  time.Duration `yaml:"refresh_ttl"`  // without use. Default 720h.
 	AbsoluteTTL time.Duration `yaml:"absolute_ttl"` // of a sign-in, however much it is used. Default 2160h.
-	// ReuseInterval is for how long a refresh token that was used gets the same answer again, for clients that lost it or run twice: 0 to 10m. Default 60s.
+	// ReuseInterval is for how long a refresh token that was used gets the same answer again, for
+	// clients that lost it or run twice: 0 to 10m. Default 60s.
 	ReuseInterval *time.Duration `yaml:"reuse_interval"`
-	// MaxAgeWithoutIDPRefresh is how long a sign-in is good of which the provider gives us no means to ask whether it still is. Default 24h.
+	// MaxAgeWithoutIDPRefresh is how long a sign-in is good of which the provider gives us no means
+	// to ask whether it still is. Default 24h.
 	MaxAgeWithoutIDPRefresh time.Duration `yaml:"max_age_without_idp_refresh"`
 	// IDPOutageGrace is how long a sign-in goes on while the provider cannot be asked. Default 24h.
 	IDPOutageGrace time.Duration `yaml:"idp_outage_grace"`
@@ -136,7 +154,8 @@ func (t *Trust) UnmarshalText(text []byte) error {
 	return errors.New("want any, allowlist or off")
 }
 
-// Problem is one mistake of the section: where, such as identity_providers[0].issuer, and what is wrong and would be right.
+// Problem is one mistake of the section: where, such as identity_providers[0].issuer, and what is
+// wrong and would be right.
 type Problem struct{ Path, Text string }
 
 var providerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$`)
@@ -267,7 +286,8 @@ func (c Clients) schemes() []string {
 	return c.AllowedSchemes
 }
 
-// ownParameters of an authorization request mean something to us, or would change what the provider answers, and how.
+// ownParameters of an authorization request mean something to us, or would change what the provider
+// answers, and how.
 var ownParameters = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri",
 }

@@ -15,10 +15,13 @@ import (
 	"junction/auth/store"
 )
 
-// This file holds the pages on which people connect the upstreams that want each of them to sign in. What somebody is given there is stored as theirs who is signed in in
-// the browser that it came back to, and that had been sent there; a link that was made for somebody else is refused on top, so that nobody wonders whose it is.
+// This file holds the pages on which people connect the upstreams that want each of them to sign
+// in. What somebody is given there is stored as theirs who is signed in in the browser that it came
+// back to, and that had been sent there; a link that was made for somebody else is refused on top,
+// so that nobody wonders whose it is.
 
-// Connector is the OAuth client of what people connect: package upstream/oauth. An error of it that has a method Public() string is told to the person in these words.
+// Connector is the OAuth client of what people connect: package upstream/oauth. An error of it that
+// has a method Public() string is told to the person in these words.
 type Connector interface {
 	// Upstreams are the names of what people connect.
 	Upstreams() []string
@@ -26,7 +29,8 @@ type Connector interface {
 	Describe(ctx context.Context, upstream string) (at string, scopes []string, err error)
 	// Begin returns where the browser is to go, and what Finish needs of that.
 	Begin(ctx context.Context, upstream, state, verifier string) (where string, kept []byte, err error)
-	// Finish takes the answer that the browser has brought back, and stores what the user, who is the principal, is given.
+	// Finish takes the answer that the browser has brought back, and stores what the user, who is
+	// the principal, is given.
 	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user, principal string) error
 	// Disconnect ends a user's connection; of one that is not there too it may be an error.
 	Disconnect(ctx context.Context, upstream, user string) error
@@ -50,7 +54,8 @@ type upstreamRow struct {
 	Gone              bool // nobody can connect it any more
 }
 
-// ConnectURL returns the page on which a principal connects an upstream. Nobody else can do anything with it.
+// ConnectURL returns the page on which a principal connects an upstream. Nobody else can do
+// anything with it.
 func (f *Facade) ConnectURL(upstream, principal string) string {
 	return f.url + "/connect/" + url.PathEscape(upstream) + "?t=" + base64.RawURLEncoding.EncodeToString(f.links.Seal([]byte(principal), upstream))
 }
@@ -68,7 +73,8 @@ func (f *Facade) linkOf(upstream, t string) string {
 	return string(principal)
 }
 
-// connectable returns the name of the upstream that a request is about; if it is "", the request has been answered.
+// connectable returns the name of the upstream that a request is about; if it is "", the request
+// has been answered.
 func (f *Facade) connectable(w http.ResponseWriter, r *http.Request) string {
 	name := r.PathValue("upstream")
 	if f.connector == nil || !slices.Contains(f.connector.Upstreams(), name) {
@@ -78,7 +84,8 @@ func (f *Facade) connectable(w http.ResponseWriter, r *http.Request) string {
 	return name
 }
 
-// uses reports whether policies let somebody use anything of an upstream, with what their apps may ask for.
+// uses reports whether policies let somebody use anything of an upstream, with what their apps may
+// ask for.
 func (f *Facade) uses(s session, upstream string) bool {
 	return f.mayUse == nil || f.mayUse(f.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(f.scopes, " ")}), upstream)
 }
@@ -128,7 +135,8 @@ func (f *Facade) connectCSRF(name string, s session, binding string) string {
 	return f.derive("csrf", purposeConnect, name, s.user.ID, binding)
 }
 
-// mayConnect reports whether policies let the person use what they want to connect; if not, they have been told.
+// mayConnect reports whether policies let the person use what they want to connect; if not, they
+// have been told.
 func (f *Facade) mayConnect(w http.ResponseWriter, s session, name string) bool {
 	if f.uses(s, name) {
 		return true
@@ -180,11 +188,13 @@ func (f *Facade) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	f.goTo(w, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
 }
 
-// connectKey is where a request keeps which upstream answers it. No identity provider has such an id.
+// connectKey is where a request keeps which upstream answers it. No identity provider has such an
+// id.
 func connectKey(name string) string { return "upstream:" + name }
 
-// connectBack is GET /connect/{upstream}/callback: the answer of an upstream's authorization server. It counts once, in the browser that was sent there, and for the person
-// who was signed in in it then and still is.
+// connectBack is GET /connect/{upstream}/callback: the answer of an upstream's authorization
+// server. It counts once, in the browser that was sent there, and for the person who was signed in
+// in it then and still is.
 func (f *Facade) connectBack(w http.ResponseWriter, r *http.Request) {
 	name := f.connectable(w, r)
 	if name == "" {
@@ -291,7 +301,8 @@ func (f *Facade) upstreams(ctx context.Context, s session) (rows []upstreamRow, 
 	return rows, nil
 }
 
-// ourDocument is GET /oauth/client-metadata.json: who we are to the authorization servers of upstreams.
+// ourDocument is GET /oauth/client-metadata.json: who we are to the authorization servers of
+// upstreams.
 func (f *Facade) ourDocument(w http.ResponseWriter, _ *http.Request) {
 	var text []byte
 	if f.connector != nil {

@@ -8,15 +8,17 @@ import (
 	"junction/auth/store"
 )
 
-// The cookies: one says that it is the browser that a request began in, the other that somebody has signed in in it. Their names make browsers refuse them from
-// other hosts, and send them over https alone, or on this machine.
+// The cookies: one says that it is the browser that a request began in, the other that somebody has
+// signed in in it. Their names make browsers refuse them from other hosts, and send them over https
+// alone, or on this machine.
 const (
 	bindingCookie = "__Host-junction_tx"
 	sessionCookie = "__Host-junction_session"
 	sessionTTL    = 12 * time.Hour
 )
 
-// binding returns the secret of the browser, and gives it one if it has none. It stays the same, so that several sign-ins can go on in one browser.
+// binding returns the secret of the browser, and gives it one if it has none. It stays the same, so
+// that several sign-ins can go on in one browser.
 func (f *Facade) binding(w http.ResponseWriter, r *http.Request) string {
 	b := cookie(r, bindingCookie)
 	if b == "" {
@@ -61,10 +63,12 @@ func (f *Facade) session(r *http.Request) (session, error) {
 	return session{s, user}, err
 }
 
-// ownForm reports whether a POST comes from a page of ours, as far as the browser says; if not, it has been answered. The token in the form is checked apart.
+// ownForm reports whether a POST comes from a page of ours, as far as the browser says; if not, it
+// has been answered. The token in the form is checked apart.
 func (f *Facade) ownForm(w http.ResponseWriter, r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
-	// Pages that send no referrer have the browser send Origin: null (Fetch, section 3.2), which a page of somebody else's in a frame has too; that one is cross-site.
+	// Pages that send no referrer have the browser send Origin: null (Fetch, section 3.2), which a
+	// page of somebody else's in a frame has too; that one is cross-site.
 	own := origin == "" || origin == f.url || origin == "null" && site == "same-origin"
 	if !own || site != "" && site != "same-origin" {
 		f.startAgain(w, false)

@@ -27,8 +27,9 @@ type Fetched struct {
 	Fresh time.Duration // for how long it may be kept, by its own word; negative if it does not say
 }
 
-// Fetch reads a document of JSON that a stranger's URL names, of at most max bytes. The text of the error is for the person in the browser: what went wrong, in a few
-// words, and nothing of what is inside.
+// Fetch reads a document of JSON that a stranger's URL names, of at most max bytes. The text of the
+// error is for the person in the browser: what went wrong, in a few words, and nothing of what is
+// inside.
 type Fetch func(ctx context.Context, url string, max int64) (Fetched, error)
 
 // FetchWith returns the Fetch that a fetcher is.
@@ -105,7 +106,8 @@ func newDocuments(f *Facade, fetch Fetch) (*documents, error) {
 	return d, nil
 }
 
-// checkDocumentURL returns what is wrong with a client_id that is a URL, if anything is (draft-ietf-oauth-client-id-metadata-document, section 3).
+// checkDocumentURL returns what is wrong with a client_id that is a URL, if anything is
+// (draft-ietf-oauth-client-id-metadata-document, section 3).
 func checkDocumentURL(id string) error {
 	u, err := url.Parse(id)
 	switch {
@@ -153,7 +155,8 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	return d.parse(id, text)
 }
 
-// text returns a document: the kept one while it is fresh, a new one after that, and the kept one for a day more if there is no new one.
+// text returns a document: the kept one while it is fresh, a new one after that, and the kept one
+// for a day more if there is no new one.
 func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 	for {
 		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
@@ -176,7 +179,8 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 	}
 }
 
-// kept returns what the store has, and whether that is the answer: a document, or the reason why there is none.
+// kept returns what the store has, and whether that is the answer: a document, or the reason why
+// there is none.
 func (d *documents) kept(ctx context.Context, id, host string) (kept store.Document, text []byte, fresh bool, err error) {
 	kept, err = d.f.store.Document(ctx, id)
 	switch {
@@ -235,7 +239,8 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 	return got.Body, d.f.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }
 
-// description is a client's metadata document: what means something here of the members of RFC 7591.
+// description is a client's metadata document: what means something here of the members of RFC
+// 7591.
 type description struct {
 	ClientID     string              `json:"client_id"`
 	ClientName   string              `json:"client_name"`
@@ -302,7 +307,8 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 	return c, nil
 }
 
-// twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is there twice: two readers could see two clients in it.
+// twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is
+// there twice: two readers could see two clients in it.
 func twice(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -25,7 +25,8 @@ import (
 	"junction/auth/fetch"
 )
 
-// net is where strangers' URLs lead in a test: documents by their URL, and how often each was asked for.
+// net is where strangers' URLs lead in a test: documents by their URL, and how often each was asked
+// for.
 type net struct {
 	mu    sync.Mutex
 	at    map[string]string
@@ -76,8 +77,9 @@ func mustNet(t *testing.T, change func(*Options)) (*stand, *net) {
 	}), n
 }
 
-// TestAuthT50ClientsByDocument has the document fetched over TLS, from a server whose certificate is of an authority that outbound.ca_file could name. Only the port is
-// another than a client_id can have.
+// TestAuthT50ClientsByDocument has the document fetched over TLS, from a server whose certificate
+// is of an authority that outbound.ca_file could name. Only the port is another than a client_id
+// can have.
 func TestAuthT50ClientsByDocument(t *testing.T) {
 	asked := 0
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +116,8 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52T53T54WhatThePageSays: a document that is not fetched, or no good, is told as what it is, and as nothing of the network that we are in.
+// TestAuthT52T53T54WhatThePageSays: a document that is not fetched, or no good, is told as what it
+// is, and as nothing of the network that we are in.
 func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	t.Cleanup(inside.Close)
@@ -323,7 +326,8 @@ func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
 	return key, string(keys)
 }
 
-// mustAssert returns what the client of documentAt says who it is by, to an authorization server; change may be nil.
+// mustAssert returns what the client of documentAt says who it is by, to an authorization server;
+// change may be nil.
 func (s *stand) mustAssert(t *testing.T, id string, change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, key any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("JWT").WithHeader("kid", "k"))

@@ -1,13 +1,17 @@
-// Package facade is an authorization server for MCP clients, with the organisation's own identity provider behind it: clients find what they need here (metadata,
-// registration, resource indicators), people sign in where they always do, and what a client is given is ours alone.
+// Package facade is an authorization server for MCP clients, with the organisation's own identity
+// provider behind it: clients find what they need here (metadata, registration, resource
+// indicators), people sign in where they always do, and what a client is given is ours alone.
 //
-// A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go, register.go, documents.go); its person's browser comes to
-// authorize.go, which knows it again by a cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who agrees to the provider
-// (provider.go); callback.go takes the provider's answer; server.go makes a code of it, and token.go and refresh.go tokens of the code, for a client that signs where it
-// has keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what they have allowed and takes it back. redirect.go says where an answer
-// may go. On the pages of connections.go people sign in to upstreams of their own. strangers.go
-// bounds what anybody can have us do, and outside.go what we fetch from URLs of strangers. config.go
-// is the section of the file.
+// A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go,
+// register.go, documents.go); its person's browser comes to authorize.go, which knows it again by a
+// cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who
+// agrees to the provider (provider.go); callback.go takes the provider's answer; server.go makes a
+// code of it, and token.go and refresh.go tokens of the code, for a client that signs where it has
+// keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what
+// they have allowed and takes it back. redirect.go says where an answer may go. On the pages of
+// connections.go people sign in to upstreams of their own. strangers.go bounds what anybody can
+// have us do, and outside.go what we fetch from URLs of strangers. config.go is the section of the
+// file.
 //
 // Whatever cannot be found out is 503, and nobody's sign-in is over for it.
 package facade
@@ -40,29 +44,36 @@ import (
 
 // Options is what a Facade is made of. URL, Store and Keys are required.
 type Options struct {
-	Config Config       // validated
-	URL    string       // where clients reach us, without a path: the issuer
-	Scopes []string     // beyond those that everybody gets, which a client may ask for: what they give is for policies to say
+	Config Config // validated
+	URL    string // where clients reach us, without a path: the issuer
+	// beyond those that everybody gets, which a client may ask for: what they give is for policies
+	// to say
+	Scopes []string
 	Store  *store.Store // stays the caller's
 	Keys   *seal.Ring
-	// HTTP asks the identity providers. Default: a client with a timeout. The operator names them, so that they may be in a private network.
+	// HTTP asks the identity providers. Default: a client with a timeout. The operator names them,
+	// so that they may be in a private network.
 	HTTP *http.Client
 	// Fetch reads what strangers' URLs name; nil reads none.
 	Fetch Fetch
-	// Granted reports whether any policy lets a person use anything; nil says yes. One that it does not is told so before the client is given a token.
+	// Granted reports whether any policy lets a person use anything; nil says yes. One that it does
+	// not is told so before the client is given a token.
 	Granted func(*auth.Principal) bool
-	// Connector is who people connect upstreams by; nil: nobody connects any. MayUse reports whether policies let a person use anything of an upstream; nil says yes.
+	// Connector is who people connect upstreams by; nil: nobody connects any. MayUse reports
+	// whether policies let a person use anything of an upstream; nil says yes.
 	Connector Connector
 	MayUse    func(p *auth.Principal, upstream string) bool
 	// Address finds out where a request comes from, for what is written down; nil leaves that out.
 	Address func(*http.Request) netip.Addr
-	// Ended is called after grants have ended, also on another replica, so that streams that rest on them can be closed. It may be nil.
+	// Ended is called after grants have ended, also on another replica, so that streams that rest
+	// on them can be closed. It may be nil.
 	Ended func()
 	Log   *slog.Logger     // nil discards
 	Now   func() time.Time // nil is time.Now
 }
 
-// Facade is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens that it gives. Close it.
+// Facade is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens
+// that it gives. Close it.
 type Facade struct {
 	config    Config
 	tokens    Tokens
@@ -94,7 +105,8 @@ type Facade struct {
 	polled sync.WaitGroup
 }
 
-// New returns a Facade. It asks nobody for anything yet: a provider that is down keeps nothing from starting.
+// New returns a Facade. It asks nobody for anything yet: a provider that is down keeps nothing from
+// starting.
 func New(o Options) (*Facade, error) {
 	f := &Facade{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
@@ -167,7 +179,8 @@ func (f *Facade) Close() {
 
 func (f *Facade) router() http.Handler {
 	m := http.NewServeMux()
-	public := func(pattern string, answer http.HandlerFunc, methods string) { // for programs, also those that run in a browser on another page
+	// for programs, also those that run in a browser on another page
+	public := func(pattern string, answer http.HandlerFunc, methods string) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
 			h.Set("Access-Control-Allow-Origin", "*")
@@ -181,7 +194,8 @@ func (f *Facade) router() http.Handler {
 			}
 			if !strings.Contains(methods, r.Method) {
 				h.Set("Allow", methods)
-				// An authorization server says 400 to a GET of the token endpoint, which clients understand (RFC 6749, section 5.2).
+				// An authorization server says 400 to a GET of the token endpoint, which clients
+				// understand (RFC 6749, section 5.2).
 				status := http.StatusMethodNotAllowed
 				if r.URL.Path == "/oauth/token" {
 					status = http.StatusBadRequest
@@ -194,7 +208,8 @@ func (f *Facade) router() http.Handler {
 	}
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	public("/.well-known/oauth-authorization-server", f.metadata, get)
-	public("/.well-known/oauth-authorization-server/", f.metadata, get) // for clients that look below the path of the endpoint
+	// for clients that look below the path of the endpoint
+	public("/.well-known/oauth-authorization-server/", f.metadata, get)
 	public("/oauth/register", f.limited(f.gates.register, f.register), post)
 	public("/oauth/token", f.limited(f.gates.token, f.token), post)
 	public("/oauth/revoke", f.limited(f.gates.revoke, f.revoke), post)
@@ -228,7 +243,8 @@ func (f *Facade) router() http.Handler {
 	return m
 }
 
-// ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has given it one, with auth.RequestIDs.
+// ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has
+// given it one, with auth.RequestIDs.
 func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	by := caller{request: auth.RequestID(w)}
@@ -244,7 +260,8 @@ func (f *Facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.routes.ServeHTTP(w, r)
 }
 
-// caller is where a request comes from, and its id, in the words of what is written down; "" where that is not known.
+// caller is where a request comes from, and its id, in the words of what is written down; "" where
+// that is not known.
 type caller struct {
 	address, request string
 	from             netip.Addr // the zero Addr where it is not known
@@ -269,7 +286,8 @@ func callerOf(ctx context.Context) caller {
 // maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.
 const maxBody = 64 << 10
 
-// away answers a program when something that we need cannot be reached. It is never the client's fault, and never the end of a sign-in.
+// away answers a program when something that we need cannot be reached. It is never the client's
+// fault, and never the end of a sign-in.
 func (f *Facade) away(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
 	if _, theirs := errors.AsType[*unreachable](err); theirs { // a stranger can cause as many of these as they like
@@ -312,7 +330,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// resource returns the canonical name of the endpoint that a client means, "" if it means none of ours. Whoever names none means the one over everything.
+// resource returns the canonical name of the endpoint that a client means, "" if it means none of
+// ours. Whoever names none means the one over everything.
 func (f *Facade) resource(given string) string {
 	if given == "" {
 		given = f.url
@@ -327,7 +346,8 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// derive returns a secret that is made of others, the same each time. It is made with the first key.
+// derive returns a secret that is made of others, the same each time. It is made with the first
+// key.
 func (f *Facade) derive(purpose string, of ...string) string {
 	return derive(f.cookies[0], purpose, of)
 }
@@ -346,7 +366,8 @@ func derive(key []byte, purpose string, of []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// isOver reports whether an error of the store says something about a row, as opposed to one that kept us from finding out.
+// isOver reports whether an error of the store says something about a row, as opposed to one that
+// kept us from finding out.
 func isOver(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) || errors.Is(err, store.ErrRevoked)
 }

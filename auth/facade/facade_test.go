@@ -149,7 +149,8 @@ func TestAuthT76T77T78Codes(t *testing.T) {
 	}
 }
 
-// TestEndedSessionGrantsNothing ends what a person has signed in to between the look at it and the code that is made of it.
+// TestEndedSessionGrantsNothing ends what a person has signed in to between the look at it and the
+// code that is made of it.
 func TestEndedSessionGrantsNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	a, ctx := s.mustApp(t), t.Context()

@@ -154,8 +154,8 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// TestTokensOfTheOldCode uses the codes and tokens of the old code, with the key that it had and after
-// that key was rotated.
+// TestTokensOfTheOldCode uses the codes and tokens of the old code, with the key that it had and
+// after that key was rotated.
 func TestTokensOfTheOldCode(t *testing.T) {
 	newer := "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
 	for name, keys := range map[string][]string{"one key": nil, "rotated": {newer}} {

@@ -20,7 +20,8 @@ import (
 	"junction/auth/store"
 )
 
-// The prefixes tell people, and programs that search for leaked secrets, which kind of token they see.
+// The prefixes tell people, and programs that search for leaked secrets, which kind of token they
+// see.
 const (
 	accessPrefix  = "jct_at_"
 	refreshPrefix = "jct_rt_"
@@ -40,8 +41,8 @@ const (
 	partLen  = 43 // characters of each part
 )
 
-// oneSpelling decodes a part of a token, and refuses other spellings of the same bytes. It skips line
-// ends; partLen characters with a line end among them are too few for partSize bytes.
+// oneSpelling decodes a part of a token, and refuses other spellings of the same bytes. It skips
+// line ends; partLen characters with a line end among them are too few for partSize bytes.
 var oneSpelling = base64.RawURLEncoding.Strict()
 
 // mint returns a new token and its signature.
@@ -155,8 +156,8 @@ func (s *server) checkVerifier(ctx context.Context, code, verifier string) error
 
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
 
-// matchVerifier returns nil if a verifier meets a challenge of the method S256 (RFC 7636, section 4.6).
-// Other methods are refused.
+// matchVerifier returns nil if a verifier meets a challenge of the method S256 (RFC 7636, section
+// 4.6). Other methods are refused.
 func matchVerifier(verifier, challenge, method string) error {
 	sum := sha256.Sum256([]byte(verifier))
 	met := base64.RawURLEncoding.EncodeToString(sum[:])

@@ -15,7 +15,8 @@ import (
 //go:embed pages
 var files embed.FS
 
-// pages are what people see: plain HTML and one stylesheet, without a script, and without anything from elsewhere.
+// pages are what people see: plain HTML and one stylesheet, without a script, and without anything
+// from elsewhere.
 type pages struct {
 	all    map[string]*template.Template
 	policy string // Content-Security-Policy
@@ -45,7 +46,8 @@ type pageData struct {
 	Upstreams    []upstreamRow
 }
 
-// Link is Next for a link: where clients are returned to has been checked by redirect.go, the rest is ours or the provider's.
+// Link is Next for a link: where clients are returned to has been checked by redirect.go, the rest
+// is ours or the provider's.
 func (d pageData) Link() template.URL { return template.URL(d.Next) }
 
 type choice struct{ ID, Name string }

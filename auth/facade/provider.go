@@ -17,8 +17,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// provider is an identity provider. It is found when somebody first needs it, and looked for again a little later where that fails: one that is down keeps neither us
-// from starting nor the others from working.
+// provider is an identity provider. It is found when somebody first needs it, and looked for again
+// a little later where that fails: one that is down keeps neither us from starting nor the others
+// from working.
 type provider struct {
 	IdentityProvider
 	redirect string // our own, one for each provider, so that an answer cannot be brought to another's
@@ -58,7 +59,8 @@ type refusal struct{ code string }
 
 func (r *refusal) Error() string { return "the provider refuses: " + r.code }
 
-// asymmetric are the algorithms that a provider may sign with: none that we would need its secret for.
+// asymmetric are the algorithms that a provider may sign with: none that we would need its secret
+// for.
 var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
 
 const (
@@ -68,7 +70,8 @@ const (
 
 func (p *provider) label() string { return cmp.Or(p.Name, p.ID) }
 
-// discover returns what the provider says of itself. It may wait for the network, and for another who is asking already.
+// discover returns what the provider says of itself. It may wait for the network, and for another
+// who is asking already.
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +118,8 @@ func (p *provider) begin(ctx context.Context, state, nonce, verifier string) (st
 	return p.oauth(d).AuthCodeURL(state, options...), nil
 }
 
-// issuer checks the iss of an answer (RFC 9207): the one of another provider means that a code was mixed up.
+// issuer checks the iss of an answer (RFC 9207): the one of another provider means that a code was
+// mixed up.
 func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -146,7 +150,8 @@ func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (id
 	return id, token.RefreshToken, err
 }
 
-// renew asks whether a sign-in is still good. The new refresh token is the old one where the provider keeps it. The error is errEnded if it is not good any more.
+// renew asks whether a sign-in is still good. The new refresh token is the old one where the
+// provider keeps it. The error is errEnded if it is not good any more.
 func (p *provider) renew(ctx context.Context, refreshToken, subject string) (identity, string, error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -183,7 +188,8 @@ func answered(err error) error {
 	return err
 }
 
-// identify finds out whom the tokens are of. With the nonce "" they come from a refresh, which may bring no ID token.
+// identify finds out whom the tokens are of. With the nonce "" they come from a refresh, which may
+// bring no ID token.
 func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
@@ -213,7 +219,8 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 	return p.person(claims)
 }
 
-// complete adds what the ID token leaves to the userinfo endpoint: many providers keep e-mail and groups there.
+// complete adds what the ID token leaves to the userinfo endpoint: many providers keep e-mail and
+// groups there.
 func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
 	_, email := claims["email"]
 	_, groups := at(claims, p.groupsPath())

@@ -12,20 +12,23 @@ import (
 // maxRedirect bounds a redirect URI. Real ones have a hundred bytes.
 const maxRedirect = 1024
 
-// never are the schemes that run something, or show something, instead of leaving the browser: nobody can allow them.
+// never are the schemes that run something, or show something, instead of leaving the browser:
+// nobody can allow them.
 var never = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source", "filesystem", "ws", "wss", "ftp"}
 
 // defaultSchemes are the private schemes of clients that we know.
 var defaultSchemes = []string{"cursor", "vscode", "vscode-insiders", "windsurf", "code-oss", "zed"}
 
-// checkRedirect returns what is wrong with a redirect URI of somebody who registers, if anything is. Three kinds are right: https to a host with a public look, http
-// to this very machine, and a private scheme that is allowed.
+// checkRedirect returns what is wrong with a redirect URI of somebody who registers, if anything
+// is. Three kinds are right: https to a host with a public look, http to this very machine, and a
+// private scheme that is allowed.
 func checkRedirect(uri string, schemes []string) error {
 	if uri == "" || len(uri) > maxRedirect {
 		return fmt.Errorf("a redirect URI has 1 to %d bytes", maxRedirect)
 	}
 	for i := range len(uri) {
-		// Browsers repair what is not allowed in a URI, each in its own way, and come to another host than we do.
+		// Browsers repair what is not allowed in a URI, each in its own way, and come to another
+		// host than we do.
 		if c := uri[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\\\"<>^`{|}", c) >= 0 {
 			return errors.New("it has a character that no URI has")
 		}
@@ -72,20 +75,24 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
-// loopback reports whether the host of a URL is one of the three names that every browser takes for this machine (RFC 8252, section 7.3). No look-up: what another
-// name means is up to whoever owns it.
+// loopback reports whether the host of a URL is one of the three names that every browser takes for
+// this machine (RFC 8252, section 7.3). No look-up: what another name means is up to whoever owns
+// it.
 func loopback(host string) bool {
 	return host == "127.0.0.1" || host == "::1" || strings.EqualFold(host, "localhost")
 }
 
-// isLoopback reports whether a redirect URI leads to this machine by http, so that nobody knows which program will get it.
+// isLoopback reports whether a redirect URI leads to this machine by http, so that nobody knows
+// which program will get it.
 func isLoopback(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && u.Scheme == "http" && loopback(u.Hostname())
 }
 
-// matchRedirect reports whether a client that registered these URIs may be answered at the given one. It must be one of them, byte for byte, but for the port of
-// http on this machine, which a program cannot know beforehand (RFC 8252, section 7.3). localhost and 127.0.0.1 are different hosts.
+// matchRedirect reports whether a client that registered these URIs may be answered at the given
+// one. It must be one of them, byte for byte, but for the port of http on this machine, which a
+// program cannot know beforehand (RFC 8252, section 7.3). localhost and 127.0.0.1 are different
+// hosts.
 func matchRedirect(registered []string, given string) bool {
 	if slices.Contains(registered, given) {
 		return true

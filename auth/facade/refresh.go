@@ -14,8 +14,8 @@ import (
 	"junction/auth/store"
 )
 
-// refresh exchanges a refresh token for its successor. The store sees to it that this happens once, that whoever did not hear the answer gets it again, and that
-// nobody else does.
+// refresh exchanges a refresh token for its successor. The store sees to it that this happens once,
+// that whoever did not hear the answer gets it again, and that nobody else does.
 func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
 	ctx := r.Context()
 	gone := bad("invalid_grant", "the refresh token is not good, or not any more")
@@ -84,10 +84,12 @@ const (
 	patient = 30 * time.Second // for how long one of us may ask it
 )
 
-// confirm asks the provider whether the person behind a grant may still sign in, and what groups they are in. If they may not, their grants have ended when it returns,
-// and the store knows. An error means that nobody can say, and that too much time has gone by to go on all the same.
+// confirm asks the provider whether the person behind a grant may still sign in, and what groups
+// they are in. If they may not, their grants have ended when it returns, and the store knows. An
+// error means that nobody can say, and that too much time has gone by to go on all the same.
 func (f *Facade) confirm(ctx context.Context, g store.Grant) error {
-	// It does not end half-way because a client hangs up: a provider that replaces its own refresh tokens tells the new one once.
+	// It does not end half-way because a client hangs up: a provider that replaces its own refresh
+	// tokens tells the new one once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patient)
 	defer cancel()
 	session, err := f.store.IDPSession(ctx, g.IDPSession)

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// A client_id that we hand out is the registration itself: dcr_ and, in base64url, the version, the id of a key, the deflated metadata, and an HMAC of all that. We
-// keep nothing, so that there is nothing to fill up and nothing that could be lost, and an id is good for as long as its key is.
+// A client_id that we hand out is the registration itself: dcr_ and, in base64url, the version, the
+// id of a key, the deflated metadata, and an HMAC of all that. We keep nothing, so that there is
+// nothing to fill up and nothing that could be lost, and an id is good for as long as its key is.
 const (
 	registeredPrefix  = "dcr_"
 	registeredVersion = 1
@@ -30,8 +31,10 @@ const (
 
 // registrar makes and reads client ids. It is immutable; newRegistrar makes it.
 type registrar struct {
-	keys      [][]byte   // the first makes them
-	deflaters *sync.Pool // that have read the dictionary: a new one takes a megabyte, and most of the time of a registration
+	keys [][]byte // the first makes them
+	// that have read the dictionary: a new one takes a megabyte, and most of the time of a
+	// registration
+	deflaters *sync.Pool
 }
 
 func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
@@ -42,7 +45,8 @@ type metadata struct {
 	Redirects []string `json:"r"`
 }
 
-// dictionary is what real registrations have in common, so that ids are short. A change makes old ids unreadable; another needs another version.
+// dictionary is what real registrations have in common, so that ids are short. A change makes old
+// ids unreadable; another needs another version.
 const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
 	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
 
@@ -111,7 +115,8 @@ func mac(key, text []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// registration is a client's own description (RFC 7591, section 2): the members that mean something here. Others are ignored, as are unknown values of those.
+// registration is a client's own description (RFC 7591, section 2): the members that mean something
+// here. Others are ignored, as are unknown values of those.
 type registration struct {
 	RedirectURIs []string `json:"redirect_uris"`
 	ClientName   string   `json:"client_name"`
@@ -129,8 +134,9 @@ type registered struct {
 	Scope                   string   `json:"scope"`
 }
 
-// register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect URIs that cannot be are left out, since clients send sets for all
-// the places that they run in; the answer has those that are left.
+// register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect
+// URIs that cannot be are left out, since clients send sets for all the places that they run in;
+// the answer has those that are left.
 func (f *Facade) register(w http.ResponseWriter, r *http.Request) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		fail(w, http.StatusBadRequest, "invalid_client_metadata", "send application/json")

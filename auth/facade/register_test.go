@@ -148,7 +148,8 @@ func random(n int) string {
 	return b.String()[:n]
 }
 
-// TestAuthT47RegistrationsKeepNothing has a hundred thousand clients register, and looks at the store.
+// TestAuthT47RegistrationsKeepNothing has a hundred thousand clients register, and looks at the
+// store.
 func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	s.gates.register.open()
@@ -170,7 +171,8 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT48IDsAreForEver: an id that was altered is nobody's, and one that was not is good after a restart, at another replica, and with a new key in front.
+// TestAuthT48IDsAreForEver: an id that was altered is nobody's, and one that was not is good after
+// a restart, at another replica, and with a new key in front.
 func TestAuthT48IDsAreForEver(t *testing.T) {
 	var options Options
 	s := mustStand(t, func(o *Options) { options = *o })
@@ -285,7 +287,8 @@ func TestAuthT49Names(t *testing.T) {
 	}
 }
 
-// FuzzRegister feeds the body of a registration: what is accepted can be read back, and may be registered.
+// FuzzRegister feeds the body of a registration: what is accepted can be read back, and may be
+// registered.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"client_name":"x","redirect_uris":["http://localhost/callback","cursor://a/b"]}`)
 	f.Add(`{"redirect_uris":["https://a.example/cb?x=1"]}`)
@@ -340,8 +343,9 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// FuzzAuthorize feeds the query of an authorization request: whatever it is, nobody is sent anywhere but to what the client has registered, and a request that is in order
-// is for an endpoint of ours.
+// FuzzAuthorize feeds the query of an authorization request: whatever it is, nobody is sent
+// anywhere but to what the client has registered, and a request that is in order is for an endpoint
+// of ours.
 func FuzzAuthorize(f *testing.F) {
 	s := mustStand(f, nil)
 	redirects := []string{"http://localhost/callback", "https://a.example/cb?x=1", "cursor://a/b"}

@@ -20,7 +20,8 @@ import (
 	"junction/auth/store"
 )
 
-// second starts another replica of the stand: of the same URL, over the same store, with a memory of its own.
+// second starts another replica of the stand: of the same URL, over the same store, with a memory
+// of its own.
 func (s *stand) second(t *testing.T, o Options) *Facade {
 	t.Helper()
 	f, err := New(o)
@@ -117,7 +118,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				t.Errorf("one code at both replicas: %v", counts)
 			}
 
-			// T82 and T83: 50 that refresh at once get one pair; once its successor was used, the first token ends everything at both.
+			// T82 and T83: 50 that refresh at once get one pair; once its successor was used, the
+			// first token ends everything at both.
 			m := a.mustSignIn(t, b)
 			pairs := make(chan string, 50)
 			for range cap(pairs) {

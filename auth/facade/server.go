@@ -11,19 +11,21 @@ import (
 	"junction/auth/store"
 )
 
-// AuthorizationServer is what we need of one that keeps to OAuth 2.1. It knows no browsers, no people and no providers, and what it is made with is nobody's business
-// outside of this file.
+// AuthorizationServer is what we need of one that keeps to OAuth 2.1. It knows no browsers, no
+// people and no providers, and what it is made with is nobody's business outside of this file.
 type AuthorizationServer interface {
 	// BeginAuthorize checks a client's request, of which nothing has been given yet. The error is a
 	// *problem to show, a *flaw, which comes with the client and where it is told, or one that kept
 	// us from finding out.
 	BeginAuthorize(ctx context.Context, r *http.Request) (AuthRequest, error)
-	// IssueCode stores the grant, and returns where the browser takes the code for it. The error wraps store.ErrRevoked if the session that it rests on has ended.
+	// IssueCode stores the grant, and returns where the browser takes the code for it. The error
+	// wraps store.ErrRevoked if the session that it rests on has ended.
 	IssueCode(ctx context.Context, request AuthRequest, g store.Grant) (redirect string, err error)
 	// Token and Revoke answer clients.
 	Token(w http.ResponseWriter, r *http.Request)
 	Revoke(w http.ResponseWriter, r *http.Request)
-	// Introspect returns what an access token gives access to. The error wraps errBadToken if nothing.
+	// Introspect returns what an access token gives access to. The error wraps errBadToken if
+	// nothing.
 	Introspect(ctx context.Context, token string) (Access, error)
 	// RevokeGrant ends a grant and all that came of it.
 	RevokeGrant(ctx context.Context, id, why string) error
@@ -51,7 +53,8 @@ func (s *server) BeginAuthorize(ctx context.Context, r *http.Request) (AuthReque
 // IssueCode is AuthorizationServer's.
 func (s *server) IssueCode(ctx context.Context, request AuthRequest, g store.Grant) (redirect string, err error) {
 	err = s.f.store.WithTx(ctx, func(ctx context.Context) error {
-		// Locked until the grant is there: whoever ends the session ends the grant too, or has ended the session already.
+		// Locked until the grant is there: whoever ends the session ends the grant too, or has
+		// ended the session already.
 		if _, err := s.f.store.IDPSession(ctx, g.IDPSession); err != nil {
 			return err
 		}

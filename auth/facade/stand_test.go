@@ -368,7 +368,8 @@ func (s *stand) post(t *testing.T, path, media, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// asks is where the app sends the browser; changes are name, value pairs, and "" takes a parameter out.
+// asks is where the app sends the browser; changes are name, value pairs, and "" takes a parameter
+// out.
 func (a app) asks(changes ...string) string {
 	sum := sha256.Sum256([]byte(a.verifier))
 	q := url.Values{

@@ -47,7 +47,8 @@ var bounded = []string{
 	"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token",
 }
 
-// form returns the parameters of a request for programs: a form in the body and nowhere else, each parameter once.
+// form returns the parameters of a request for programs: a form in the body and nowhere else, each
+// parameter once.
 func form(r *http.Request) (url.Values, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		return nil, bad("invalid_request", "send application/x-www-form-urlencoded")
@@ -109,7 +110,8 @@ func (s *server) exchange(r *http.Request) ([]byte, error) {
 	return nil, bad("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
 }
 
-// redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a second use takes back what came of the first.
+// redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a
+// second use takes back what came of the first.
 func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
 	gone := bad("invalid_grant", "the code is not good, or not any more")
 	signature, ok := s.minter.signature(q.Get("code"), codePrefix)
@@ -192,8 +194,8 @@ func (s *server) exchangeCode(ctx context.Context, code store.Code, g store.Gran
 	return made.response, err
 }
 
-// Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family goes. Whoever has a token may do that, and of one that is not good
-// there is nothing to do.
+// Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family
+// goes. Whoever has a token may do that, and of one that is not good there is nothing to do.
 func (s *server) Revoke(w http.ResponseWriter, r *http.Request) {
 	err := s.giveUp(r)
 	s.answer(w, r, []byte("{}"), err)

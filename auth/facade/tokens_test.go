@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTokensVerifiers redeems a code with verifiers that are not the one of its challenge. The client
-// has one try, and what it is told stays as it was.
+// TestTokensVerifiers redeems a code with verifiers that are not the one of its challenge. The
+// client has one try, and what it is told stays as it was.
 func TestTokensVerifiers(t *testing.T) {
 	const (
 		tooShort      = "The PKCE code verifier must be at least 43 characters."
@@ -74,7 +74,8 @@ func TestTokensVerifiers(t *testing.T) {
 	}
 }
 
-// TestTokensPlainIsRefused alters the stored challenges: no method but S256 is good, whoever wrote it.
+// TestTokensPlainIsRefused alters the stored challenges: no method but S256 is good, whoever wrote
+// it.
 func TestTokensPlainIsRefused(t *testing.T) {
 	for name, form := range map[string]string{
 		"plain":        `{"code_challenge":["VERIFIER"],"code_challenge_method":["plain"]}`,
@@ -99,8 +100,8 @@ func TestTokensPlainIsRefused(t *testing.T) {
 	}
 }
 
-// TestTokensOneRedemptionWins has twenty redeem one code of the old code at once. One gets tokens, which
-// the others end.
+// TestTokensOneRedemptionWins has twenty redeem one code of the old code at once. One gets tokens,
+// which the others end.
 func TestTokensOneRedemptionWins(t *testing.T) {
 	i := mustIssued(t)
 	i.sql(t, "DELETE FROM oauth_tokens")
@@ -137,8 +138,8 @@ func TestTokensOneRedemptionWins(t *testing.T) {
 	refused(t, "its refresh token", status, m, "invalid_grant")
 }
 
-// TestTokensGuessesBesideARedemption has ten with a wrong verifier beside ten with the right one: the
-// first of the twenty decides, and nobody gets a second pair.
+// TestTokensGuessesBesideARedemption has ten with a wrong verifier beside ten with the right one:
+// the first of the twenty decides, and nobody gets a second pair.
 func TestTokensGuessesBesideARedemption(t *testing.T) {
 	i := mustIssued(t)
 	i.sql(t, "DELETE FROM oauth_tokens")
@@ -184,8 +185,8 @@ func (i issued) states(t *testing.T) map[string]int {
 	return all
 }
 
-// TestTokensAltered shows tokens of the old code with a change in each part, and in ways that decode to
-// the same bytes: a token has one spelling.
+// TestTokensAltered shows tokens of the old code with a change in each part, and in ways that
+// decode to the same bytes: a token has one spelling.
 func TestTokensAltered(t *testing.T) {
 	i := mustIssued(t)
 	whole := i.had["access"]
@@ -260,7 +261,8 @@ func respell(token string) string {
 	return trailing(head) + "." + mac
 }
 
-// TestTokensRefreshOfAScopeThatIsGone: a scope that the server does not have any more is not given again.
+// TestTokensRefreshOfAScopeThatIsGone: a scope that the server does not have any more is not given
+// again.
 func TestTokensRefreshOfAScopeThatIsGone(t *testing.T) {
 	i := mustIssued(t)
 	i.scopes = []string{scopeMCP}
@@ -275,8 +277,8 @@ func TestTokensRefreshOfAScopeThatIsGone(t *testing.T) {
 	}
 }
 
-// TestTokensComparedInConstantTime reads mint.go: a MAC or a challenge is compared by crypto/hmac and
-// crypto/subtle, and by no other comparison.
+// TestTokensComparedInConstantTime reads mint.go: a MAC or a challenge is compared by crypto/hmac
+// and crypto/subtle, and by no other comparison.
 func TestTokensComparedInConstantTime(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "mint.go", nil, 0)
 	if err != nil {
@@ -307,8 +309,8 @@ func TestTokensComparedInConstantTime(t *testing.T) {
 	}
 }
 
-// TestTokensRowsOfAnotherGrant alters rows so that they name another client or another endpoint than
-// their grant: no tokens are made of them.
+// TestTokensRowsOfAnotherGrant alters rows so that they name another client or another endpoint
+// than their grant: no tokens are made of them.
 func TestTokensRowsOfAnotherGrant(t *testing.T) {
 	for name, value := range map[string]string{"client": "'other'", "audience": `json('["https://junction.example/web/mcp"]')`} {
 		t.Run(name, func(t *testing.T) {

@@ -91,8 +91,8 @@ func (f *Facade) remember(hash auth.Hash, v *verdict) {
 	f.known.tokens[hash] = v
 }
 
-// Still reports whether a principal that Verify returned would be let in again, as far as is known without asking: its token is not over, and nobody has taken its
-// grant back.
+// Still reports whether a principal that Verify returned would be let in again, as far as is known
+// without asking: its token is not over, and nobody has taken its grant back.
 func (f *Facade) Still(p *auth.Principal) bool {
 	if p.Kind != auth.KindUser || p.Grant == "" || !f.now().Before(p.Expires) {
 		return false
@@ -166,8 +166,9 @@ func (f *Facade) poll(ctx context.Context) {
 	}
 }
 
-// audit writes down what happened. Of what strangers do it writes down what comes at a pace that leaves room on the disk for the rest; the remainder is for debugging.
-// ctx is that of a request, or comes from one: it says where that came from.
+// audit writes down what happened. Of what strangers do it writes down what comes at a pace that
+// leaves room on the disk for the rest; the remainder is for debugging. ctx is that of a request,
+// or comes from one: it says where that came from.
 func (f *Facade) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
 	by := callerOf(ctx)

@@ -1,7 +1,9 @@
-// Package fetch gets documents from URLs that strangers name: what a client says about itself, its keys, what an upstream says about its sign-in.
+// Package fetch gets documents from URLs that strangers name: what a client says about itself, its
+// keys, what an upstream says about its sign-in.
 //
-// Whoever names a URL has us connect to it, so that the address is checked when it is dialled, whatever a name resolved to before; nothing is followed, nothing is
-// unpacked, and bytes and time are bounded. Only what the operator has named may be somewhere else than on the public internet.
+// Whoever names a URL has us connect to it, so that the address is checked when it is dialled,
+// whatever a name resolved to before; nothing is followed, nothing is unpacked, and bytes and time
+// are bounded. Only what the operator has named may be somewhere else than on the public internet.
 package fetch
 
 import (
@@ -23,17 +25,18 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Fetcher gets documents. The zero value gets them by https, from port 443 of public addresses, in 5 seconds each. It may be used by several goroutines at once, and
-// is not to be changed then.
+// Fetcher gets documents. The zero value gets them by https, from port 443 of public addresses, in
+// 5 seconds each. It may be used by several goroutines at once, and is not to be changed then.
 type Fetcher struct {
-	// AllowPrivate are the networks that may be connected to although they are not public: any port, and by http too. Its prefixes are of IPv4 and IPv6, none of
-	// IPv4 in IPv6.
+	// AllowPrivate are the networks that may be connected to although they are not public: any
+	// port, and by http too. Its prefixes are of IPv4 and IPv6, none of IPv4 in IPv6.
 	AllowPrivate []netip.Prefix
 	// Ports of public addresses; nil means 443.
 	Ports []uint16
 	// RootCAs are whose certificates are believed; nil means those of the system.
 	RootCAs *x509.CertPool
-	// Timeout is for all of one fetch, from the look-up of the name to the last byte; 0 means 5 seconds.
+	// Timeout is for all of one fetch, from the look-up of the name to the last byte; 0 means 5
+	// seconds.
 	Timeout time.Duration
 	// MaxBody bounds the bodies that Client gets; 0 means 64 KiB.
 	MaxBody int64
@@ -47,7 +50,8 @@ type Document struct {
 	Header http.Header // for how long it is fresh, say
 }
 
-// Class is what went wrong, in words that a page may show: they tell nothing about the network that we are in.
+// Class is what went wrong, in words that a page may show: they tell nothing about the network that
+// we are in.
 type Class string
 
 const (
@@ -62,7 +66,8 @@ const (
 	Type        Class = "the document is not of the right type"
 )
 
-// Error is why a document could not be had. Its text names the host and the class alone; the cause, which it wraps, is for logs.
+// Error is why a document could not be had. Its text names the host and the class alone; the cause,
+// which it wraps, is for logs.
 type Error struct {
 	Class Class
 	Host  string // as it was named
@@ -85,7 +90,8 @@ var errPrivate = errors.New("the address may not be connected to")
 // errTooLarge is what a body ends with that is larger than it may be.
 var errTooLarge = errors.New("the body is too large")
 
-// Get returns the document of a URL, of at most max bytes, which an answer of 200 gives. The error is an *Error.
+// Get returns the document of a URL, of at most max bytes, which an answer of 200 gives. The error
+// is an *Error.
 func (f *Fetcher) Get(ctx context.Context, address string, max int64) (Document, error) {
 	return f.get(ctx, address, max, false)
 }
@@ -109,7 +115,8 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	if wantJSON {
 		r.Header.Set("Accept", "application/json")
 	}
-	// A server that sees us leave may still end its answer in time for us to read it: what there is of it is not the document, nor why there is none.
+	// A server that sees us leave may still end its answer in time for us to read it: what there is
+	// of it is not the document, nor why there is none.
 	failed := func(err error) (Document, error) {
 		if late := ctx.Err(); late != nil {
 			err = late
@@ -134,8 +141,10 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	return Document{body, response.Header}, nil
 }
 
-// Client returns a client for libraries that fetch by themselves, with the same guard: no redirects, no other addresses, and bodies of at most MaxBody, the reading
-// of which fails beyond it. An error of it wraps an *Error where the guard was the reason. Nobody but its caller has it, or its connections.
+// Client returns a client for libraries that fetch by themselves, with the same guard: no
+// redirects, no other addresses, and bodies of at most MaxBody, the reading of which fails beyond
+// it. An error of it wraps an *Error where the guard was the reason. Nobody but its caller has it,
+// or its connections.
 func (f *Fetcher) Client() *http.Client {
 	max := f.MaxBody
 	if max == 0 {
@@ -174,7 +183,8 @@ func (f *Fetcher) guarded(max int64) *guarded {
 	return g
 }
 
-// transport keeps no connection: who is at its other end was checked for one request. Proxies of the environment would connect in our place, unchecked.
+// transport keeps no connection: who is at its other end was checked for one request. Proxies of
+// the environment would connect in our place, unchecked.
 func (f *Fetcher) transport(control func(network, address string, c syscall.RawConn) error) *http.Transport {
 	dialer := net.Dialer{Timeout: f.timeout(), Resolver: f.Resolver, Control: control}
 	return &http.Transport{

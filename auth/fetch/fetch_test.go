@@ -97,7 +97,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52Addresses has every kind of address that is not public named in a URL, and as the answer to a look-up.
+// TestAuthT52Addresses has every kind of address that is not public named in a URL, and as the
+// answer to a look-up.
 func TestAuthT52Addresses(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{
@@ -132,7 +133,8 @@ func errorOf(err error) *Error {
 	return e
 }
 
-// TestAuthT52Rebinding answers the first look-up with a public address, as a check before would see it, and the next with loopback.
+// TestAuthT52Rebinding answers the first look-up with a public address, as a check before would see
+// it, and the next with loopback.
 func TestAuthT52Rebinding(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32

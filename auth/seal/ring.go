@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Ring is the master keys of a store, in their order: the first one seals, every one opens, so that a key is replaced by putting a new one in front, sealing
-// everything again, and taking the old one away. It is immutable, and may be used by several goroutines at once.
+// Ring is the master keys of a store, in their order: the first one seals, every one opens, so that
+// a key is replaced by putting a new one in front, sealing everything again, and taking the old one
+// away. It is immutable, and may be used by several goroutines at once.
 type Ring struct {
 	ids  []string
 	keys []*Key
@@ -23,8 +24,8 @@ type Ring struct {
 // maxID is the longest id of a key; its length is one byte of what is sealed.
 const maxID = 32
 
-// ParseRing reads <id>:<base64 of 32 bytes>[,<id>:<base64>…], the form of JUNCTION_MASTER_KEYS and of a key file; line breaks separate as commas do. The error
-// never holds any of the text but ids.
+// ParseRing reads <id>:<base64 of 32 bytes>[,<id>:<base64>…], the form of JUNCTION_MASTER_KEYS and
+// of a key file; line breaks separate as commas do. The error never holds any of the text but ids.
 func ParseRing(text string) (*Ring, error) {
 	r := &Ring{}
 	for i, entry := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == '\n' || c == '\r' }) {
@@ -51,8 +52,9 @@ func ParseRing(text string) (*Ring, error) {
 	return r, nil
 }
 
-// LoadRing reads the ring of a file, and makes the file, with one new key and for its owner alone, where there is none. made reports that: without that file
-// what is sealed from then on is lost, so that somebody has to be told to keep a copy.
+// LoadRing reads the ring of a file, and makes the file, with one new key and for its owner alone,
+// where there is none. made reports that: without that file what is sealed from then on is lost, so
+// that somebody has to be told to keep a copy.
 func LoadRing(file string) (ring *Ring, made bool, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +72,8 @@ func LoadRing(file string) (ring *Ring, made bool, err error) {
 	return ring, made, nil
 }
 
-// NewEntry returns a new key as ParseRing reads it, with an id that is none of others. It is a secret.
+// NewEntry returns a new key as ParseRing reads it, with an id that is none of others. It is a
+// secret.
 func NewEntry(now time.Time, others []string) string {
 	return KeyID(now, others) + ":" + base64.StdEncoding.EncodeToString(NewSecret())
 }
@@ -122,7 +125,8 @@ func (r *Ring) index(id string) int {
 // IDs returns the ids of the keys in their order. They are no secret.
 func (r *Ring) IDs() []string { return append([]string(nil), r.ids...) }
 
-// Secrets returns a secret of 32 bytes for a purpose from each key, the first key's first: to make MACs with that one, and to accept those of all.
+// Secrets returns a secret of 32 bytes for a purpose from each key, the first key's first: to make
+// MACs with that one, and to accept those of all.
 func (r *Ring) Secrets(purpose string) ([][]byte, error) {
 	var all [][]byte
 	for _, key := range r.keys {
@@ -135,8 +139,8 @@ func (r *Ring) Secrets(purpose string) ([][]byte, error) {
 	return all, nil
 }
 
-// Vault seals values that have a place: one that is found in another place than it was sealed for does not open. It is immutable, and may be used by several
-// goroutines at once.
+// Vault seals values that have a place: one that is found in another place than it was sealed for
+// does not open. It is immutable, and may be used by several goroutines at once.
 type Vault struct {
 	ids   []string
 	boxes []*Box
@@ -155,16 +159,19 @@ func (r *Ring) Vault(purpose string) (*Vault, error) {
 	return v, nil
 }
 
-// ringFormat is the first byte of what a Vault seals. The length of the key's id follows, the id, the nonce and the sealed text.
+// ringFormat is the first byte of what a Vault seals. The length of the key's id follows, the id,
+// the nonce and the sealed text.
 const ringFormat = 2
 
-// Seal returns plain sealed with the first key, for a place such as table|row|column. It says nothing about plain but its length.
+// Seal returns plain sealed with the first key, for a place such as table|row|column. It says
+// nothing about plain but its length.
 func (v *Vault) Seal(plain []byte, place string) []byte {
 	head := append([]byte{ringFormat, byte(len(v.ids[0]))}, v.ids[0]...)
 	return append(head, v.boxes[0].aead.Seal(nil, nil, plain, append(head[:len(head):len(head)], place...))...)
 }
 
-// Open returns what was sealed with any of the keys for the place. The error wraps ErrInvalid; where the key is not in the ring it names its id.
+// Open returns what was sealed with any of the keys for the place. The error wraps ErrInvalid;
+// where the key is not in the ring it names its id.
 func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 	id, head, ok := sealedWith(sealed)
 	if !ok {
@@ -189,7 +196,8 @@ func (v *Vault) Current(sealed []byte) bool {
 	return ok && id == v.ids[0]
 }
 
-// sealedWith returns the id of the key that something is sealed with, and how long the head is that says so.
+// sealedWith returns the id of the key that something is sealed with, and how long the head is that
+// says so.
 func sealedWith(sealed []byte) (id string, head int, ok bool) {
 	if len(sealed) < 2 || sealed[0] != ringFormat {
 		return "", 0, false

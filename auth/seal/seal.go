@@ -1,4 +1,5 @@
-// Package seal makes opaque strings that only a holder of the key can make or read: session ids, cursors, and whatever else a client carries for us.
+// Package seal makes opaque strings that only a holder of the key can make or read: session ids,
+// cursors, and whatever else a client carries for us.
 package seal
 
 import (
@@ -15,13 +16,15 @@ import (
 // SecretSize is the size of a secret in bytes.
 const SecretSize = 32
 
-// ErrInvalid means that a string was not sealed with this key for this purpose, or was changed since.
+// ErrInvalid means that a string was not sealed with this key for this purpose, or was changed
+// since.
 var ErrInvalid = errors.New("not sealed by us")
 
 // Key seals and opens strings. It is immutable, and may be used by several goroutines at once.
 type Key struct{ secret []byte }
 
-// NewKey returns the key of a secret of SecretSize bytes. Replicas with one secret read each other's strings.
+// NewKey returns the key of a secret of SecretSize bytes. Replicas with one secret read each
+// other's strings.
 func NewKey(secret []byte) (*Key, error) {
 	if len(secret) != SecretSize {
 		return nil, fmt.Errorf("a secret has %d bytes, not %d", SecretSize, len(secret))
@@ -59,7 +62,8 @@ func (k *Key) Box(purpose string) (*Box, error) {
 	return &Box{aead}, nil
 }
 
-// Seal returns plain as a string of letters, digits, - and _ that says nothing about it but its length. Two seals of one text differ.
+// Seal returns plain as a string of letters, digits, - and _ that says nothing about it but its
+// length. Two seals of one text differ.
 func (b *Box) Seal(plain []byte) string {
 	out := make([]byte, 1, 1+b.aead.Overhead()+len(plain))
 	out[0] = format

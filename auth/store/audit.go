@@ -12,8 +12,9 @@ type Event struct {
 	At                  time.Time
 	Event               string
 	Principal, ClientID string
-	Address, RequestID  string // of the request that it happened in; "" where there was none, as with what an operator does
-	Detail              []byte // JSON
+	// of the request that it happened in; "" where there was none, as with what an operator does
+	Address, RequestID string
+	Detail             []byte // JSON
 }
 
 // Unproven returns the events that somebody can cause who has not signed in. Those without a

@@ -42,8 +42,10 @@ type Block struct {
 	At                   time.Time
 }
 
-// BlockClient shuts a client out and ends what it was allowed. It returns the ids of the grants that ended by it. One that is shut out already stays so since then, with
-// the new reason, if there is one. At is not read. A Block without a ClientID is an error: it would end all grants that there are.
+// BlockClient shuts a client out and ends what it was allowed. It returns the ids of the grants
+// that ended by it. One that is shut out already stays so since then, with the new reason, if there
+// is one. At is not read. A Block without a ClientID is an error: it would end all grants that
+// there are.
 func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err error) {
 	if b.ClientID == "" {
 		return nil, errors.New("a block is of a client")
@@ -58,7 +60,8 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 	return s.RevokeGrants(ctx, GrantFilter{ClientID: b.ClientID}, "client_blocked")
 }
 
-// UnblockClient lets a client in again, by its id. What it had been allowed stays ended. ErrNotFound means that it was not shut out.
+// UnblockClient lets a client in again, by its id. What it had been allowed stays ended.
+// ErrNotFound means that it was not shut out.
 func (s *Store) UnblockClient(ctx context.Context, id string) error {
 	return s.only(ctx, `DELETE FROM client_blocks WHERE client_hash = $1`, hash(id))
 }
@@ -87,7 +90,8 @@ func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
 	return all, err
 }
 
-// UseAssertion notes that a client has signed in with an assertion, until that expires: of any number of calls exactly one succeeds, the others get ErrUsed.
+// UseAssertion notes that a client has signed in with an assertion, until that expires: of any
+// number of calls exactly one succeeds, the others get ErrUsed.
 func (s *Store) UseAssertion(ctx context.Context, issuer, jti string, expires time.Time) error {
 	n, err := s.exec(ctx, `INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3) ON CONFLICT (issuer, jti_hash) DO NOTHING`,
 		issuer, hash(jti), seconds(expires))

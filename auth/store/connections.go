@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Connection is a person's own sign-in at an upstream: what calls of theirs to it are authorized with, and nobody else's.
+// Connection is a person's own sign-in at an upstream: what calls of theirs to it are authorized
+// with, and nobody else's.
 type Connection struct {
 	Upstream  string
 	User      string // User.ID
 	Principal string // the same person as the guard calls them
-	// Access and Refresh are the upstream's tokens, sealed in the store for this user and this upstream alone; Refresh is "" where there is none.
+	// Access and Refresh are the upstream's tokens, sealed in the store for this user and this
+	// upstream alone; Refresh is "" where there is none.
 	Access, Refresh string
 	Scope           string
 	Issuer          string    // of the authorization server that gave the tokens
@@ -33,7 +35,8 @@ const (
 	connectionBroken = "needs_reconnect"
 )
 
-// row is the key of a connection, which its tokens are sealed for. Names of upstreams have no slash.
+// row is the key of a connection, which its tokens are sealed for. Names of upstreams have no
+// slash.
 func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 
 func (c *Connection) scan(s *Store, row scanner) error {
@@ -55,11 +58,13 @@ func (c *Connection) scan(s *Store, row scanner) error {
 	return err
 }
 
-// PutConnection stores what a person was given at an upstream, in place of what they had there. Broken, Created and Given are not read. ErrRevoked means that the person is
-// shut out, perhaps while the upstream was asked.
+// PutConnection stores what a person was given at an upstream, in place of what they had there.
+// Broken, Created and Given are not read. ErrRevoked means that the person is shut out, perhaps
+// while the upstream was asked.
 func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 	return s.WithTx(ctx, func(ctx context.Context) error {
-		// Locked until the connection is there: whoever shuts the person out forgets it too, or has done so already.
+		// Locked until the connection is there: whoever shuts the person out forgets it too, or has
+		// done so already.
 		if u, err := s.User(ctx, c.User); err != nil {
 			return err
 		} else if !u.Disabled.IsZero() {
@@ -72,12 +77,14 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, expires_at = excluded.expires_at, state = excluded.state,
 			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
 			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
-			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now) // a version that no earlier connection of theirs had, also one that was deleted
+			// a version that no earlier connection of theirs had, also one that was deleted
+			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now)
 		return err
 	})
 }
 
-// Connection returns the connection of a principal to an upstream; ErrNotFound if there is none, or if the person is shut out. It may be Broken.
+// Connection returns the connection of a principal to an upstream; ErrNotFound if there is none, or
+// if the person is shut out. It may be Broken.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
 	err = s.get(ctx, func(row scanner) error { return c.scan(s, row) }, `SELECT `+connectionColumns+` FROM upstream_tokens JOIN users ON users.id = owner
 		WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
@@ -97,8 +104,10 @@ func (s *Store) Connections(ctx context.Context, user string) (all []Connection,
 	return all, err
 }
 
-// ClaimConnection is for who is about to renew the tokens of c: until the time is over, or one of the methods below is called, all others get ErrUsed, on other replicas
-// too. That is how an authorization server is asked by one of them, without a transaction that waits for it. ErrNotFound means that the tokens are others by now.
+// ClaimConnection is for who is about to renew the tokens of c: until the time is over, or one of
+// the methods below is called, all others get ErrUsed, on other replicas too. That is how an
+// authorization server is asked by one of them, without a transaction that waits for it.
+// ErrNotFound means that the tokens are others by now.
 func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Duration) error {
 	now := s.now()
 	err := s.only(ctx, `UPDATE upstream_tokens SET claimed_until = $3 WHERE id = $1 AND version = $2 AND claimed_until <= $4`, c.row(), c.version, seconds(now.Add(d)), seconds(now))
@@ -113,8 +122,9 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 	return err
 }
 
-// RenewConnection stores the tokens that c was renewed to, Access, Refresh, Scope and Expires, and ends the claim. ErrNotFound means that the person has disconnected or
-// connected anew meanwhile: that stays.
+// RenewConnection stores the tokens that c was renewed to, Access, Refresh, Scope and Expires, and
+// ends the claim. ErrNotFound means that the person has disconnected or connected anew meanwhile:
+// that stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
 	return s.only(ctx, `UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
 		WHERE id = $1 AND version = $2`, c.row(), c.version, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
@@ -127,21 +137,24 @@ func (s *Store) ReleaseConnection(ctx context.Context, c Connection) error {
 	return err
 }
 
-// BreakConnection notes that the tokens of c are taken no more, and forgets them. What the person has done meanwhile stays.
+// BreakConnection notes that the tokens of c are taken no more, and forgets them. What the person
+// has done meanwhile stays.
 func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 	_, err := s.exec(ctx, `UPDATE upstream_tokens SET state = '`+connectionBroken+`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3
 		WHERE id = $1 AND version = $2`, c.row(), c.version, seconds(s.now()))
 	return err
 }
 
-// DeleteConnection ends a user's connection, and returns it, so that its tokens can be taken back where they come from. ErrNotFound means that there is none.
+// DeleteConnection ends a user's connection, and returns it, so that its tokens can be taken back
+// where they come from. ErrNotFound means that there is none.
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
 	of := Connection{Upstream: upstream, User: user}
 	err = s.change(ctx, func(row scanner) error { return c.scan(s, row) }, `DELETE FROM upstream_tokens WHERE id = $1 RETURNING `+connectionColumns, of.row())
 	return c, err
 }
 
-// UpstreamClient is what we are to the authorization server of an upstream, where we have registered there.
+// UpstreamClient is what we are to the authorization server of an upstream, where we have
+// registered there.
 type UpstreamClient struct {
 	Upstream, Issuer, RedirectURI string
 	ClientID                      string
@@ -152,7 +165,8 @@ type UpstreamClient struct {
 // row is a key that is made of all three, none of which can take another's place.
 func (c *UpstreamClient) row() string { return hash(c.Upstream + " " + c.Issuer + " " + c.RedirectURI) }
 
-// AddUpstreamClient stores a registration, and returns the one that counts: that which was there first.
+// AddUpstreamClient stores a registration, and returns the one that counts: that which was there
+// first.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
 	_, err := s.exec(ctx, `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (id) DO NOTHING`, c.row(), c.Upstream, c.Issuer, c.RedirectURI, c.ClientID, s.seal(upstreamSecret, c.row(), c.Secret), c.AuthMethod, seconds(s.now()))
@@ -162,7 +176,8 @@ func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (Upstre
 	return s.UpstreamClient(ctx, c.Upstream, c.Issuer, c.RedirectURI)
 }
 
-// UpstreamClient returns our registration for an upstream at an issuer, with a redirect URI; ErrNotFound if there is none.
+// UpstreamClient returns our registration for an upstream at an issuer, with a redirect URI;
+// ErrNotFound if there is none.
 func (s *Store) UpstreamClient(ctx context.Context, upstream, issuer, redirect string) (UpstreamClient, error) {
 	c := UpstreamClient{Upstream: upstream, Issuer: issuer, RedirectURI: redirect}
 	var sealed []byte

@@ -35,7 +35,8 @@ func TestConnections(t *testing.T) {
 		_, err := s.Connection(ctx, "jira", "user:ann")
 		want(t, "another upstream's", err, ErrNotFound)
 
-		// One of many renews, and the others hear so; also on another replica, and until the claim is over.
+		// One of many renews, and the others hear so; also on another replica, and until the claim
+		// is over.
 		if n := parallel(t, 20, ErrUsed, func(i int) error { return stores[i%2].ClaimConnection(ctx, ann, 15*time.Second) }); n != 1 {
 			t.Errorf("%d claim the tokens at once, want 1", n)
 		}
@@ -60,7 +61,8 @@ func TestConnections(t *testing.T) {
 			t.Errorf("Connections = %+v, %v", all, err)
 		}
 
-		// Who connects again while an answer is on its way keeps the new tokens; so does who disconnects.
+		// Who connects again while an answer is on its way keeps the new tokens; so does who
+		// disconnects.
 		old, err := s.Connection(ctx, "linear", "user:bob")
 		want(t, "Connection", err, nil)
 		mustPut := bob

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Grant is what a user allowed a client: all codes and tokens of that one consent rest on it, and end with it.
+// Grant is what a user allowed a client: all codes and tokens of that one consent rest on it, and
+// end with it.
 type Grant struct {
 	ID                               string // AddGrant fills it in
 	User, IDPSession                 string // their ids
@@ -37,7 +38,8 @@ func (g *Grant) over(now time.Time) error {
 	return nil
 }
 
-// AddGrant stores a grant and returns it with its ID. Created, Used, Revoked and Reason are not read.
+// AddGrant stores a grant and returns it with its ID. Created, Used, Revoked and Reason are not
+// read.
 func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	if g.ID == "" {
 		g.ID = NewID()
@@ -50,8 +52,9 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	return g, err
 }
 
-// Grant returns the grant with an id; ErrRevoked and ErrExpired come with it. In a transaction the row is locked: whoever changes codes or tokens locks their grant
-// first, so that two transactions never wait for each other.
+// Grant returns the grant with an id; ErrRevoked and ErrExpired come with it. In a transaction the
+// row is locked: whoever changes codes or tokens locks their grant first, so that two transactions
+// never wait for each other.
 func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) }, `SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
 	if err == nil {
@@ -60,7 +63,8 @@ func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
 	return g, err
 }
 
-// GrantFilter says which grants are meant: those that match every field that is not zero. The zero value means all.
+// GrantFilter says which grants are meant: those that match every field that is not zero. The zero
+// value means all.
 type GrantFilter struct {
 	User, ClientID, IDPSession string
 	Standing                   bool // neither revoked nor expired
@@ -116,7 +120,8 @@ func (s *Store) TouchGrant(ctx context.Context, id string) error {
 	return err
 }
 
-// RevokeGrant ends a grant and all its codes and tokens. It reports whether it stood until then; of a grant that does not exist too it is no error.
+// RevokeGrant ends a grant and all its codes and tokens. It reports whether it stood until then; of
+// a grant that does not exist too it is no error.
 func (s *Store) RevokeGrant(ctx context.Context, id, why string) (stood bool, err error) {
 	ended, err := s.revoke(ctx, ` WHERE id = $1`, []any{id}, why)
 	return len(ended) > 0, err
@@ -157,7 +162,8 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 	return ids, err
 }
 
-// RevokedSince returns the ids of the grants that were revoked at a time or later: what a replica asks every few seconds, with a margin for clocks that differ.
+// RevokedSince returns the ids of the grants that were revoked at a time or later: what a replica
+// asks every few seconds, with a margin for clocks that differ.
 func (s *Store) RevokedSince(ctx context.Context, at time.Time) (ids []string, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var id string

@@ -11,8 +11,9 @@ import (
 	"modernc.org/sqlite"
 )
 
-// lease keeps a SQLite file for one process. It is a transaction that never ends, on a file beside it: the operating system ends it when the process does,
-// however that happens, so that no lease outlives its holder.
+// lease keeps a SQLite file for one process. It is a transaction that never ends, on a file beside
+// it: the operating system ends it when the process does, however that happens, so that no lease
+// outlives its holder.
 type lease struct {
 	db   *sql.DB
 	conn *sql.Conn

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// migrations are the steps of the schema, each run once and never changed once a version with it was published: 0001_….sql, 0002_….sql and so on.
+// migrations are the steps of the schema, each run once and never changed once a version with it
+// was published: 0001_….sql, 0002_….sql and so on.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -22,7 +23,8 @@ const (
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
-// migrate checks the keys and brings the schema up to date, in one transaction, one process at a time. With apply false it only checks that both are right.
+// migrate checks the keys and brings the schema up to date, in one transaction, one process at a
+// time. With apply false it only checks that both are right.
 func (s *Store) migrate(ctx context.Context, apply bool) error {
 	steps, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

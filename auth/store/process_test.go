@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve opens the store, says "open", and exchanges a refresh token for each line that has it and its successor, until its input ends.
+// serve opens the store, says "open", and exchanges a refresh token for each line that has it and
+// its successor, until its input ends.
 func serve(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -98,7 +99,8 @@ func mustStart(t *testing.T, d database) *process {
 	return p
 }
 
-// line returns what the process says next, without the line's end; it fails when the process has ended.
+// line returns what the process says next, without the line's end; it fails when the process has
+// ended.
 func (p *process) line() (string, error) {
 	line, err := p.out.ReadString('\n')
 	return strings.TrimSuffix(line, "\n"), err
@@ -111,7 +113,8 @@ func (p *process) mustSay(t *testing.T, want string) {
 	}
 }
 
-// TestAuthT89Crash kills the process that exchanges tokens at any moment of 200 exchanges. Whatever was lost, the client tries again with the token that it has.
+// TestAuthT89Crash kills the process that exchanges tokens at any moment of 200 exchanges. Whatever
+// was lost, the client tries again with the token that it has.
 func TestAuthT89Crash(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)

@@ -10,8 +10,9 @@ import (
 	"junction/auth/seal"
 )
 
-// ErrReused means that a refresh token was shown again after its successor was used, or too late: two hold it, one of whom should not. Everything that its user
-// allowed that client by that grant has ended.
+// ErrReused means that a refresh token was shown again after its successor was used, or too late:
+// two hold it, one of whom should not. Everything that its user allowed that client by that grant
+// has ended.
 var ErrReused = errors.New("the refresh token was used before")
 
 // Presented is a refresh token as a client shows it.
@@ -31,16 +32,19 @@ type Successor struct {
 	Response  []byte // what the client is told, for those who ask again
 }
 
-// Refresh exchanges a refresh token, once, and returns what the client is told. The first who comes has rotate make the successor; whoever shows the same token
-// again within the interval, and before the successor was used, gets the very same answer: an honest client that runs twice, or did not hear us, stays signed in.
-// Any later use revokes the grant and is ErrReused.
+// Refresh exchanges a refresh token, once, and returns what the client is told. The first who comes
+// has rotate make the successor; whoever shows the same token again within the interval, and before
+// the successor was used, gets the very same answer: an honest client that runs twice, or did not
+// hear us, stays signed in. Any later use revokes the grant and is ErrReused.
 //
-// All is one transaction, which rotate's context carries, and the answer is returned when it is on the disk: if we die before, the client's retry gets it, or does
-// it anew. rotate is given the token and its grant, both locked, and must not wait for anything but the store. An error of it undoes everything, unless it is of
-// Keep, and is returned.
+// All is one transaction, which rotate's context carries, and the answer is returned when it is on
+// the disk: if we die before, the client's retry gets it, or does it anew. rotate is given the
+// token and its grant, both locked, and must not wait for anything but the store. An error of it
+// undoes everything, unless it is of Keep, and is returned.
 //
-// ErrNotFound is also for a client that is not the token's: that leaves the token as it is. ErrExpired and ErrRevoked are also for the grant and its user. With
-// these and ErrReused the client has to sign in again; with any other error it must not be told so.
+// ErrNotFound is also for a client that is not the token's: that leaves the token as it is.
+// ErrExpired and ErrRevoked are also for the grant and its user. With these and ErrReused the
+// client has to sign in again; with any other error it must not be told so.
 func (s *Store) Refresh(ctx context.Context, p Presented, rotate func(ctx context.Context, t Token, g Grant) (Successor, error)) (response []byte, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		t, stale := s.Token(ctx, RefreshToken, p.Signature)
@@ -110,7 +114,8 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 	return err
 }
 
-// replay returns the answer that a rotated token got, if it may have it again, and revokes everything if not.
+// replay returns the answer that a rotated token got, if it may have it again, and revokes
+// everything if not.
 func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error) {
 	var sealed []byte
 	err := s.get(ctx, func(row scanner) error { return row.Scan(&sealed) },
@@ -137,7 +142,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	return nil, Keep(ErrReused)
 }
 
-// replayVault seals with a token that only its client has: who has the database and the master keys still cannot tell what the client was told.
+// replayVault seals with a token that only its client has: who has the database and the master keys
+// still cannot tell what the client was told.
 func replayVault(token string) (*seal.Vault, error) {
 	ring, err := seal.RingOf("token", sha256.Sum256([]byte(token)))
 	if err != nil {

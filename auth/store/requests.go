@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// AuthRequest is a request in a browser on its way: seen, approved, sent to a provider, and consumed, each once.
+// AuthRequest is a request in a browser on its way: seen, approved, sent to a provider, and
+// consumed, each once.
 type AuthRequest struct {
 	Purpose               string // "authorize", "connect", "login"
 	ClientID, RedirectURI string
@@ -58,8 +59,8 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 	return err
 }
 
-// AuthRequest returns the request with an id for the browser that it is bound to; for another one there is none (ErrNotFound). ErrExpired and ErrUsed, when it was
-// consumed, come with the request.
+// AuthRequest returns the request with an id for the browser that it is bound to; for another one
+// there is none (ErrNotFound). ErrExpired and ErrUsed, when it was consumed, come with the request.
 func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
 	err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
 		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id), hash(binding))
@@ -85,8 +86,9 @@ type Approval struct {
 	Detail                      []byte // takes the place of the request's, if it is not nil
 }
 
-// ApproveAuthRequest approves a request, once: of several at a time, and of a second one, all but the first get ErrUsed. ErrNotFound is also for another browser
-// than the one that the request is bound to.
+// ApproveAuthRequest approves a request, once: of several at a time, and of a second one, all but
+// the first get ErrUsed. ErrNotFound is also for another browser than the one that the request is
+// bound to.
 func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, approval Approval) (a AuthRequest, err error) {
 	var state any
 	if approval.State != "" {
@@ -108,13 +110,15 @@ func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, appr
 	return a, err
 }
 
-// ConsumeAuthRequest returns the approved request whose provider answers with a state, once. ErrNotFound is also for another browser or another provider than the
-// request's; neither consumes it.
+// ConsumeAuthRequest returns the approved request whose provider answers with a state, once.
+// ErrNotFound is also for another browser or another provider than the request's; neither consumes
+// it.
 func (s *Store) ConsumeAuthRequest(ctx context.Context, idp, state, binding string) (AuthRequest, error) {
 	return s.consume(ctx, `idp_state_hash = $1 AND idp = $2 AND binding_hash = $3`, hash(state), idp, hash(binding))
 }
 
-// ConsumeApproved returns the approved request with an id, once: it is for a user who has signed in before, so that no provider is asked.
+// ConsumeApproved returns the approved request with an id, once: it is for a user who has signed in
+// before, so that no provider is asked.
 func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRequest, error) {
 	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "", hash(binding))
 }

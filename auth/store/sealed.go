@@ -8,8 +8,8 @@ import (
 	"junction/auth/seal"
 )
 
-// column is a sealed column. What is in it opens in its table, its row and its column alone, so that nobody who can write to the database makes one user's secret
-// another's.
+// column is a sealed column. What is in it opens in its table, its row and its column alone, so
+// that nobody who can write to the database makes one user's secret another's.
 type column struct{ table, key, name string }
 
 var (
@@ -21,7 +21,8 @@ var (
 	upstreamRefresh = column{"upstream_tokens", "id", "refresh_enc"}
 )
 
-// sealedColumns are those that the master keys seal. oauth_tokens.replay_enc is sealed with the token that it answers.
+// sealedColumns are those that the master keys seal. oauth_tokens.replay_enc is sealed with the
+// token that it answers.
 var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE, upstreamSecret, upstreamAccess, upstreamRefresh}
 
 func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
@@ -52,7 +53,8 @@ const (
 	canaryText = "the keys are right"
 )
 
-// checkKeys returns ErrKeys if the store was sealed with other keys, and reports whether it was sealed at all.
+// checkKeys returns ErrKeys if the store was sealed with other keys, and reports whether it was
+// sealed at all.
 func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	var text []byte
 	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
@@ -78,8 +80,10 @@ func (s *Store) addCanary(ctx context.Context) error {
 	return err
 }
 
-// Reencrypt seals everything with the first master key that is sealed with another one, and returns how many values that were. It may run while the store is used,
-// and may be run again if it was interrupted. After it the other keys can be taken away, if every replica has the first key by then.
+// Reencrypt seals everything with the first master key that is sealed with another one, and returns
+// how many values that were. It may run while the store is used, and may be run again if it was
+// interrupted. After it the other keys can be taken away, if every replica has the first key by
+// then.
 func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 	for _, c := range sealedColumns {
 		type value struct {

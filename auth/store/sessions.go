@@ -44,7 +44,8 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 	return i, err
 }
 
-// IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In a transaction the row is locked.
+// IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In
+// a transaction the row is locked.
 func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err error) {
 	err = s.get(ctx, func(row scanner) error { return i.scan(s, row) }, `SELECT `+idpSessionColumns+` FROM idp_sessions WHERE id = $1`+s.lock(ctx), id)
 	if err == nil && !i.Ended.IsZero() {
@@ -53,8 +54,10 @@ func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err er
 	return i, err
 }
 
-// ClaimIDPSession returns the session for the one that is to ask its provider: until the time is over or UpdateIDPSession is called all others, on other replicas
-// too, get ErrUsed. That is how a provider is asked without a transaction that waits for it. ErrNotFound also means that the session has ended.
+// ClaimIDPSession returns the session for the one that is to ask its provider: until the time is
+// over or UpdateIDPSession is called all others, on other replicas too, get ErrUsed. That is how a
+// provider is asked without a transaction that waits for it. ErrNotFound also means that the
+// session has ended.
 func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
 	now := s.now()
 	err = s.change(ctx, func(row scanner) error { return i.scan(s, row) },
@@ -71,13 +74,15 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 	return i, ErrNotFound
 }
 
-// UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a session that goes on, and ends the claim on it.
+// UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a session that goes on, and
+// ends the claim on it.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
 	return s.only(ctx, `UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
 		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
 }
 
-// EndIDPSession ends a session, all grants that rest on it, and the sessions in the browser that do. It returns the ids of the grants that ended by it.
+// EndIDPSession ends a session, all grants that rest on it, and the sessions in the browser that
+// do. It returns the ids of the grants that ended by it.
 func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []string, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		// Grants first: whoever refreshes has its grant locked before the session.
@@ -90,7 +95,8 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 		if _, err := s.exec(ctx, `UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id, seconds(s.now())); err != nil {
 			return err
 		}
-		// Whoever had the session locked to make a grant of it has made it by now; nobody makes another.
+		// Whoever had the session locked to make a grant of it has made it by now; nobody makes
+		// another.
 		late, err := s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why)
 		grants = append(grants, late...)
 		return err
@@ -98,7 +104,8 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 	return grants, err
 }
 
-// IDPSessions returns the sessions of a user, or of all if it is "", that go on, the newest first. Refresh tokens and claims are left out.
+// IDPSessions returns the sessions of a user, or of all if it is "", that go on, the newest first.
+// Refresh tokens and claims are left out.
 func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var i IDPSession
@@ -115,7 +122,8 @@ type Ended struct {
 	Grants   []string // their ids
 }
 
-// SignOut ends everything that a user has signed in to: their sessions at providers, those in browsers, and all grants. They may sign in again.
+// SignOut ends everything that a user has signed in to: their sessions at providers, those in
+// browsers, and all grants. They may sign in again.
 func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		ended = Ended{}
@@ -140,7 +148,8 @@ func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err
 	return ended, err
 }
 
-// WebSession is a browser in which a user has signed in. Its secret is in the browser's cookie alone.
+// WebSession is a browser in which a user has signed in. Its secret is in the browser's cookie
+// alone.
 type WebSession struct {
 	User, IDPSession string // their ids
 	Created, Expires time.Time
@@ -153,7 +162,8 @@ func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) 
 	return err
 }
 
-// WebSession returns the session with a secret, and its user. It returns ErrExpired if it is over, and ErrRevoked if the user is disabled.
+// WebSession returns the session with a secret, and its user. It returns ErrExpired if it is over,
+// and ErrRevoked if the user is disabled.
 func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(append([]any{&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires}}, u.fields()...)...)
@@ -169,7 +179,8 @@ func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u 
 	return w, u, err
 }
 
-// WebSessions returns the sessions of a user, or of all if it is "", that are not over, the newest first.
+// WebSessions returns the sessions of a user, or of all if it is "", that are not over, the newest
+// first.
 func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var w WebSession

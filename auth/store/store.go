@@ -1,6 +1,8 @@
-// Package store keeps what signing in leaves behind: users, sessions, grants, codes and tokens, in a SQLite file or in Postgres.
+// Package store keeps what signing in leaves behind: users, sessions, grants, codes and tokens, in
+// a SQLite file or in Postgres.
 //
-// What there is, by file; every method takes part in the transaction of its context, may be called by several goroutines at once, and blocks on the database:
+// What there is, by file; every method takes part in the transaction of its context, may be called
+// by several goroutines at once, and blocks on the database:
 //
 //	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback, which it is made of; Keep, for an error that is no reason to undo
 //	users.go     User: PutUser, User, Users, DisableUser, EnableUser
@@ -18,8 +20,9 @@
 //	migrate.go, lease.go, sweep.go: the schema, one process per SQLite file, rows that nobody needs any more
 //	bounds.go: how many rows strangers can have stored
 //
-// Secrets are given to methods as they are, and hashed or sealed here, so that nobody can forget to. Signatures of codes and tokens are not secret.
-// An error that is none of the Err values means that it could not be found out: the database is away, say. Nobody's sign-in is over for that.
+// Secrets are given to methods as they are, and hashed or sealed here, so that nobody can forget
+// to. Signatures of codes and tokens are not secret. An error that is none of the Err values means
+// that it could not be found out: the database is away, say. Nobody's sign-in is over for that.
 package store
 
 import (
@@ -73,8 +76,9 @@ type Config struct {
 	Driver string     // SQLite, the default, or Postgres
 	DSN    string     // the path of a file, or a URL or key=value list that Postgres takes
 	Keys   *seal.Ring // required; see package seal
-	// Attach opens the file of a store that another process runs, for a command that looks at a few rows or changes them: there is no lease, no new schema, and
-	// nothing is swept. Of Postgres it means the last two.
+	// Attach opens the file of a store that another process runs, for a command that looks at a few
+	// rows or changes them: there is no lease, no new schema, and nothing is swept. Of Postgres it
+	// means the last two.
 	Attach bool
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil is time.Now
@@ -84,7 +88,8 @@ type Config struct {
 type Store struct {
 	write *sql.DB // of SQLite one connection, so that writers queue here and not in the file
 	read  *sql.DB // the same as write, of Postgres
-	// forUpdate ends a SELECT of a row that the transaction is going to change; SQLite's transactions exclude each other anyhow.
+	// forUpdate ends a SELECT of a row that the transaction is going to change; SQLite's
+	// transactions exclude each other anyhow.
 	forUpdate string
 	postgres  bool
 	vault     *seal.Vault
@@ -98,8 +103,9 @@ type Store struct {
 	sweeper sync.WaitGroup
 }
 
-// Open opens a store, makes it or brings its schema up to date, and starts to sweep it. It refuses a SQLite file that another process has (ErrInUse), and, before
-// it changes anything, keys that are not the store's (ErrKeys) and a schema that it does not know (ErrNewer).
+// Open opens a store, makes it or brings its schema up to date, and starts to sweep it. It refuses
+// a SQLite file that another process has (ErrInUse), and, before it changes anything, keys that are
+// not the store's (ErrKeys) and a schema that it does not know (ErrNewer).
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err == nil && !c.Attach {
@@ -157,7 +163,8 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// openSQLite opens a file as one writer and a few readers. It is made for its owner alone; what SQLite puts beside it gets the same permissions.
+// openSQLite opens a file as one writer and a few readers. It is made for its owner alone; what
+// SQLite puts beside it gets the same permissions.
 func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" || strings.HasPrefix(c.DSN, "file:") || strings.HasPrefix(c.DSN, ":") {
 		return fmt.Errorf("the store's file is given by its path, not by %q", c.DSN)
@@ -185,7 +192,8 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	// Every commit is on the disk before it is answered: a rotated token that a power cut brings back would cost its user the sign-in.
+	// Every commit is on the disk before it is answered: a rotated token that a power cut brings
+	// back would cost its user the sign-in.
 	pragmas := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	if s.write, err = sql.Open("sqlite", sqliteURL(file, pragmas)); err != nil {
 		return err
@@ -212,7 +220,8 @@ func sqliteURL(file string, query url.Values) string {
 	return "file://" + (&url.URL{Path: p}).EscapedPath() + "?" + query.Encode()
 }
 
-// Close waits for the sweeper, and ends all connections. Transactions that are open then are undone.
+// Close waits for the sweeper, and ends all connections. Transactions that are open then are
+// undone.
 func (s *Store) Close() error {
 	if s.stop != nil {
 		s.stop()
@@ -244,8 +253,10 @@ type frame struct {
 // errDoomed is why a transaction is undone though its outermost level wants to commit.
 var errDoomed = errors.New("a part of the transaction was undone")
 
-// WithTx runs f in a transaction, and commits it if f returns nil or an error of Keep. Methods with the context that f is given take part in it, and a WithTx with
-// that context is part of it too. It is for one goroutine. f must not wait for anything but the store: of SQLite there is one transaction at a time.
+// WithTx runs f in a transaction, and commits it if f returns nil or an error of Keep. Methods with
+// the context that f is given take part in it, and a WithTx with that context is part of it too. It
+// is for one goroutine. f must not wait for anything but the store: of SQLite there is one
+// transaction at a time.
 func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, err := s.BeginTX(ctx)
 	if err != nil {
@@ -283,10 +294,12 @@ type keep struct{ error }
 
 func (k keep) Unwrap() error { return k.error }
 
-// Keep returns an error with which the function of WithTx, or of Refresh, ends without undoing what it has done. Whoever called WithTx gets err itself.
+// Keep returns an error with which the function of WithTx, or of Refresh, ends without undoing what
+// it has done. Whoever called WithTx gets err itself.
 func Keep(err error) error { return keep{err} }
 
-// BeginTX returns a context with a transaction, or with another level of the one that ctx has. It ends with Commit or Rollback, or when ctx does.
+// BeginTX returns a context with a transaction, or with another level of the one that ctx has. It
+// ends with Commit or Rollback, or when ctx does.
 func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
 	if outer := frameOf(ctx, s); outer != nil {
 		return context.WithValue(ctx, txKey{s}, &frame{tx: outer.tx, nested: true, doomed: outer.doomed}), nil
@@ -298,7 +311,8 @@ func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, txKey{s}, &frame{tx: tx, doomed: new(bool)}), nil
 }
 
-// Commit ends what BeginTX has begun. Only the outermost level writes; it undoes everything, and says so, if a level within was undone.
+// Commit ends what BeginTX has begun. Only the outermost level writes; it undoes everything, and
+// says so, if a level within was undone.
 func (s *Store) Commit(ctx context.Context) error {
 	f := frameOf(ctx, s)
 	switch {
@@ -333,7 +347,8 @@ func frameOf(ctx context.Context, s *Store) *frame {
 	return f
 }
 
-// lock is what ends a SELECT of rows that the transaction of ctx is going to change; "" outside of one.
+// lock is what ends a SELECT of rows that the transaction of ctx is going to change; "" outside of
+// one.
 func (s *Store) lock(ctx context.Context) string {
 	if frameOf(ctx, s) == nil {
 		return ""
@@ -443,8 +458,8 @@ func hash(secret string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// NewID returns a random id of 128 bits in 22 characters, the first of which is no -, so that it can be an argument of a command. The rows that have one get it from
-// here where theirs is "".
+// NewID returns a random id of 128 bits in 22 characters, the first of which is no -, so that it
+// can be an argument of a command. The rows that have one get it from here where theirs is "".
 func NewID() string {
 	for {
 		var id [16]byte

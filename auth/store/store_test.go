@@ -27,7 +27,8 @@ type database struct {
 	keys        *seal.Ring
 }
 
-// run runs a test against SQLite and, where JUNCTION_TEST_POSTGRES has a DSN, in a schema of its own there.
+// run runs a test against SQLite and, where JUNCTION_TEST_POSTGRES has a DSN, in a schema of its
+// own there.
 func run(t *testing.T, f func(t *testing.T, d database)) {
 	keys := mustRing(t, "a")
 	t.Run(SQLite, func(t *testing.T) { f(t, database{SQLite, filepath.Join(t.TempDir(), "junction ?#%.db"), keys}) })
@@ -71,7 +72,8 @@ func mustOpen(t testing.TB, d database, now func() time.Time) *Store {
 	return mustOpenBy(t, Open, d, now)
 }
 
-// mustOpenUnswept is mustOpen for a test that sweeps: of Postgres one sweeps at a time, and which of the test and the store itself it is would be chance.
+// mustOpenUnswept is mustOpen for a test that sweeps: of Postgres one sweeps at a time, and which
+// of the test and the store itself it is would be chance.
 func mustOpenUnswept(t testing.TB, d database, now func() time.Time) *Store {
 	t.Helper()
 	return mustOpenBy(t, open, d, now)
@@ -120,7 +122,8 @@ func replicas(t *testing.T, d database, now func() time.Time) [2]*Store {
 	return [2]*Store{s, mustOpen(t, d, now)}
 }
 
-// parallel calls f n times at once, and returns how many calls returned nil. All others must return the error.
+// parallel calls f n times at once, and returns how many calls returned nil. All others must return
+// the error.
 func parallel(t *testing.T, n int, other error, f func(i int) error) (succeeded int) {
 	t.Helper()
 	results, begin := make(chan error), make(chan struct{})
@@ -500,7 +503,8 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSignOut ends what one of two people has, though a grant is made while it ends, and nothing of the other's.
+// TestSignOut ends what one of two people has, though a grant is made while it ends, and nothing of
+// the other's.
 func TestSignOut(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c, ctx := newClock(), t.Context()
@@ -725,7 +729,8 @@ func TestSweep(t *testing.T) {
 		if _, err := s.sweep(ctx); err != nil {
 			t.Error(err)
 		}
-		// Her session and her grant stand, with her tokens; of the other sign-in its grant is kept for a while.
+		// Her session and her grant stand, with her tokens; of the other sign-in its grant is kept
+		// for a while.
 		if _, err := s.Access(ctx, "sig-at-rt0"); err != nil {
 			t.Errorf("what stands was swept: %v", err)
 		}
@@ -757,7 +762,8 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOpenSweeps opens a store in which something has grown old, and waits for the word that it is gone.
+// TestOpenSweeps opens a store in which something has grown old, and waits for the word that it is
+// gone.
 func TestOpenSweeps(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -783,7 +789,8 @@ func TestOpenSweeps(t *testing.T) {
 	})
 }
 
-// TestSweepAtOnce has a replica leave the sweeping to one that does it, and two schemas of one database not mind each other.
+// TestSweepAtOnce has a replica leave the sweeping to one that does it, and two schemas of one
+// database not mind each other.
 func TestSweepAtOnce(t *testing.T) {
 	run(t, func(t *testing.T, here database) {
 		if here.driver != Postgres {
@@ -827,8 +834,9 @@ func TestSweepAtOnce(t *testing.T) {
 	})
 }
 
-// TestAuthT115OlderSchemas brings stores that older versions left behind up to date, and goes on with the sign-in that is in them. Each schema has its file, the
-// latest one too, so that it is there when it is no longer the latest.
+// TestAuthT115OlderSchemas brings stores that older versions left behind up to date, and goes on
+// with the sign-in that is in them. Each schema has its file, the latest one too, so that it is
+// there when it is no longer the latest.
 func TestAuthT115OlderSchemas(t *testing.T) {
 	steps, err := migrations.ReadDir("migrations")
 	want(t, "ReadDir", err, nil)

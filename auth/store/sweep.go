@@ -15,7 +15,8 @@ const (
 	keptStrays = 30 * 24 * time.Hour  // what strangers have in it
 )
 
-// sweeps are the rows that nobody needs any more, those that refer to others first. What it takes is $1, by the age beside it.
+// sweeps are the rows that nobody needs any more, those that refer to others first. What it takes
+// is $1, by the age beside it.
 var sweeps = []struct {
 	table, key, where string
 	age               time.Duration
@@ -54,11 +55,14 @@ func (s *Store) sweepNowAndThen(ctx context.Context) {
 	}
 }
 
-// sweep deletes what is over, and returns how many rows that were. Of replicas one sweeps at a time, and the others do nothing.
+// sweep deletes what is over, and returns how many rows that were. Of replicas one sweeps at a
+// time, and the others do nothing.
 func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 	batch := ctx
 	if !s.postgres {
-		batch = context.WithoutCancel(ctx) // a file never takes long; and what is cut off goes on to undo it for a moment, in which the file is not closed
+		// a file never takes long; and what is cut off goes on to undo it for a moment, in which
+		// the file is not closed
+		batch = context.WithoutCancel(ctx)
 	}
 	for _, what := range sweeps {
 		for {
@@ -88,7 +92,8 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 	return total, nil
 }
 
-// mineToSweep reports whether no replica sweeps these tables, and keeps it so until the transaction ends. Those of another schema in the same database are others.
+// mineToSweep reports whether no replica sweeps these tables, and keeps it so until the transaction
+// ends. Those of another schema in the same database are others.
 func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
 	return mine, err

@@ -21,8 +21,9 @@ func (s *Store) AddCode(ctx context.Context, c Code) error {
 	return err
 }
 
-// Code returns a code. ErrUsed, which is also for one whose grant was revoked, and ErrExpired come with it. In a transaction its grant and it are locked, so that
-// one redemption waits for the other.
+// Code returns a code. ErrUsed, which is also for one whose grant was revoked, and ErrExpired come
+// with it. In a transaction its grant and it are locked, so that one redemption waits for the
+// other.
 func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) {
 	if err := s.lockGrantOf(ctx, "oauth_codes", signature); err != nil {
 		return c, err
@@ -60,7 +61,8 @@ func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, e
 	return err
 }
 
-// TakePKCE returns what AddPKCE has stored, and deletes it: of any number of calls exactly one succeeds, the others get ErrNotFound.
+// TakePKCE returns what AddPKCE has stored, and deletes it: of any number of calls exactly one
+// succeeds, the others get ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
 	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) }, `DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
 	return request, err
@@ -113,7 +115,8 @@ func (t *Token) over(now time.Time) error {
 	return nil
 }
 
-// AddToken stores a token that is good from now on. That its grant stands is for the caller to know, who has it locked.
+// AddToken stores a token that is good from now on. That its grant stands is for the caller to
+// know, who has it locked.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	_, err := s.exec(ctx, `INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
 		VALUES ($1, $2, $3, $4, $5, 'active', $6, 0, '', NULL, $7)`,
@@ -121,7 +124,8 @@ func (s *Store) AddToken(ctx context.Context, t Token) error {
 	return err
 }
 
-// Token returns a token of a kind. ErrUsed, of a refresh token that was rotated, ErrRevoked and ErrExpired come with it. In a transaction its grant and it are locked.
+// Token returns a token of a kind. ErrUsed, of a refresh token that was rotated, ErrRevoked and
+// ErrExpired come with it. In a transaction its grant and it are locked.
 func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err error) {
 	if err := s.lockGrantOf(ctx, "oauth_tokens", signature); err != nil {
 		return t, err
@@ -134,7 +138,8 @@ func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err
 	return t, err
 }
 
-// lockGrantOf locks the grant of a code or a token before that itself is locked: that is the order everywhere. Outside of a transaction it does nothing.
+// lockGrantOf locks the grant of a code or a token before that itself is locked: that is the order
+// everywhere. Outside of a transaction it does nothing.
 func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error {
 	if s.lock(ctx) == "" {
 		return nil
@@ -154,8 +159,9 @@ type Access struct {
 	User  User
 }
 
-// Access returns what an access token gives access to: it is what a request with the token needs, in one query. ErrRevoked and ErrExpired, which are also for its
-// grant and a disabled user, come with it.
+// Access returns what an access token gives access to: it is what a request with the token needs,
+// in one query. ErrRevoked and ErrExpired, which are also for its grant and a disabled user, come
+// with it.
 func (s *Store) Access(ctx context.Context, signature string) (a Access, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(append(append(a.Token.fields(), a.Grant.fields()...), a.User.fields()...)...)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// User is a person as an issuer knows them: Issuer and Subject together are who it is, and an e-mail address never is.
+// User is a person as an issuer knows them: Issuer and Subject together are who it is, and an
+// e-mail address never is.
 type User struct {
 	ID              string // ours, given by PutUser
 	Issuer, Subject string
@@ -21,8 +22,8 @@ func (u *User) fields() []any {
 	return []any{&u.ID, &u.Issuer, &u.Subject, &u.Email, &u.Display, &u.Claims, moment{&u.Created}, moment{&u.Seen}, moment{&u.Disabled}}
 }
 
-// PutUser stores what is known of a user who has signed in, and returns the row: a new one, or the one of that issuer and subject. ID, Created and Disabled of u are
-// not read.
+// PutUser stores what is known of a user who has signed in, and returns the row: a new one, or the
+// one of that issuer and subject. ID, Created and Disabled of u are not read.
 func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	now := seconds(s.now())
 	err := s.change(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
@@ -38,7 +39,8 @@ func (s *Store) User(ctx context.Context, id string) (u User, err error) {
 	return u, err
 }
 
-// Users returns the users of an e-mail address, or all if it is "", the one seen last first. There may be several: it is for people who look for somebody.
+// Users returns the users of an e-mail address, or all if it is "", the one seen last first. There
+// may be several: it is for people who look for somebody.
 func (s *Store) Users(ctx context.Context, email string) (all []User, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var u User
@@ -49,8 +51,9 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 	return all, err
 }
 
-// DisableUser shuts a user out, and ends everything that they have: their sessions at providers, those in browsers, their grants, and their connections to upstreams.
-// Of one who is shut out already it ends what is left. ErrNotFound means that there is no such user.
+// DisableUser shuts a user out, and ends everything that they have: their sessions at providers,
+// those in browsers, their grants, and their connections to upstreams. Of one who is shut out
+// already it ends what is left. ErrNotFound means that there is no such user.
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		err := s.only(ctx, `UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END WHERE id = $1`, id, seconds(s.now()))
@@ -66,7 +69,8 @@ func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, e
 	return ended, err
 }
 
-// EnableUser lets a user in again, who then signs in anew. ErrNotFound means that they were not shut out.
+// EnableUser lets a user in again, who then signs in anew. ErrNotFound means that they were not
+// shut out.
 func (s *Store) EnableUser(ctx context.Context, id string) error {
 	return s.only(ctx, `UPDATE users SET disabled_at = 0 WHERE id = $1 AND disabled_at > 0`, id)
 }

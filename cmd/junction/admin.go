@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// This file serves the admin address: what answers there is in the files that are about it, doctor.go, why.go and pins.go. ask.go asks it.
+// This file serves the admin address: what answers there is in the files that are about it,
+// doctor.go, why.go and pins.go. ask.go asks it.
 
 // adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests
 // should come here, and the state of everything. An upstream that is not there is no reason to send
@@ -83,7 +84,8 @@ type report struct {
 	Problems  []problemReport  `json:"problems"`
 	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
 	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
-	Overuse   []overuseReport  `json:"overuse,omitempty"` // callers that were refused something within the last minute, the latest first
+	// callers that were refused something within the last minute, the latest first
+	Overuse []overuseReport `json:"overuse,omitempty"`
 }
 
 type overuseReport struct {

@@ -17,7 +17,8 @@ type listedTool struct {
 	schema                   json.RawMessage // the input schema; nil when there is none
 }
 
-// newListedTool reads what we show of a definition and ignores what is odd in it: that is between the tool and its caller.
+// newListedTool reads what we show of a definition and ignores what is odd in it: that is between
+// the tool and its caller.
 func newListedTool(raw json.RawMessage) listedTool {
 	m := membersOf(raw)
 	t := listedTool{raw: raw, name: stringOf(m["name"]), title: stringOf(m["title"]), description: stringOf(m["description"]), schema: m["inputSchema"]}
@@ -83,8 +84,8 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// arguments turns the given words into the arguments object of the tool: strings, unless its input schema wants something else for a key.
-// Numbers keep their digits as typed.
+// arguments turns the given words into the arguments object of the tool: strings, unless its input
+// schema wants something else for a key. Numbers keep their digits as typed.
 func (t listedTool) arguments(given map[string]string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage, len(given))
 	properties := membersOf(membersOf(t.schema)["properties"])
@@ -117,8 +118,9 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 	return nil, usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
 }
 
-// types returns the JSON types that a schema of the tool allows, as far as it says so plainly: by type, by a choice of schemas (as generators write an
-// optional value), by a reference within the input schema. Nothing means that it does not say.
+// types returns the JSON types that a schema of the tool allows, as far as it says so plainly: by
+// type, by a choice of schemas (as generators write an optional value), by a reference within the
+// input schema. Nothing means that it does not say.
 func (t listedTool) types(schema json.RawMessage, depth int) []string {
 	const deepest = 8 // references may go in circles
 	if depth > deepest {
@@ -150,7 +152,8 @@ func (t listedTool) types(schema json.RawMessage, depth int) []string {
 	return types
 }
 
-// kindOf names the JSON Schema type of valid JSON. A number is an integer when it is written as one.
+// kindOf names the JSON Schema type of valid JSON. A number is an integer when it is written as
+// one.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	switch raw[0] {

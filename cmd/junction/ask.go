@@ -22,8 +22,8 @@ const adminPatience = 10 * time.Second
 // errNotRunning means that nobody listens at an admin address.
 var errNotRunning = errors.New("no junction is running")
 
-// adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty address means that the file
-// turns it off or takes a free port.
+// adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty
+// address means that the file turns it off or takes a free port.
 func adminAddress(flag, file string) (address string, c *Config, err error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
@@ -43,7 +43,8 @@ func adminAddress(flag, file string) (address string, c *Config, err error) {
 	return *c.Admin, c, nil
 }
 
-// askAdmin reads what an admin address says at a path, within a time. The error is errNotRunning when nobody is there, and otherwise says what the proxy said.
+// askAdmin reads what an admin address says at a path, within a time. The error is errNotRunning
+// when nobody is there, and otherwise says what the proxy said.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
 	defer cancel()

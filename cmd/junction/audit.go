@@ -19,7 +19,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file stands between calls, which wait for nobody, and a disk that may be slow, full or gone: lines wait in memory for a goroutine that writes them.
+// This file stands between calls, which wait for nobody, and a disk that may be slow, full or gone:
+// lines wait in memory for a goroutine that writes them.
 
 const (
 	auditDelay = 50 * time.Millisecond // for which a line waits for others
@@ -69,7 +70,8 @@ func startAudit(c AuditConfig, stderr io.Writer, log *slog.Logger) (*audit, erro
 	return a, nil
 }
 
-// record takes the line of a call. It does not wait for the disk: a line that there is no room for is dropped and counted. It returns false after Close.
+// record takes the line of a call. It does not wait for the disk: a line that there is no room for
+// is dropped and counted. It returns false after Close.
 func (a *audit) record(c *proxy.CallInfo) bool {
 	var digest [sha256.Size]byte
 	if c.Arguments != nil {
@@ -108,7 +110,8 @@ func (a *audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	return true
 }
 
-// Reopen opens the file anew, for whoever has renamed it and wants to see the new one at once: the next line would find out by itself.
+// Reopen opens the file anew, for whoever has renamed it and wants to see the new one at once: the
+// next line would find out by itself.
 func (a *audit) Reopen() {
 	a.mu.Lock()
 	a.moved = true
@@ -128,7 +131,8 @@ func (a *audit) Close() {
 	a.tasks.Wait()
 }
 
-// run writes what waits, all of it with one write. What could not be written is tried again before anything else, and takes room until then.
+// run writes what waits, all of it with one write. What could not be written is tried again before
+// anything else, and takes room until then.
 func (a *audit) run() {
 	var buffer, left []byte // left is the part of buffer that is still to be written
 	for over := false; !over; {
@@ -160,7 +164,8 @@ func (a *audit) run() {
 	}
 }
 
-// pause waits, not so long when early is ready, and not at all when the audit is closed: then it returns true.
+// pause waits, not so long when early is ready, and not at all when the audit is closed: then it
+// returns true.
 func (a *audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -258,7 +263,8 @@ func (a *audit) open() error {
 	return nil
 }
 
-// complain has the log say that something is wrong, if it has not said so just now; a.mu is held. The log may be as stuck as the file, so nobody waits for it but Close.
+// complain has the log say that something is wrong, if it has not said so just now; a.mu is held.
+// The log may be as stuck as the file, so nobody waits for it but Close.
 func (a *audit) complain(now time.Time) {
 	if !a.complained.IsZero() && now.Sub(a.complained) < auditCalm {
 		return
@@ -285,7 +291,8 @@ func appendTime(b []byte, now time.Time) []byte {
 	return append(now.UTC().AppendFormat(append(b, `{"time":"`...), "2006-01-02T15:04:05.000000Z"), '"')
 }
 
-// appendCall appends the line of a call. A text that is empty is left out. It is made by hand: encoding/json takes two and a half times as long, and memory.
+// appendCall appends the line of a call. A text that is empty is left out. It is made by hand:
+// encoding/json takes two and a half times as long, and memory.
 func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size]byte, arguments bool) []byte {
 	b = appendTime(b, now)
 	text := func(name, value string) {
@@ -348,7 +355,8 @@ func nudge(c chan<- struct{}) {
 
 // audited takes the line of a call, if there is an audit.
 func (p *program) audited(c *proxy.CallInfo) {
-	for a := p.audit.Load(); a != nil && !a.record(c); a = p.audit.Load() { // that one was closed: it has a successor already
+	// that one was closed: it has a successor already
+	for a := p.audit.Load(); a != nil && !a.record(c); a = p.audit.Load() {
 	}
 }
 
@@ -359,7 +367,8 @@ func (p *program) useAudit(a *audit) {
 	}
 }
 
-// nextAudit returns the audit that c asks for: the running one where nothing has changed, and nil for none.
+// nextAudit returns the audit that c asks for: the running one where nothing has changed, and nil
+// for none.
 func (p *program) nextAudit(c AuditConfig) (*audit, error) {
 	now := p.audit.Load()
 	switch {

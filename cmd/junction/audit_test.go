@@ -183,7 +183,8 @@ func TestAuditLine(t *testing.T) {
 	}
 }
 
-// TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit that nobody needs does nothing.
+// TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit that
+// nobody needs does nothing.
 func TestAuditIsWrittenTogether(t *testing.T) {
 	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
 		for range 3 {
@@ -217,7 +218,8 @@ func TestAuditIsWrittenTogether(t *testing.T) {
 	})
 }
 
-// TestAuditOfAStuckDisk: no call waits for it. What there is no room for is counted, in the log and, where it would have been, in the file.
+// TestAuditOfAStuckDisk: no call waits for it. What there is no room for is counted, in the log
+// and, where it would have been, in the file.
 func TestAuditOfAStuckDisk(t *testing.T) {
 	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
 		stuck := make(chan struct{})
@@ -263,7 +265,8 @@ func TestAuditOfAStuckDisk(t *testing.T) {
 	})
 }
 
-// TestAuditOfAFullDisk: lines wait, in order, and are written when there is room; a line that was half written comes again.
+// TestAuditOfAFullDisk: lines wait, in order, and are written when there is room; a line that was
+// half written comes again.
 func TestAuditOfAFullDisk(t *testing.T) {
 	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
 		r.call("a")
@@ -316,7 +319,8 @@ func auditFiles(t *testing.T, dir string) (text string, files int) {
 	return text, len(list)
 }
 
-// TestAuditSurvivesRotation: while many calls are made the file is renamed again and again, and made anew or not. No line is lost, twice, or broken.
+// TestAuditSurvivesRotation: while many calls are made the file is renamed again and again, and
+// made anew or not. No line is lost, twice, or broken.
 func TestAuditSurvivesRotation(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit.jsonl")
@@ -432,7 +436,8 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	})
 }
 
-// TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one that cannot be written changes nothing.
+// TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one
+// that cannot be written changes nothing.
 func TestAuditOfAProgram(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()
@@ -500,7 +505,8 @@ func BenchmarkAudit(b *testing.B) {
 	}
 }
 
-// TestRefusalsFillNoDisk: a source has one line a minute, which counts what it stands for, and sources that are too many have one together.
+// TestRefusalsFillNoDisk: a source has one line a minute, which counts what it stands for, and
+// sources that are too many have one together.
 func TestRefusalsFillNoDisk(t *testing.T) {
 	var r refusalLog
 	now := time.Now()

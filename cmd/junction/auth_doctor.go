@@ -158,7 +158,8 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 	}
 }
 
-// issuer finds the metadata of an issuer and compares it with what the file says; nil when it could not be read.
+// issuer finds the metadata of an issuer and compares it with what the file says; nil when it could
+// not be read.
 func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	var m metadata
 	base := strings.TrimSuffix(issuer, "/")

@@ -11,7 +11,8 @@ import (
 	"junction/auth/authtest"
 )
 
-// TestAuthDoctor asks providers that are well, that call themselves otherwise, that are away, and that have no keys.
+// TestAuthDoctor asks providers that are well, that call themselves otherwise, that are away, and
+// that have no keys.
 func TestAuthDoctor(t *testing.T) {
 	well, other, away, keyless := authtest.Start(t), authtest.Start(t), authtest.Start(t), authtest.Start(t)
 	other.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"issuer":"https://other.example.com"}`) })

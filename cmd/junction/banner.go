@@ -23,8 +23,10 @@ type bannerRow struct {
 // bannerWidth is the width of the terminal that everything but a long address fits into.
 const bannerWidth = 80
 
-// banner writes what a person needs at the start: the address, the upstreams, and the lines to paste into clients. It writes once, so that the log,
-// should it go to the same terminal, comes before or after; an error of w is nobody's business by then. With keys the lines take one from the environment.
+// banner writes what a person needs at the start: the address, the upstreams, and the lines to
+// paste into clients. It writes once, so that the log, should it go to the same terminal, comes
+// before or after; an error of w is nobody's business by then. With keys the lines take one from
+// the environment.
 func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Junction serves %s\n\n", url)
@@ -69,7 +71,8 @@ Cursor, in .cursor/mcp.json
     "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
 `
 
-// writeTable writes the upstreams under each other. The column of errors is there when one of them has an error, and takes what the others leave.
+// writeTable writes the upstreams under each other. The column of errors is there when one of them
+// has an error, and takes what the others leave.
 func writeTable(b *bytes.Buffer, rows []bannerRow) {
 	if len(rows) == 0 {
 		b.WriteString("  no upstreams are configured\n")
@@ -100,7 +103,8 @@ func writeTable(b *bytes.Buffer, rows []bannerRow) {
 	}
 }
 
-// flat makes text from elsewhere safe for one line of a terminal: white space becomes one space, and what could steer the terminal goes.
+// flat makes text from elsewhere safe for one line of a terminal: white space becomes one space,
+// and what could steer the terminal goes.
 func flat(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -16,8 +16,9 @@ import (
 	"junction/upstream"
 )
 
-// check loads the file and writes what a person needs to know to w: every mistake and every warning, or "ok: N upstreams".
-// The error is nil if the program could start with the file; where it has mistakes, they are on w already and the error only counts them.
+// check loads the file and writes what a person needs to know to w: every mistake and every
+// warning, or "ok: N upstreams". The error is nil if the program could start with the file; where
+// it has mistakes, they are on w already and the error only counts them.
 func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	c, warnings, err := Load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
@@ -61,7 +62,8 @@ func count(n int, thing string) string {
 // self is the program name in a command that means our own executable, wherever it lies.
 const self = "junction"
 
-// warnings looks for keys that are over, and for what each enabled command needs and the machine does not have.
+// warnings looks for keys that are over, and for what each enabled command needs and the machine
+// does not have.
 func (d *decoder) warnings(c *Config) Warnings {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
@@ -111,8 +113,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 	return Warnings(ps)
 }
 
-// warnPolicies looks for capabilities that are required and that nobody holds, or the other way round: most likely they were to be the same word. And for rules
-// about upstreams that are not there, and what the package warns of.
+// warnPolicies looks for capabilities that are required and that nobody holds, or the other way
+// round: most likely they were to be the same word. And for rules about upstreams that are not
+// there, and what the package warns of.
 func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 	held, required := c.Policies.Capabilities(), []string{}
 	require := func(at, what string, list []string) {
@@ -184,7 +187,8 @@ func notRunnable(u *upstream.Config) string {
 	return fmt.Sprintf("there is no program %s; that upstream shows as waiting until it is installed", program)
 }
 
-// runnable reports whether the command's program can be found: a name in the PATH of the child, anything else in its folder.
+// runnable reports whether the command's program can be found: a name in the PATH of the child,
+// anything else in its folder.
 func (d *decoder) runnable(u *upstream.Config) bool {
 	program := u.Command[0]
 	if filepath.Base(program) != program {

@@ -11,8 +11,8 @@ import (
 	"junction/upstream/sandbox"
 )
 
-// warnSandbox looks at the sandbox of a command: whether this machine can enforce it, whether its paths
-// exist, and whether it leaves open what it should protect.
+// warnSandbox looks at the sandbox of a command: whether this machine can enforce it, whether its
+// paths exist, and whether it leaves open what it should protect.
 func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn func(path, format string, args ...any)) {
 	file, getenv := d.file, d.refs.getenv
 	if u.Sandbox == nil {

@@ -12,8 +12,8 @@ import (
 	"junction/upstream"
 )
 
-// TestSafety3SandboxesOfTheFile: what the file says of a sandbox is what the command gets, and {} is the
-// narrowest one, not none.
+// TestSafety3SandboxesOfTheFile: what the file says of a sandbox is what the command gets, and {}
+// is the narrowest one, not none.
 func TestSafety3SandboxesOfTheFile(t *testing.T) {
 	c := mustParse(t, `
 upstreams:
@@ -43,8 +43,8 @@ upstreams:
 	}
 }
 
-// TestSafety3CheckLooksAtSandboxes: check names paths that are not there, and those that leave open what
-// the sandbox should protect, and nothing else.
+// TestSafety3CheckLooksAtSandboxes: check names paths that are not there, and those that leave open
+// what the sandbox should protect, and nothing else.
 func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
 	dir := t.TempDir()
 	home, state := filepath.Join(dir, "home"), filepath.Join(dir, "state")

@@ -17,7 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usageError is a mistake in how a command was called; the program exits with 2 for it. Every other error means that the command itself failed.
+// usageError is a mistake in how a command was called; the program exits with 2 for it. Every other
+// error means that the command itself failed.
 type usageError struct{ err error }
 
 func (e usageError) Error() string { return e.err.Error() }
@@ -25,7 +26,8 @@ func (e usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errTool is returned for a call whose result says isError. The result has been printed, so nothing is left to say.
+// errTool is returned for a call whose result says isError. The result has been printed, so nothing
+// is left to say.
 var errTool = errors.New("the tool reported an error")
 
 // checkOutput refuses what --output cannot be.
@@ -179,7 +181,8 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 }
 
-// connect checks the flags, calls use with the connected endpoint, and hangs up. Progress of calls is written to report, which may be nil.
+// connect checks the flags, calls use with the connected endpoint, and hangs up. Progress of calls
+// is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
 	u, err := url.Parse(f.url)
 	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))

@@ -42,7 +42,8 @@ func runClient(t *testing.T, stdin string, args ...string) output {
 	return output{stdout.String(), stderr.String(), err}
 }
 
-// startLibrary serves mcp-go's own HTTP server in one era, with the demo's tools and one of each kind of result.
+// startLibrary serves mcp-go's own HTTP server in one era, with the demo's tools and one of each
+// kind of result.
 func startLibrary(t *testing.T, version string) string {
 	t.Helper()
 	s := newDemoServer(&lineWriter{w: io.Discard}, authtest.Searched(t, "the log of the demo server", t.Output()))
@@ -127,7 +128,8 @@ inside
 	}
 }
 
-// scripted is a legacy endpoint that answers each method with the given text: a JSON result, or a stream when it begins with "data:".
+// scripted is a legacy endpoint that answers each method with the given text: a JSON result, or a
+// stream when it begins with "data:".
 func scripted(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -37,7 +37,8 @@ func appID(clientID string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// listedAs reports whether an operator may mean an app by the id of a list, by the beginning of that, or by its client_id as far as the log has it.
+// listedAs reports whether an operator may mean an app by the id of a list, by the beginning of
+// that, or by its client_id as far as the log has it.
 func listedAs(clientID, word string) bool {
 	if logged, ok := strings.CutSuffix(word, "…"); ok {
 		return len(logged) >= shortest && strings.HasPrefix(clientID, logged)
@@ -49,7 +50,8 @@ func (a *app) label() string { return cmp.Or(a.ClientName, a.ClientID) }
 
 func (a *app) blocked() bool { return !a.At.IsZero() }
 
-// apps returns all of which something is kept, those that are shut out first and then the one used last.
+// apps returns all of which something is kept, those that are shut out first and then the one used
+// last.
 func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 	blocks, err := s.Blocks(ctx)
 	if err != nil {
@@ -109,8 +111,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by what it calls itself, which any other may do too; a word that is
-// written as a client_id is no name. nil means that there is none.
+// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by
+// what it calls itself, which any other may do too; a word that is written as a client_id is no
+// name. nil means that there is none.
 func chooseApp(all []*app, word string) (*app, error) {
 	var found []*app
 	named := knownBy(word) == byFile
@@ -141,7 +144,8 @@ func chooseApp(all []*app, word string) (*app, error) {
 
 const appsListed = "junction clients list --ended shows those that were"
 
-// noApp is the error for a word that is none of the apps with these names. of is what they have in common, then what helps if none is called nearly so.
+// noApp is the error for a word that is none of the apps with these names. of is what they have in
+// common, then what helps if none is called nearly so.
 func noApp(names []string, word, of, then string) error {
 	if near := closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
 		then = "did you mean " + proxy.Visible(strings.Join(near, " or ")) + "?"
@@ -156,7 +160,8 @@ func labels(apps []*app) (names []string) {
 	return names
 }
 
-// toBlock returns the app that an operator wants shut out, which nobody need have let in yet: then it is named by its whole client_id.
+// toBlock returns the app that an operator wants shut out, which nobody need have let in yet: then
+// it is named by its whole client_id.
 func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	a, err := chooseApp(all, word)
 	if a != nil || err != nil {
@@ -344,7 +349,8 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 	}
 	done := []clientIDs{}
 	for _, a := range chosen {
-		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) { // somebody else was faster
+		// somebody else was faster
+		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) {
 			err = s.Audit(ctx, store.Event{Event: "client_unblocked", ClientID: a.ClientID, Detail: byTheOperator})
 		}
 		if err != nil {

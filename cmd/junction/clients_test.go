@@ -141,7 +141,8 @@ func TestClientsAreBlocked(t *testing.T) {
 	}
 }
 
-// TestClientsAreBlockedBeforeAnybodyLetsThemIn goes by what an operator has been told of: a link, say.
+// TestClientsAreBlockedBeforeAnybodyLetsThemIn goes by what an operator has been told of: a link,
+// say.
 func TestClientsAreBlockedBeforeAnybodyLetsThemIn(t *testing.T) {
 	o := mustOffice(t)
 	const document = "https://evil.example/oauth/client.json"
@@ -158,7 +159,8 @@ func TestClientsAreBlockedBeforeAnybodyLetsThemIn(t *testing.T) {
 	if c := o.mustListClients()[id]; c.Name != "An app" || c.Blocked == "" {
 		t.Errorf("it is %+v", c)
 	}
-	// An app that calls itself by another's client_id does not draw upon itself what is meant for that.
+	// An app that calls itself by another's client_id does not draw upon itself what is meant for
+	// that.
 	const hidden = "https://hidden.example/oauth/client.json"
 	s := o.mustOpen()
 	decoy := o.bob

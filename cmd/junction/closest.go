@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// closest returns at most three of names that someone who typed want may have meant, best first: the bare name of a prefixed tool, a part of a name,
-// a slip of the fingers.
+// closest returns at most three of names that someone who typed want may have meant, best first:
+// the bare name of a prefixed tool, a part of a name, a slip of the fingers.
 func closest(names []string, want string) []string {
 	type candidate struct {
 		name string
@@ -61,7 +61,8 @@ func nearest(key string, known []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a; at least limit if it is not less.
+// distance is the number of letters to insert, remove, replace or swap with their neighbour to make
+// b of a; at least limit if it is not less.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

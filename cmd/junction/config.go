@@ -17,25 +17,32 @@ import (
 	"junction/upstream"
 )
 
-// Config is the file. Each section is of the package that it configures; the comments there are the manual.
+// Config is the file. Each section is of the package that it configures; the comments there are the
+// manual.
 //
-// The fields of this package have their defaults after Load. The sections of other packages have not: what the file leaves out of them
-// is zero, and their package fills it in.
+// The fields of this package have their defaults after Load. The sections of other packages have
+// not: what the file leaves out of them is zero, and their package fills it in.
 type Config struct {
-	// Listen is where clients connect: host:port; port 0 takes a free one. Elsewhere than on loopback only where Auth has who may connect, and with an https PublicURL.
-	// Default 127.0.0.1:8420.
+	// Listen is where clients connect: host:port; port 0 takes a free one. Elsewhere than on
+	// loopback only where Auth has who may connect, and with an https PublicURL. Default
+	// 127.0.0.1:8420.
 	Listen string `yaml:"listen"`
-	// PublicURL is how clients reach us, without a path: https, or http on loopback. It is never made from what a request says of itself. After Load in lower case
-	// and without the default port. Default: Listen.
+	// PublicURL is how clients reach us, without a path: https, or http on loopback. It is never
+	// made from what a request says of itself. After Load in lower case and without the default
+	// port. Default: Listen.
 	PublicURL string `yaml:"public_url"`
-	// Admin is where /healthz and /readyz are served, and what junction doctor and junction why ask, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	// Admin is where /healthz and /readyz are served, and what junction doctor and junction why
+	// ask, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
-	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen itself. With authentication every origin on loopback is accepted.
-	// In lower case after Load, as browsers send them.
+	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen
+	// itself. With authentication every origin on loopback is accepted. In lower case after Load,
+	// as browsers send them.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// AllowedHosts are further Host values accepted, with or without a port. In lower case after Load.
+	// AllowedHosts are further Host values accepted, with or without a port. In lower case after
+	// Load.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s. Child processes have four seconds more to end.
+	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
+	// Child processes have four seconds more to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
 	Auth      AuthConfig                 `yaml:"auth"`
@@ -51,7 +58,8 @@ type Config struct {
 	Upstreams map[string]upstream.Config `yaml:"upstreams"`
 	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
 	Policies  policy.Config              `yaml:"policies"`
-	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an absolute path. Policies that are pinned go by it.
+	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
+	// absolute path. Policies that are pinned go by it.
 	Pins string `yaml:"pins"`
 }
 
@@ -86,20 +94,26 @@ func (c *Config) separate() {
 // Needed reports whether a request must say who it comes from.
 func (c *AuthConfig) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 
-// StorageConfig is the file's storage section: where sign-ins are kept. Without auth.oauth there is nothing to keep.
+// StorageConfig is the file's storage section: where sign-ins are kept. Without auth.oauth there is
+// nothing to keep.
 type StorageConfig struct {
 	Driver string `yaml:"driver"` // sqlite, a file for one process, or postgres, for several. Default sqlite.
-	DSN    string `yaml:"dsn"`    // the file, or what Postgres is reached by. Default junction/junction.db in the state directory of the user.
-	// KeyFile has the master keys that what is stored is sealed with, one <id>:<base64 of 32 bytes> in each line; the first seals. It is made if it does not exist.
-	// Default: the variable JUNCTION_MASTER_KEYS, or else junction/master.key in the state directory.
+	// the file, or what Postgres is reached by. Default junction/junction.db in the state directory
+	// of the user.
+	DSN string `yaml:"dsn"`
+	// KeyFile has the master keys that what is stored is sealed with, one <id>:<base64 of 32 bytes>
+	// in each line; the first seals. It is made if it does not exist. Default: the variable
+	// JUNCTION_MASTER_KEYS, or else junction/master.key in the state directory.
 	KeyFile string `yaml:"key_file"`
 }
 
-// OutboundConfig is the file's outbound section: what we may connect to because a stranger named it.
+// OutboundConfig is the file's outbound section: what we may connect to because a stranger named
+// it.
 type OutboundConfig struct {
-	AllowPrivate []auth.CIDR   `yaml:"allow_private"` // networks that are not public, and may be connected to all the same. Default: none.
-	CAFile       string        `yaml:"ca_file"`       // certificates that are believed beside those of the system, in PEM
-	Timeout      time.Duration `yaml:"timeout"`       // of one fetch. Default 5s.
+	// networks that are not public, and may be connected to all the same. Default: none.
+	AllowPrivate []auth.CIDR   `yaml:"allow_private"`
+	CAFile       string        `yaml:"ca_file"` // certificates that are believed beside those of the system, in PEM
+	Timeout      time.Duration `yaml:"timeout"` // of one fetch. Default 5s.
 }
 
 // LogConfig is the file's log section.
@@ -108,9 +122,12 @@ type LogConfig struct {
 	Format LogFormat  `yaml:"format"` // text or json. Default text.
 }
 
-// AuditConfig is the file's audit section: one line of JSON for each call, and for each that was refused.
+// AuditConfig is the file's audit section: one line of JSON for each call, and for each that was
+// refused.
 type AuditConfig struct {
-	File      string `yaml:"file"`      // where lines are added; made if it does not exist, for us alone. "stderr" is standard error. "" is no audit.
+	// where lines are added; made if it does not exist, for us alone. "stderr" is standard error.
+	// "" is no audit.
+	File      string `yaml:"file"`
 	Arguments bool   `yaml:"arguments"` // the arguments too, whatever is in them, and not their digest alone
 }
 
@@ -147,11 +164,12 @@ func defaultConfig() *Config {
 // maxFile bounds the file; a person's configuration is a hundredth of it.
 const maxFile = 1 << 20
 
-// Load reads the file and expands its references with getenv (os.LookupEnv, but for tests). With the file name "" it returns the defaults, without
-// upstreams.
+// Load reads the file and expands its references with getenv (os.LookupEnv, but for tests). With
+// the file name "" it returns the defaults, without upstreams.
 //
-// The error is Problems if the file can be read and has mistakes: all of them, in the order of their lines. Warnings come in either case: they are
-// of things outside the file that hinder an upstream and not the program.
+// The error is Problems if the file can be read and has mistakes: all of them, in the order of
+// their lines. Warnings come in either case: they are of things outside the file that hinder an
+// upstream and not the program.
 func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
 	if file == "" {
 		return defaultConfig(), nil, nil
@@ -185,8 +203,8 @@ func mistaken(file string, problems Problems) error {
 	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
 }
 
-// parse returns what could be understood of a text, and the decoder that knows the lines and the mistakes. The name of the file is for messages, and ${file:…} is relative
-// to its folder.
+// parse returns what could be understood of a text, and the decoder that knows the lines and the
+// mistakes. The name of the file is for messages, and ${file:…} is relative to its folder.
 func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
 	c := defaultConfig()
 	d := newDecoder(file, getenv)
@@ -200,7 +218,8 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	return c, d
 }
 
-// readBounded returns the content of a regular file of at most limit bytes. Anything else might block or never end.
+// readBounded returns the content of a regular file of at most limit bytes. Anything else might
+// block or never end.
 func readBounded(file string, limit int64) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {

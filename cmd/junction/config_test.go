@@ -59,7 +59,8 @@ func mustParse(t *testing.T, text string, vars map[string]string) *Config {
 	return c
 }
 
-// TestMistakes reads each file of testdata/bad. A file begins with one "# error:" line for each message that it is to get, in order and to the letter.
+// TestMistakes reads each file of testdata/bad. A file begins with one "# error:" line for each
+// message that it is to get, in order and to the letter.
 func TestMistakes(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 25 {
@@ -120,7 +121,8 @@ func messages(t *testing.T, file string, text []byte) (got []string) {
 	return got
 }
 
-// withExpectations rewrites the head of the file. Messages name lines, which the head shifts, so it is made long enough first.
+// withExpectations rewrites the head of the file. Messages name lines, which the head shifts, so it
+// is made long enough first.
 func withExpectations(t *testing.T, file string, text []byte) []byte {
 	t.Helper()
 	body := regexp.MustCompile(`(?m)^`+expectation+`.*\n`).ReplaceAll(text, nil)
@@ -158,7 +160,8 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// TestExampleMentionsEveryKey takes the # from before every key of the example, which must then load and lack nothing that Config has.
+// TestExampleMentionsEveryKey takes the # from before every key of the example, which must then
+// load and lack nothing that Config has.
 func TestExampleMentionsEveryKey(t *testing.T) {
 	text, err := os.ReadFile(exampleFile)
 	if err != nil {
@@ -535,7 +538,8 @@ func TestWarningsOfPolicies(t *testing.T) {
 	}
 }
 
-// TestPoliciesParse reads every way of writing, with our walk and with package yaml, which must agree.
+// TestPoliciesParse reads every way of writing, with our walk and with package yaml, which must
+// agree.
 func TestPoliciesParse(t *testing.T) {
 	const section = `
 - name: developers
@@ -587,7 +591,8 @@ func TestPoliciesParse(t *testing.T) {
 	}
 }
 
-// TestSafety1CheckNamesWhatUsersShare: with several principals, check names the upstreams that they share because the file says so.
+// TestSafety1CheckNamesWhatUsersShare: with several principals, check names the upstreams that they
+// share because the file says so.
 func TestSafety1CheckNamesWhatUsersShare(t *testing.T) {
 	key := func(name, digit string) string {
 		return "{ name: " + name + ", hash: \"sha256:" + strings.Repeat(digit, 64) + "\" }"

@@ -15,13 +15,15 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// demo serves the embedded demo server over in and out: a small MCP server of both eras with one tool of each kind that a proxy has to carry
-// (an answer, progress, a question), a resource and a prompt. It is what Junction runs as its only upstream when it has no configuration,
-// as a child process like any other stdio server.
+// demo serves the embedded demo server over in and out: a small MCP server of both eras with one
+// tool of each kind that a proxy has to carry (an answer, progress, a question), a resource and a
+// prompt. It is what Junction runs as its only upstream when it has no configuration, as a child
+// process like any other stdio server.
 //
-// It returns nil when in ends or ctx is done, after the calls in flight have been told to stop; an error only when reading in fails.
-// When ctx ends first, a goroutine stays in in.Read until that returns, because a read cannot be interrupted; the process is expected to exit.
-// A process serves one demo at a time: mcp-go keeps the state of a stdio session in a variable of its own.
+// It returns nil when in ends or ctx is done, after the calls in flight have been told to stop; an
+// error only when reading in fails. When ctx ends first, a goroutine stays in in.Read until that
+// returns, because a read cannot be interrupted; the process is expected to exit. A process serves
+// one demo at a time: mcp-go keeps the state of a stdio session in a variable of its own.
 func demo(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) error {
 	lines := &lineWriter{w: out}
 	stdio := server.NewStdioServer(newDemoServer(lines, stderr))
@@ -34,8 +36,8 @@ func demo(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) er
 	return err
 }
 
-// demoWorkers is how many calls are served at once: what Junction sends at once by default (concurrency). mcp-go has later ones wait, and misses that they are
-// cancelled meanwhile.
+// demoWorkers is how many calls are served at once: what Junction sends at once by default
+// (concurrency). mcp-go has later ones wait, and misses that they are cancelled meanwhile.
 const demoWorkers = 32
 
 const (
@@ -101,7 +103,8 @@ func newDemoServer(out *lineWriter, stderr io.Writer) *server.MCPServer {
 	return s
 }
 
-// demoTool describes a tool that changes nothing and reaches nothing outside this process, as all of the demo's do.
+// demoTool describes a tool that changes nothing and reaches nothing outside this process, as all
+// of the demo's do.
 func demoTool(name, title, description string, opts ...mcp.ToolOption) mcp.Tool {
 	return mcp.NewTool(name, append([]mcp.ToolOption{
 		mcp.WithToolTitle(title),
@@ -136,8 +139,8 @@ func callEcho(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, er
 	return mcp.NewToolResultStructured(demoEcho{Text: text}, text), nil
 }
 
-// callCount writes its progress itself. Notifications handed to mcp-go go through a queue beside the one for results, so that the last step could
-// be overtaken by the result that ends the call.
+// callCount writes its progress itself. Notifications handed to mcp-go go through a queue beside
+// the one for results, so that the last step could be overtaken by the result that ends the call.
 func callCount(ctx context.Context, r mcp.CallToolRequest, out *lineWriter) (*mcp.CallToolResult, error) {
 	n, err := r.RequireInt("n")
 	ms := r.GetInt("ms", demoPauseMs)
@@ -176,8 +179,9 @@ func callCount(ctx context.Context, r mcp.CallToolRequest, out *lineWriter) (*mc
 	return mcp.NewToolResultStructured(demoCount{Steps: n}, fmt.Sprintf("Counted %d steps.", n)), nil
 }
 
-// callAsk asks in the way of the caller's era. A legacy client gets a request of ours while its call waits. A modern one gets the question as the
-// result and calls again with the answer, so this runs twice and keeps nothing between.
+// callAsk asks in the way of the caller's era. A legacy client gets a request of ours while its
+// call waits. A modern one gets the question as the result and calls again with the answer, so this
+// runs twice and keeps nothing between.
 func callAsk(ctx context.Context, r mcp.CallToolRequest, s *server.MCPServer) (*mcp.CallToolResult, error) {
 	if answer := server.ElicitationResponse(r.Params.InputResponses, "answer"); answer != nil {
 		return answered(answer), nil
@@ -204,7 +208,8 @@ func callAsk(ctx context.Context, r mcp.CallToolRequest, s *server.MCPServer) (*
 	return answered(answer), nil
 }
 
-// canAsk reports whether the client of this call answers questions by form. A capability without any mode means form: modes came later.
+// canAsk reports whether the client of this call answers questions by form. A capability without
+// any mode means form: modes came later.
 func canAsk(ctx context.Context) bool {
 	var caps mcp.ClientCapabilities
 	if server.IsModernRequest(ctx) {
@@ -241,7 +246,8 @@ func greet(_ context.Context, r mcp.GetPromptRequest) (*mcp.GetPromptResult, err
 	}), nil
 }
 
-// lineWriter keeps lines whole that several goroutines write: mcp-go locks its answers, but neither its own questions nor our progress.
+// lineWriter keeps lines whole that several goroutines write: mcp-go locks its answers, but neither
+// its own questions nor our progress.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu

@@ -21,8 +21,8 @@ import (
 // eras are the newest version of each.
 var eras = map[string]string{"legacy": "2025-11-25", "modern": "2026-07-28"}
 
-// startDemo runs demo over pipes and returns both ends. It checks at the end that demo returned nil once its input was closed.
-// Demos cannot run in parallel in one process.
+// startDemo runs demo over pipes and returns both ends. It checks at the end that demo returned nil
+// once its input was closed. Demos cannot run in parallel in one process.
 func startDemo(t *testing.T) (to io.WriteCloser, from io.Reader) {
 	t.Helper()
 	in, to := io.Pipe()
@@ -243,7 +243,8 @@ func TestDemoAsk(t *testing.T) {
 	}
 }
 
-// A call in flight must not keep the demo alive once its input is closed. startDemo's cleanup waits for demo to return.
+// A call in flight must not keep the demo alive once its input is closed. startDemo's cleanup waits
+// for demo to return.
 func TestDemoEndsInMidCall(t *testing.T) {
 	to, from := startDemo(t)
 	lines := bufio.NewScanner(from)
@@ -267,7 +268,8 @@ func TestDemoEndsInMidCall(t *testing.T) {
 	}
 }
 
-// TestDemoManyAtOnce: as many calls as a proxy sends it at once (concurrency) do not wait for each other. A person may think about a question of ask for minutes.
+// TestDemoManyAtOnce: as many calls as a proxy sends it at once (concurrency) do not wait for each
+// other. A person may think about a question of ask for minutes.
 func TestDemoManyAtOnce(t *testing.T) {
 	to, from := startDemo(t)
 	lines := bufio.NewScanner(from)

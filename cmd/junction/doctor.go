@@ -17,18 +17,20 @@ import (
 	"junction/upstream"
 )
 
-// This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks, or in a command that has only the file. doctor_command.go
-// shows it to a person.
+// This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks,
+// or in a command that has only the file. doctor_command.go shows it to a person.
 
 // doctorLimit bounds all checks together, which run side by side.
 const doctorLimit = time.Minute
 
 // diagnosis is what /doctor says.
 type diagnosis struct {
-	Running   bool          `json:"running"`          // a proxy was asked; otherwise the upstreams were started for the check
-	Config    string        `json:"config,omitempty"` // the file
-	Version   string        `json:"version"`
-	Tools     int           `json:"tools"` // of all upstreams that were checked, as clients of the merged endpoint see them
+	// a proxy was asked; otherwise the upstreams were started for the check
+	Running bool   `json:"running"`
+	Config  string `json:"config,omitempty"` // the file
+	Version string `json:"version"`
+	// of all upstreams that were checked, as clients of the merged endpoint see them
+	Tools     int           `json:"tools"`
 	Bytes     int           `json:"bytes"` // of their definitions
 	Upstreams []examined    `json:"upstreams"`
 	Findings  []findingJSON `json:"findings"` // the grave ones first
@@ -195,7 +197,8 @@ func (d *diagnosis) exposed(names proxy.Names, e *examinee, c *upstream.Catalog)
 // ms is a duration as JSON has it.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// diagnose is examine for what runs in the proxy; only names some of its upstreams, and is empty for all. The error says which name is none.
+// diagnose is examine for what runs in the proxy; only names some of its upstreams, and is empty
+// for all. The error says which name is none.
 func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error) {
 	var all []examinee
 	var known []string
@@ -280,7 +283,8 @@ func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (d
 	return d, nil
 }
 
-// leave says of the upstreams that people sign in to that nobody has looked at them, for want of somebody who could.
+// leave says of the upstreams that people sign in to that nobody has looked at them, for want of
+// somebody who could.
 func (d *diagnosis) leave(personal, only []string) {
 	for _, name := range personal {
 		if len(only) == 0 || slices.Contains(only, name) {

@@ -66,7 +66,8 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 	return cmd
 }
 
-// consult asks the running proxy, or does its work where there is none and a file says what there is.
+// consult asks the running proxy, or does its work where there is none and a file says what there
+// is.
 func consult(ctx context.Context, admin, file string, only []string) (diagnosis, error) {
 	var d diagnosis
 	address, c, err := adminAddress(admin, file)
@@ -95,7 +96,8 @@ func (d *diagnosis) grave() (n int) {
 	return n
 }
 
-// printDiagnosis writes a table of the upstreams, and then what was found with what to do, the grave things first.
+// printDiagnosis writes a table of the upstreams, and then what was found with what to do, the
+// grave things first.
 func printDiagnosis(w io.Writer, d *diagnosis, now time.Time) error {
 	var b bytes.Buffer
 	switch {
@@ -249,7 +251,8 @@ func (d *diagnosis) groups(grave bool) []*group {
 	return list
 }
 
-// mostItems is how many items are named of those that have the same trouble; --output json names all.
+// mostItems is how many items are named of those that have the same trouble; --output json names
+// all.
 const mostItems = 8
 
 // write writes what was found, and the advice unless next has the same.
@@ -283,7 +286,8 @@ func inParentheses(s string) string {
 	return "(" + s + ")"
 }
 
-// wrap writes a text in lines of the banner's width, the first after one indent and the others after another. A word that is too long has a line of its own.
+// wrap writes a text in lines of the banner's width, the first after one indent and the others
+// after another. A word that is too long has a line of its own.
 func wrap(b *bytes.Buffer, first, others, text string) {
 	line, empty := first, true
 	for word := range strings.FieldsSeq(text) {

@@ -43,7 +43,8 @@ func fine(names ...string) (list []json.RawMessage) {
 	return list
 }
 
-// TestDoctorOfARunningProxy: what is wrong is said with what to do, and what is right is not talked about.
+// TestDoctorOfARunningProxy: what is wrong is said with what to do, and what is right is not talked
+// about.
 func TestDoctorOfARunningProxy(t *testing.T) {
 	_, good := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a", "b")})
 	_, twin := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
@@ -116,7 +117,8 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	mustContain(t, said, "text or json")
 }
 
-// TestDoctorOneAtATime: a check starts processes, so nobody can have it start many, least of all a web page.
+// TestDoctorOneAtATime: a check starts processes, so nobody can have it start many, least of all a
+// web page.
 func TestDoctorOneAtATime(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+", connect_timeout: 2s } }\n")
@@ -167,7 +169,8 @@ func TestDoctorOneAtATime(t *testing.T) {
 	}
 }
 
-// TestDiagnosisFitsATerminal: whatever upstreams say, a line is no wider than the banner, unless one word is, and nothing drives the terminal.
+// TestDiagnosisFitsATerminal: whatever upstreams say, a line is no wider than the banner, unless
+// one word is, and nothing drives the terminal.
 func TestDiagnosisFitsATerminal(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	since := now.Add(-49 * time.Hour)

@@ -16,10 +16,12 @@ import (
 	"time"
 )
 
-// This file keeps the sessions that clients have deleted, so that none of them works again after a restart. A session id is sealed and holds the whole session; without
-// a list of deleted ids it would be good until its age ends it. The file has hashes only.
+// This file keeps the sessions that clients have deleted, so that none of them works again after a
+// restart. A session id is sealed and holds the whole session; without a list of deleted ids it
+// would be good until its age ends it. The file has hashes only.
 
-// endedSessions appends deleted sessions to a file, in a goroutine of its own. A nil *endedSessions keeps nothing.
+// endedSessions appends deleted sessions to a file, in a goroutine of its own. A nil *endedSessions
+// keeps nothing.
 type endedSessions struct {
 	file string
 	max  int // sessions in the file when it is written anew
@@ -35,8 +37,9 @@ type endedSessions struct {
 	done chan struct{}
 }
 
-// openEnded returns the file in the folder of the key that seals session ids, and the sessions in it that have not expired. Without such a folder no session outlives
-// the process. What cannot be read of the file is ignored and logged.
+// openEnded returns the file in the folder of the key that seals session ids, and the sessions in
+// it that have not expired. Without such a folder no session outlives the process. What cannot be
+// read of the file is ignored and logged.
 func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
 	if dir == "" {
 		return nil, nil
@@ -95,7 +98,8 @@ func (e *endedSessions) run() {
 	}
 }
 
-// write appends sessions to the file. A file that has become long is written anew, without those that have expired.
+// write appends sessions to the file. A file that has become long is written anew, without those
+// that have expired.
 func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 	if e.lines+len(list) <= 2*e.max {
 		f, err := os.OpenFile(e.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -141,7 +145,8 @@ func endedText(list map[[16]byte]time.Time) string {
 	return b.String()
 }
 
-// read returns the sessions of the file that have not expired. The error may come with sessions: it is about lines that are no sessions, or too many.
+// read returns the sessions of the file that have not expired. The error may come with sessions: it
+// is about lines that are no sessions, or too many.
 func (e *endedSessions) read(now time.Time) (map[[16]byte]time.Time, error) {
 	f, err := os.Open(e.file)
 	if errors.Is(err, fs.ErrNotExist) {

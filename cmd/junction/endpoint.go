@@ -21,8 +21,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and closes it; requests go through its transport as raw
-// JSON, because a typed list or result would lose what its types do not know and be lost whole to one odd tool.
+// endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and
+// closes it; requests go through its transport as raw JSON, because a typed list or result would
+// lose what its types do not know and be lost whole to one odd tool.
 type endpoint struct {
 	url     string
 	client  *client.Client
@@ -68,7 +69,8 @@ func (e *endpoint) close() {
 	_ = e.client.Close()
 }
 
-// request sends one request and returns its result. A modern request carries who we are, and its header what it is about; header is added to that.
+// request sends one request and returns its result. A modern request carries who we are, and its
+// header what it is about; header is added to that.
 func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, meta map[string]any, header map[string]string) (json.RawMessage, error) {
 	version := e.client.ProtocolVersion()
 	if mcp.IsModernProtocol(version) {
@@ -137,7 +139,8 @@ func (e *endpoint) tools(ctx context.Context) ([]listedTool, error) {
 	return nil, fmt.Errorf("the tools/list of %s has more than %d pages", e.url, maxToolPages)
 }
 
-// tool returns the tool of that name. The error for a name that does not exist tells the closest ones.
+// tool returns the tool of that name. The error for a name that does not exist tells the closest
+// ones.
 func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 	tools, err := e.tools(ctx)
 	if err != nil {
@@ -157,7 +160,8 @@ func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
 }
 
-// callTool calls a tool and returns its result. It always asks for progress, because a proxy on the way takes silence for a sign of death.
+// callTool calls a tool and returns its result. It always asks for progress, because a proxy on the
+// way takes silence for a sign of death.
 func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.RawMessage) (json.RawMessage, error) {
 	params := map[string]any{"name": t.name, "arguments": arguments}
 	body, err := json.Marshal(params)
@@ -202,7 +206,8 @@ func brokeOff(err error) bool {
 	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// refusals passes requests on and remembers what mcp-go does not tell: what the endpoint said in the last answer that was an HTTP error, and that an event stream is over.
+// refusals passes requests on and remembers what mcp-go does not tell: what the endpoint said in
+// the last answer that was an HTTP error, and that an event stream is over.
 type refusals struct {
 	base http.RoundTripper
 	mu   sync.Mutex
@@ -280,7 +285,8 @@ func (r *refusals) said() string {
 	return r.last
 }
 
-// ended reports whether an event stream has ended since forget: if there was no answer until then, none comes.
+// ended reports whether an event stream has ended since forget: if there was no answer until then,
+// none comes.
 func (r *refusals) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +299,8 @@ func (r *refusals) forget() {
 	r.last, r.over = "", false
 }
 
-// progressReport writes progress notifications as lines. mcp-go calls notify from a goroutine that may outlive the call, hence the lock and the end.
+// progressReport writes progress notifications as lines. mcp-go calls notify from a goroutine that
+// may outlive the call, hence the lock and the end.
 type progressReport struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu; nil when nobody wants to see it or the call is over

@@ -16,8 +16,9 @@ import (
 	"junction/auth/store"
 )
 
-// grants returns those of a person, or of all if user is "", and of an app, or of all if app is "". An app is named by its client_id, by what listedAs takes, or by what it
-// calls itself, which means all that do.
+// grants returns those of a person, or of all if user is "", and of an app, or of all if app is "".
+// An app is named by its client_id, by what listedAs takes, or by what it calls itself, which means
+// all that do.
 func (s *storage) grants(ctx context.Context, user, app string, standing bool) ([]store.Grant, error) {
 	all, err := s.Grants(ctx, store.GrantFilter{User: user, Standing: standing})
 	if err != nil || app == "" {

@@ -17,7 +17,8 @@ import (
 	"junction/auth/store"
 )
 
-// office is a file, and the storage that it names, in which people have let apps in. Nobody runs a proxy on it.
+// office is a file, and the storage that it names, in which people have let apps in. Nobody runs a
+// proxy on it.
 type office struct {
 	t          *testing.T
 	dir        string

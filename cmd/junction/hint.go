@@ -20,7 +20,8 @@ import (
 
 // This file is about what a person meant: keys that do not exist, and text that is not YAML.
 
-// foreign are keys that other programs' files have, and what says the same in ours. Where a text is given, it replaces the question for the key.
+// foreign are keys that other programs' files have, and what says the same in ours. Where a text is
+// given, it replaces the question for the key.
 type foreign map[string]struct{ key, text string }
 
 func foreignKeys(t reflect.Type) foreign {
@@ -105,7 +106,8 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 	d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
 }
 
-// meant notes that an unknown key most likely was to be the one at path, which is not missing on top then. Where the file gives that one as well, what it says counts.
+// meant notes that an unknown key most likely was to be the one at path, which is not missing on
+// top then. Where the file gives that one as well, what it says counts.
 func (d *decoder) meant(path string) {
 	if !d.has(path) {
 		d.mark(path)
@@ -119,8 +121,9 @@ func looksLikeUpstream(n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" })
 }
 
-// syntax reports text that is not YAML. The parser's line is that of the structure it was in: it may be far above, or one off, or absent. So we look
-// for the line from which on every beginning of the text is wrong.
+// syntax reports text that is not YAML. The parser's line is that of the structure it was in: it
+// may be far above, or one off, or absent. So we look for the line from which on every beginning of
+// the text is wrong.
 func (d *decoder) syntax(text []byte, err error) {
 	said := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -152,7 +155,8 @@ func parses(text []byte) bool {
 	}
 }
 
-// lineAbove returns the last of lines that is neither blank nor a comment, without the space around it.
+// lineAbove returns the last of lines that is neither blank nor a comment, without the space around
+// it.
 func lineAbove(lines [][]byte) string {
 	for _, line := range slices.Backward(lines) {
 		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
@@ -194,7 +198,8 @@ func yamlRemedy(line, before string) string {
 // first returns the first byte of s, or nothing.
 func first(s string) string { return s[:min(1, len(s))] }
 
-// followsBracket reports whether an element of a list in brackets begins with a character that YAML keeps for itself.
+// followsBracket reports whether an element of a list in brackets begins with a character that YAML
+// keeps for itself.
 func followsBracket(s string) bool {
 	_, s, _ = strings.Cut(s, "[")
 	for e := range strings.SplitSeq(s, ",") {

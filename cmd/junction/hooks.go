@@ -17,7 +17,8 @@ func (p *program) proxyHooks() proxy.Hooks {
 	log, calls := p.log, callLog(p.log)
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
-			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} { // where a client may put its key by mistake
+			// where a client may put its key by mistake
+			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
 			p.audited(c)

@@ -137,7 +137,8 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 	return list
 }
 
-// keysRevokeCommand is `junction keys revoke`, which says how: a file that people write is theirs to change.
+// keysRevokeCommand is `junction keys revoke`, which says how: a file that people write is theirs
+// to change.
 func keysRevokeCommand(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke NAME", Short: "say which lines of the file to take out, so that a key is good no more",

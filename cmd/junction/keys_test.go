@@ -167,7 +167,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestClientKey: the commands that are clients send a key, the flag's before the environment's, and never where others can read it.
+// TestClientKey: the commands that are clients send a key, the flag's before the environment's, and
+// never where others can read it.
 func TestClientKey(t *testing.T) {
 	flag, env := auth.NewKey(), auth.NewKey()
 	var sent string

@@ -14,7 +14,8 @@ import (
 	"junction/auth"
 )
 
-// newLog returns the log of the program. A record is written at once, and those of callLog before it; flushLog writes the latter at the end.
+// newLog returns the log of the program. A record is written at once, and those of callLog before
+// it; flushLog writes the latter at the end.
 func newLog(w io.Writer, c LogConfig) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
@@ -27,7 +28,8 @@ func newLog(w io.Writer, c LogConfig) *slog.Logger {
 // secret begins everything of ours that is one.
 const secret = "jct_"
 
-// hide keeps secrets out of the log where somebody writes one by mistake: what goes by the name of one, and what looks like one of ours, also in the text of an error.
+// hide keeps secrets out of the log where somebody writes one by mistake: what goes by the name of
+// one, and what looks like one of ours, also in the text of an error.
 func hide(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
@@ -48,11 +50,14 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// calls is where the lines of calls go: to the same place as a log, but they may wait for logDelay, because one system call for each call's line costs more than the
-// line. The order stays. A program that is killed loses them.
+// calls is where the lines of calls go: to the same place as a log, but they may wait for logDelay,
+// because one system call for each call's line costs more than the line. The order stays. A program
+// that is killed loses them.
 type calls struct {
 	slog.Handler
-	lines *lines // of a TextHandler, for the lines in which nothing needs quotes, which take a fifth of the time here; nil for another
+	// of a TextHandler, for the lines in which nothing needs quotes, which take a fifth of the time
+	// here; nil for another
+	lines *lines
 }
 
 // callLog returns where the lines of calls go beside those of a log.
@@ -147,7 +152,8 @@ func (l *lines) append(b []byte, at time.Time, level slog.Level, message string,
 	return append(b, '\n'), true
 }
 
-// second is the text of all times within one, but for the milliseconds: to take a time apart is a third of the work of a line.
+// second is the text of all times within one, but for the milliseconds: to take a time apart is a
+// third of the work of a line.
 type second struct {
 	unix        int64
 	location    *time.Location
@@ -175,7 +181,8 @@ func unquoted(text string) bool {
 	return text != ""
 }
 
-// lines collects lines of the log and writes them together, whole lines only, logDelay after the first or when there are enough.
+// lines collects lines of the log and writes them together, whole lines only, logDelay after the
+// first or when there are enough.
 type lines struct {
 	w      io.Writer
 	second atomic.Pointer[second] // of the last line
@@ -186,7 +193,8 @@ type lines struct {
 	waiting bool        // for the timer
 }
 
-// Write takes one line. Like every log it is written at the speed of who reads it: it blocks while that one is behind.
+// Write takes one line. Like every log it is written at the speed of who reads it: it blocks while
+// that one is behind.
 func (l *lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,8 @@ func (w *writes) take() []string {
 	return list
 }
 
-// TestLogOfCallsWaits: lines of calls are written together and not late, and before any other line that comes after them.
+// TestLogOfCallsWaits: lines of calls are written together and not late, and before any other line
+// that comes after them.
 func TestLogOfCallsWaits(t *testing.T) {
 	for name, log := range map[string]func(w *writes) *slog.Logger{
 		"alone":           func(w *writes) *slog.Logger { return newLog(w, LogConfig{Format: LogText}) },
@@ -95,7 +96,8 @@ func TestLogOfCallsWaits(t *testing.T) {
 	}
 }
 
-// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has ended.
+// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has
+// ended.
 func TestLogOfCallsIsWhole(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")

@@ -1,17 +1,23 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
-// main.go has the commands and exit codes; program.go the parts of a running proxy and their lifetimes, with those of sign-ins in signin.go and people.go, and the
-// key of sessions in state.go.
+// main.go has the commands and exit codes; program.go the parts of a running proxy and their
+// lifetimes, with those of sign-ins in signin.go and people.go, and the key of sessions in
+// state.go.
 //
-// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of reference.go), validate.go, check.go and check_sandbox.go say what is wrong with it, problem.go
+// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of
+// reference.go), validate.go, check.go and check_sandbox.go say what is wrong with it, problem.go
 // where, and hint.go and closest.go what was meant. reload.go takes over a changed one.
 //
-// What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go); admin.go serves the admin address, with what is wrong from doctor.go, who
-// sees what from why.go, and the definitions of pins.go. banner.go is what it says at the start.
+// What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go);
+// admin.go serves the admin address, with what is wrong from doctor.go, who sees what from why.go,
+// and the definitions of pins.go. banner.go is what it says at the start.
 //
-// The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go, result.go); doctor, why and pins ask the admin address (ask.go,
-// doctor_command.go, why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API keys (keys.go); sessions, grants, clients, users and
-// storage look into the storage of sign-ins (sessions.go, grants.go, clients.go, users.go, operator.go, storage.go); demo is a server (demo.go).
+// The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go,
+// result.go); doctor, why and pins ask the admin address (ask.go, doctor_command.go,
+// why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API
+// keys (keys.go); sessions, grants, clients, users and storage look into the storage of sign-ins
+// (sessions.go, grants.go, clients.go, users.go, operator.go, storage.go); demo is a server
+// (demo.go).
 package main
 
 import (
@@ -38,7 +44,8 @@ func main() {
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// untilSignal returns a context that ends with the first signal to end. The second ends us at once, however soon it comes.
+// untilSignal returns a context that ends with the first signal to end. The second ends us at once,
+// however soon it comes.
 func untilSignal() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -58,7 +65,8 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
+// run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2
+// for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(stdin, stdout, stderr)
 	root.SetArgs(args)
@@ -164,7 +172,8 @@ Without a configuration file it serves a small demo server, to try things with.`
 	return root
 }
 
-// none refuses arguments, which for a command that only has others is the name of one that it does not have.
+// none refuses arguments, which for a command that only has others is the name of one that it does
+// not have.
 func none(cmd *cobra.Command, args []string) error {
 	what := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	switch {

@@ -25,7 +25,8 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 	return ran{code, stdout.String(), stderr.String()}
 }
 
-// TestExitCodes is about what a shell learns; what a person reads is in the stories of integration/testdata/script.
+// TestExitCodes is about what a shell learns; what a person reads is in the stories of
+// integration/testdata/script.
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "good.yaml"), "upstreams: { demo: { command: [junction, demo] } }\n")

@@ -19,7 +19,8 @@ import (
 	"junction/proxy"
 )
 
-// This file has what the commands that look into the storage of sign-ins share: sessions.go, grants.go, clients.go and users.go.
+// This file has what the commands that look into the storage of sign-ins share: sessions.go,
+// grants.go, clients.go and users.go.
 
 const (
 	byOperator = "revoked_by_operator" // why something has ended
@@ -113,8 +114,8 @@ func personOf(u store.User) personJSON {
 	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
 }
 
-// person returns the one whom an operator means: by the id or the principal of lists and logs, or by the beginning of the id, the e-mail address or the subject, if only
-// one has that.
+// person returns the one whom an operator means: by the id or the principal of lists and logs, or
+// by the beginning of the id, the e-mail address or the subject, if only one has that.
 func (s *storage) person(who string) (store.User, error) {
 	var found []store.User
 	var names []string

@@ -13,8 +13,9 @@ import (
 	"junction/upstream/oauth"
 )
 
-// This file joins what people sign in to upstreams by: the pages of the authorization server, the OAuth client behind them, the upstreams of each person, and the proxy,
-// none of which knows the others.
+// This file joins what people sign in to upstreams by: the pages of the authorization server, the
+// OAuth client behind them, the upstreams of each person, and the proxy, none of which knows the
+// others.
 
 // people are those who have signed in here, as the proxy and the upstreams want to know them.
 type people struct {
@@ -24,7 +25,8 @@ type people struct {
 	issuers map[string]bool // of the providers that people sign in with here
 }
 
-// Of is proxy.People's. Whoever comes with a token of another issuer's could not come to our pages as the same person.
+// Of is proxy.People's. Whoever comes with a token of another issuer's could not come to our pages
+// as the same person.
 func (p *people) Of(who *auth.Principal) []*upstream.Upstream {
 	if who.Kind != auth.KindUser || !p.issuers[who.Issuer] {
 		return nil

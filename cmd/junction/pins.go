@@ -42,7 +42,8 @@ func (p *program) servePins(w http.ResponseWriter, _ *http.Request) {
 	e.Encode(r)
 }
 
-// repin takes over the pins when the file has changed; one that is broken changes nothing but the log. reloadLoop calls it.
+// repin takes over the pins when the file has changed; one that is broken changes nothing but the
+// log. reloadLoop calls it.
 func (p *program) repin() {
 	if p.config.Pins == "" {
 		return
@@ -166,7 +167,8 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 
 func pinName(d proxy.Definition) string { return d.Upstream + "/" + d.Name }
 
-// named returns the definitions of these names, which are of tools or of upstreams; all when there are none.
+// named returns the definitions of these names, which are of tools or of upstreams; all when there
+// are none.
 func (p *pinning) named(names []string) ([]proxy.Definition, error) {
 	if len(names) == 0 {
 		return p.now, nil
@@ -231,7 +233,8 @@ func (p *pinning) diff(names []string) error {
 	return err
 }
 
-// show prints how the definitions differ from those that were accepted, and returns of how many they do.
+// show prints how the definitions differ from those that were accepted, and returns of how many
+// they do.
 func (p *pinning) show(list []proxy.Definition) (n int) {
 	for _, d := range list {
 		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
@@ -250,7 +253,8 @@ func (p *pinning) show(list []proxy.Definition) (n int) {
 	return n
 }
 
-// accept accepts the definitions and shows what it has accepted: what there was before somebody looked may be another one.
+// accept accepts the definitions and shows what it has accepted: what there was before somebody
+// looked may be another one.
 func (p *pinning) accept(names []string) error {
 	list, err := p.named(names)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"junction/auth"
 )
 
-// Problem is one mistake of the file, or one warning: where it is, and in Text what is wrong and what would be right.
-// Text quotes only what the file says, never what a reference in it stands for.
+// Problem is one mistake of the file, or one warning: where it is, and in Text what is wrong and
+// what would be right. Text quotes only what the file says, never what a reference in it stands
+// for.
 type Problem struct {
 	File string
 	Line int    // 1 is the first; never 0
@@ -58,7 +59,8 @@ func show(s string) string {
 	return strconv.Quote(s)
 }
 
-// oneLine keeps what the file contains from breaking the line of a message, or from driving the terminal.
+// oneLine keeps what the file contains from breaking the line of a message, or from driving the
+// terminal.
 func oneLine(s string) string {
 	const most = 400
 	if r := []rune(s); len(r) > most {
@@ -77,7 +79,8 @@ func (d *decoder) bad(path, format string, args ...any) {
 	d.at(d.line(path), path, format, args...)
 }
 
-// invalid reports a mistake of a value that the walk could read. It is silent where the walk was not: what it says would be about a stand-in.
+// invalid reports a mistake of a value that the walk could read. It is silent where the walk was
+// not: what it says would be about a stand-in.
 func (d *decoder) invalid(path, format string, args ...any) {
 	if !d.wrong[path] {
 		d.at(d.line(path), path, format, args...)
@@ -96,7 +99,8 @@ func (d *decoder) at(line int, path, format string, args ...any) {
 	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path), Text: d.conceal(path, fmt.Sprintf(format, args...))})
 }
 
-// plaintextKey is what is wrong with an API key in the file, where others read it. Our own keys are the one secret that we know by its looks.
+// plaintextKey is what is wrong with an API key in the file, where others read it. Our own keys are
+// the one secret that we know by its looks.
 const plaintextKey = "an API key in plain text; take it out of the file, and replace it if others could read it"
 
 // plaintext reports an API key that stands at path.
@@ -111,9 +115,11 @@ func (d *decoder) plaintext(path string) {
 	d.bad(path, "holds %s%s", plaintextKey, remedy)
 }
 
-// conceal returns a message on path with what references stand for put back into the references, since it may be secret, and without API keys.
+// conceal returns a message on path with what references stand for put back into the references,
+// since it may be secret, and without API keys.
 func (d *decoder) conceal(path, text string) string {
-	// The longest first, because one may be part of another. One of three letters is no secret, and may be part of any word.
+	// The longest first, because one may be part of another. One of three letters is no secret, and
+	// may be part of any word.
 	refs := slices.SortedFunc(slices.Values(d.secrets[entry(path)]), func(a, b reference) int {
 		return cmp.Or(cmp.Compare(len(b.value), len(a.value)), cmp.Compare(a.text, b.text))
 	})
@@ -125,7 +131,8 @@ func (d *decoder) conceal(path, text string) string {
 	return auth.Redact(text)
 }
 
-// entry returns the first two keys of path: a message may quote any value of the upstream that it is about.
+// entry returns the first two keys of path: a message may quote any value of the upstream that it
+// is about.
 func entry(path string) string {
 	if i := strings.IndexByte(path, '.'); i >= 0 {
 		if j := strings.IndexByte(path[i+1:], '.'); j >= 0 {

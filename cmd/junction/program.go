@@ -37,7 +37,8 @@ type options struct {
 	getenv         func(string) (string, bool)
 }
 
-// program is a running proxy: its parts. open says in which order they come, close in which they go.
+// program is a running proxy: its parts. open says in which order they come, close in which they
+// go.
 type program struct {
 	options
 	log    *slog.Logger
@@ -76,8 +77,10 @@ func serve(ctx context.Context, o options) error {
 	return p.serve(ctx)
 }
 
-// ballast returns memory that is never touched, and so takes none of the machine's: all it does is to make the collector believe that the heap is not as small as
-// it is. Without it a call's few kilobytes of garbage have it run thirty times a second, which is a quarter of the CPU of a small call.
+// ballast returns memory that is never touched, and so takes none of the machine's: all it does is
+// to make the collector believe that the heap is not as small as it is. Without it a call's few
+// kilobytes of garbage have it run thirty times a second, which is a quarter of the CPU of a small
+// call.
 func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens everything that can fail, and starts the upstreams.
@@ -118,7 +121,8 @@ func open(o options) (_ *program, err error) {
 	if *config.Admin != "" {
 		p.admin, err = listen(*config.Admin, "admin")
 		if errors.Is(err, syscall.EADDRINUSE) && o.file == "" {
-			// Nobody asked for it, and without a file there is nowhere to name another: a second junction for a quick try works all the same.
+			// Nobody asked for it, and without a file there is nowhere to name another: a second
+			// junction for a quick try works all the same.
 			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *config.Admin)
 			err = nil
 		}
@@ -219,7 +223,8 @@ func ownOrigins(listener net.Addr) []string {
 	return list
 }
 
-// policy is what the file says about who may do what. Only a file that says nothing at all lets everybody use everything.
+// policy is what the file says about who may do what. Only a file that says nothing at all lets
+// everybody use everything.
 func (p *program) policy(c *Config) *policy.Policy {
 	if c.Policies == nil {
 		return policy.Open()
@@ -268,7 +273,8 @@ func (e takenError) Error() string {
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 
-// serve answers requests until ctx ends, and then shuts down: no new connections, streams ended, calls finished within the grace.
+// serve answers requests until ctx ends, and then shuts down: no new connections, streams ended,
+// calls finished within the grace.
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &plain.Server{HTTP: &http.Server{
@@ -312,7 +318,8 @@ func (p *program) serve(ctx context.Context) error {
 		if !shutdown(public, grace) {
 			p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
 			p.server.Kill()
-			// No call needs an upstream any more, so the upstreams end while the last answers are written.
+			// No call needs an upstream any more, so the upstreams end while the last answers are
+			// written.
 			var closing sync.WaitGroup
 			closing.Go(p.set.Close)
 			shutdown(public, lastAnswers)
@@ -379,7 +386,8 @@ func (p *program) close() {
 	flushLog(p.log)
 }
 
-// welcome prints the banner, with the URL that clients use, when all upstreams have been tried, or soon.
+// welcome prints the banner, with the URL that clients use, when all upstreams have been tried, or
+// soon.
 func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -411,10 +419,12 @@ func (p *program) statuses() []upstream.Status {
 	return list
 }
 
-// idleTimeout is for a connection without a request: longer than clients pause between two calls of one task, so that they need not connect again.
+// idleTimeout is for a connection without a request: longer than clients pause between two calls of
+// one task, so that they need not connect again.
 const idleTimeout = 2 * time.Minute
 
-// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms nobody.
+// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms
+// nobody.
 const patient = 20 * time.Second
 
 // starting reports whether an upstream has neither been there yet nor failed.
@@ -435,7 +445,8 @@ func rows(list []upstream.Status) []bannerRow {
 	return out
 }
 
-// recheckLoop has the streams of those who signed in end soon after their sign-in does, and people hear of what their own upstreams offer. One goroutine, until ctx ends.
+// recheckLoop has the streams of those who signed in end soon after their sign-in does, and people
+// hear of what their own upstreams offer. One goroutine, until ctx ends.
 func (p *program) recheckLoop(ctx context.Context) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()

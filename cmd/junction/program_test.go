@@ -77,7 +77,8 @@ type running struct {
 	stop           func() error // ends it, and returns what serve returned
 }
 
-// mustServe serves with the file, to which it adds addresses that are free, and that the log is to say everything.
+// mustServe serves with the file, to which it adds addresses that are free, and that the log is to
+// say everything.
 func mustServe(t testing.TB, text string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -177,7 +178,8 @@ func TestReadyzBeforeTheFirstTry(t *testing.T) {
 	}
 }
 
-// TestSafety8ReadyzTellsWhoHasItsShare: a program opens more streams than its share. /readyz and the log name it.
+// TestSafety8ReadyzTellsWhoHasItsShare: a program opens more streams than its share. /readyz and
+// the log name it.
 func TestSafety8ReadyzTellsWhoHasItsShare(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "limits: { streams: 2 }\nupstreams: { a: { url: "+url+" } }\n")
@@ -215,7 +217,8 @@ func TestSafety8ReadyzTellsWhoHasItsShare(t *testing.T) {
 	r.stderr.mustSay(t, `principal="local (greedy/1.0)" limit=limits.streams used=1 others=0 of=2`, 1)
 }
 
-// TestGraceIsOver: a call that takes longer than we give it when we stop gets an answer that says so, and does not keep us.
+// TestGraceIsOver: a call that takes longer than we give it when we stop gets an answer that says
+// so, and does not keep us.
 func TestGraceIsOver(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
@@ -270,7 +273,8 @@ func TestGraceIsOver(t *testing.T) {
 	}
 }
 
-// TestReadTimeout: a client that does not send its request is cut off in time; one that has sent it may wait for longer than that.
+// TestReadTimeout: a client that does not send its request is cut off in time; one that has sent it
+// may wait for longer than that.
 func TestReadTimeout(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "limits: { read_timeout: 1s }\nupstreams: { a: { url: "+url+" } }\n")
@@ -291,7 +295,8 @@ func TestReadTimeout(t *testing.T) {
 	}
 }
 
-// TestAdminIsForThisMachine: a page whose host name leads to us must not read what upstreams there are.
+// TestAdminIsForThisMachine: a page whose host name leads to us must not read what upstreams there
+// are.
 func TestAdminIsForThisMachine(t *testing.T) {
 	for host, want := range map[string]bool{
 		"127.0.0.1:8421": true, "127.0.0.1": true, "localhost:8421": true, "LocalHost": true, "[::1]:8421": true, "[::1]": true, "127.9.9.9:1": true,
@@ -335,7 +340,8 @@ func TestTakenAddress(t *testing.T) {
 	again.Close()
 }
 
-// TestAddressOfAnotherMachine: what is wrong with an address that nobody has taken comes with what to do, as for one that somebody has.
+// TestAddressOfAnotherMachine: what is wrong with an address that nobody has taken comes with what
+// to do, as for one that somebody has.
 func TestAddressOfAnotherMachine(t *testing.T) {
 	_, err := listen("192.0.2.1:0", "admin")
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot listen on 192.0.2.1:0: ") || !strings.HasSuffix(err.Error(), "; set admin to an address that this machine has") {

@@ -26,7 +26,8 @@ type expander struct {
 // A reference is one place where a value was replaced.
 type reference struct{ text, value string }
 
-// variable returns the name of the environment variable that the reference is to; "" if it is to a file.
+// variable returns the name of the environment variable that the reference is to; "" if it is to a
+// file.
 func (r reference) variable() string {
 	body, whole := strings.CutPrefix(r.text, "env:")
 	if !whole {
@@ -39,8 +40,9 @@ func (r reference) variable() string {
 	return name
 }
 
-// reserve tells the entry of each command which variables the file uses elsewhere than in the env of
-// that entry. Only those are kept that inherit_env would pass on, so that the others restart nothing.
+// reserve tells the entry of each command which variables the file uses elsewhere than in the env
+// of that entry. Only those are kept that inherit_env would pass on, so that the others restart
+// nothing.
 func (d *decoder) reserve(c *Config) {
 	for name, u := range c.Upstreams {
 		u.Reserved = nil
@@ -59,7 +61,8 @@ const (
 	maxReferenced     = 4 << 20
 )
 
-// expand returns s with its references replaced, the references, and what is wrong with them. A wrong one is replaced by nothing.
+// expand returns s with its references replaced, the references, and what is wrong with them. A
+// wrong one is replaced by nothing.
 func (e *expander) expand(s string) (out string, refs []reference, wrong []string) {
 	resolve := func(text, body string) string {
 		value, problem := e.resolve(body)

@@ -12,7 +12,8 @@ import (
 
 // This file is the part of the audit about requests that were not let in.
 
-// turnedAway takes the line of a request that was not let in, if there is an audit and it is that one's turn.
+// turnedAway takes the line of a request that was not let in, if there is an audit and it is that
+// one's turn.
 func (p *program) turnedAway(r auth.Refusal) {
 	if p.audit.Load() == nil {
 		return
@@ -25,8 +26,10 @@ func (p *program) turnedAway(r auth.Refusal) {
 	}
 }
 
-// refusalLog says which of the requests that nobody was let in by have a line in the audit: anybody can cause these, as many as they like. Each source has one a minute,
-// which says how many there were since the last one, and of those sources that are too many to keep apart all have one together. Its zero value is ready.
+// refusalLog says which of the requests that nobody was let in by have a line in the audit: anybody
+// can cause these, as many as they like. Each source has one a minute, which says how many there
+// were since the last one, and of those sources that are too many to keep apart all have one
+// together. Its zero value is ready.
 type refusalLog struct {
 	mu      sync.Mutex
 	sources map[netip.Prefix]*tally

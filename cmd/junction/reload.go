@@ -19,10 +19,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long the file must have been left alone before it is read: editors write in several steps.
+// settle is how long the file must have been left alone before it is read: editors write in several
+// steps.
 const settle = 100 * time.Millisecond
 
-// reloadLoop takes over the file when it has changed, and on SIGHUP. A bad file changes nothing but the log. One goroutine, until ctx ends.
+// reloadLoop takes over the file when it has changed, and on SIGHUP. A bad file changes nothing but
+// the log. One goroutine, until ctx ends.
 func (p *program) reloadLoop(ctx context.Context) error {
 	if p.file == "" {
 		return nil
@@ -48,8 +50,10 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	if err != nil {
 		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
 	}
-	quiet := time.NewTimer(settle) // the first time at once: the file may have changed since it was read and before anybody watched
-	waiting := true                // for the timer
+	// the first time at once: the file may have changed since it was read and before anybody
+	// watched
+	quiet := time.NewTimer(settle)
+	waiting := true // for the timer
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,7 +65,8 @@ func (p *program) reloadLoop(ctx context.Context) error {
 			p.reload(true)
 			p.repin()
 		case e := <-events:
-			// Others in the folder, a log perhaps, never stop writing. They must not put it off; one of them may be what our file is a link to.
+			// Others in the folder, a log perhaps, never stop writing. They must not put it off;
+			// one of them may be what our file is a link to.
 			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
 				quiet.Reset(settle)
 				waiting = true
@@ -127,7 +132,8 @@ func (p *program) reload(asked bool) {
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
 }
 
-// notReloaded has the log and /readyz say why the file is not what is in force; detail is for the latter alone, and "" where err says it all.
+// notReloaded has the log and /readyz say why the file is not what is in force; detail is for the
+// latter alone, and "" where err says it all.
 func (p *program) notReloaded(err error, detail string) {
 	detail = cmp.Or(detail, err.Error())
 	p.unread.Store(&detail)
@@ -161,7 +167,8 @@ func fixed(old, next *Config) error {
 	}
 }
 
-// ownScopes are those that who signs in here may be given beyond the usual one: the authorization server knows them from its start.
+// ownScopes are those that who signs in here may be given beyond the usual one: the authorization
+// server knows them from its start.
 func ownScopes(c *Config) []string {
 	if c.Auth.OAuth == nil {
 		return nil

@@ -44,14 +44,16 @@ const (
 	refused  = `msg="configuration not reloaded; the last good one stays in force"`
 )
 
-// mustWatch changes nothing but a comment of the file, and waits until that was seen: a change that comes right after the start is found without being watched for.
+// mustWatch changes nothing but a comment of the file, and waits until that was seen: a change that
+// comes right after the start is found without being watched for.
 func (r *running) mustWatch(t testing.TB, text string) {
 	t.Helper()
 	mustWrite(t, r.file, text+"# changed\n")
 	r.stderr.mustSay(t, reloaded, 1)
 }
 
-// TestReloadOfAChangedFile changes the file in the ways of editors, of kubelets and of people. None of it is told to the program.
+// TestReloadOfAChangedFile changes the file in the ways of editors, of kubelets and of people. None
+// of it is told to the program.
 func TestReloadOfAChangedFile(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	with := func(names ...string) string {
@@ -93,7 +95,8 @@ func TestReloadOfAChangedFile(t *testing.T) {
 	}
 }
 
-// TestReloadThroughLinks is a ConfigMap of Kubernetes: the file is a link through a folder that is a link, and only that one changes.
+// TestReloadThroughLinks is a ConfigMap of Kubernetes: the file is a link through a folder that is
+// a link, and only that one changes.
 func TestReloadThroughLinks(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()
@@ -120,7 +123,8 @@ func TestReloadThroughLinks(t *testing.T) {
 	r.stderr.mustSay(t, reloaded+" upstreams=2", 2)
 }
 
-// TestReloadBesideABusyFile: a log in the same folder that never rests must not put the reload off for ever.
+// TestReloadBesideABusyFile: a log in the same folder that never rests must not put the reload off
+// for ever.
 func TestReloadBesideABusyFile(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
@@ -152,7 +156,8 @@ func TestReloadBesideABusyFile(t *testing.T) {
 	r.stderr.mustSay(t, reloaded, 2)
 }
 
-// TestReloadRefused: whatever is wrong with the file, what runs goes on; and a file as it was before brings no noise.
+// TestReloadRefused: whatever is wrong with the file, what runs goes on; and a file as it was
+// before brings no noise.
 func TestReloadRefused(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	good := "upstreams: { a: { url: " + url + " } }\n"
@@ -193,7 +198,8 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// TestReloadAsked: a SIGHUP reloads a file that has not changed, since what it refers to may have; otherwise the same text is no news.
+// TestReloadAsked: a SIGHUP reloads a file that has not changed, since what it refers to may have;
+// otherwise the same text is no news.
 func TestReloadAsked(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 // listWidth is how wide a list of tools may get.
 const listWidth = 100
 
-// printTools writes one line per tool: its name, and its title or the first line of its description.
+// printTools writes one line per tool: its name, and its title or the first line of its
+// description.
 func printTools(w io.Writer, tools []listedTool) error {
 	if len(tools) == 0 {
 		_, err := fmt.Fprintln(w, "no tools")
@@ -40,7 +41,8 @@ func printTools(w io.Writer, tools []listedTool) error {
 	return err
 }
 
-// printToolsJSON writes the definitions as the endpoint sent them, in the shape of a tools/list result.
+// printToolsJSON writes the definitions as the endpoint sent them, in the shape of a tools/list
+// result.
 func printToolsJSON(w io.Writer, tools []listedTool) error {
 	list := struct {
 		Tools []json.RawMessage `json:"tools"`
@@ -73,8 +75,9 @@ func resultFailed(result json.RawMessage) bool {
 	return string(membersOf(result)["isError"]) == "true"
 }
 
-// printResult writes a tools/call result for a person: text as it is, everything else by a line that says what there is. Structured content is the
-// result only where there is no text, since a tool that has both says the same in both.
+// printResult writes a tools/call result for a person: text as it is, everything else by a line
+// that says what there is. Structured content is the result only where there is no text, since a
+// tool that has both says the same in both.
 func printResult(w io.Writer, result json.RawMessage) error {
 	m := membersOf(result)
 	var content []json.RawMessage

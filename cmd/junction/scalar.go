@@ -16,7 +16,8 @@ import (
 	"junction/upstream"
 )
 
-// text reads a scalar: its references are replaced and the result is handed to set as the text that it is, whatever YAML would take it for.
+// text reads a scalar: its references are replaced and the result is handed to set as the text that
+// it is, whatever YAML would take it for.
 func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(string) error) bool {
 	isString := v.Kind() == reflect.String
 	switch {
@@ -68,8 +69,8 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	return true
 }
 
-// tooSmall says what is wrong with a number that is there and not positive. Zero means the default in Go and would be ignored without a word; only
-// idle_stop has a use for it.
+// tooSmall says what is wrong with a number that is there and not positive. Zero means the default
+// in Go and would be ignored without a word; only idle_stop has a use for it.
 func tooSmall(path string, v reflect.Value) string {
 	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
 		return ""
@@ -83,7 +84,8 @@ func tooSmall(path string, v reflect.Value) string {
 	return ""
 }
 
-// scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what is wanted.
+// scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what
+// is wanted.
 func scalar(v reflect.Value) func(string) error {
 	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), show(text)) }
 	switch dst := v.Addr().Interface().(type) {
@@ -109,7 +111,8 @@ func scalar(v reflect.Value) func(string) error {
 	case encoding.TextUnmarshaler:
 		return func(text string) error { return dst.UnmarshalText([]byte(text)) }
 	case yaml.Unmarshaler:
-		// The words and sizes of package upstream. They get a node of their own, on line 0, because the text may have come out of a reference.
+		// The words and sizes of package upstream. They get a node of their own, on line 0, because
+		// the text may have come out of a reference.
 		return func(text string) error {
 			return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
 		}

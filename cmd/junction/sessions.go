@@ -49,7 +49,8 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		if len(args) > 0 {
 			given++
 		}
-		if given != 1 || len(args) == 0 && x.user == "" && x.client == "" && !all { // what is empty by mistake must never mean everybody
+		// what is empty by mistake must never mean everybody
+		if given != 1 || len(args) == 0 && x.user == "" && x.client == "" && !all {
 			return usagef("sessions revoke needs one of these: ids, --user WHO, --client APP, --all; junction sessions list shows what there is")
 		}
 		return nil

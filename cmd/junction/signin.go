@@ -45,7 +45,8 @@ func signInAt(c *Config) string {
 	return c.PublicURL
 }
 
-// openSignIn prepares for the tokens of others, and opens the store and the authorization server, where the file has one.
+// openSignIn prepares for the tokens of others, and opens the store and the authorization server,
+// where the file has one.
 func (p *program) openSignIn(c *Config) (err error) {
 	fetcher, err := c.Outbound.fetcher()
 	if err != nil {
@@ -106,7 +107,8 @@ type reach struct {
 	names     proxy.Names
 }
 
-// any reports whether somebody who signs in may use anything on some endpoint, as far as can be known before their client comes: where it will come from cannot.
+// any reports whether somebody who signs in may use anything on some endpoint, as far as can be
+// known before their client comes: where it will come from cannot.
 func (r *reach) any(p *auth.Principal) bool {
 	if r == nil || r.policy.MatchesAddress() {
 		return true
@@ -142,7 +144,8 @@ func (c StorageConfig) place(getenv func(string) (string, bool)) (string, error)
 	return filepath.Join(dir, "junction", "junction.db"), nil
 }
 
-// keys is where the master keys are: in a file, or, where that is "", in text, which is a variable's.
+// keys is where the master keys are: in a file, or, where that is "", in text, which is a
+// variable's.
 func (c StorageConfig) keys(getenv func(string) (string, bool)) (file, text string, err error) {
 	if c.KeyFile != "" {
 		return c.KeyFile, "", nil
@@ -204,7 +207,8 @@ func (c OutboundConfig) fetcher() (*fetch.Fetcher, error) {
 	return f, nil
 }
 
-// trusting is for what the file itself names, wherever that is. It believes the certificates that the fetcher does.
+// trusting is for what the file itself names, wherever that is. It believes the certificates that
+// the fetcher does.
 func trusting(f *fetch.Fetcher) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}

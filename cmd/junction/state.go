@@ -15,10 +15,12 @@ import (
 	"junction/upstream/stored"
 )
 
-// This file holds what outlives a process: the key that seals session ids, the last catalogs of the upstreams, and the folders of sandboxes.
+// This file holds what outlives a process: the key that seals session ids, the last catalogs of the
+// upstreams, and the folders of sandboxes.
 
-// key reads the key that seals session ids and stored catalogs, and makes it where there is none. dir is its folder. Without a place for it, sessions and catalogs end
-// with the process, and dir is "".
+// key reads the key that seals session ids and stored catalogs, and makes it where there is none.
+// dir is its folder. Without a place for it, sessions and catalogs end with the process, and dir is
+// "".
 func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
@@ -47,7 +49,8 @@ func passingKey() (*seal.Key, string, error) {
 	return key, "", err
 }
 
-// openCatalogs opens the folder with the last catalogs of the upstreams, below dir. Each configuration file has a folder of its own.
+// openCatalogs opens the folder with the last catalogs of the upstreams, below dir. Each
+// configuration file has a folder of its own.
 func (p *program) openCatalogs(key *seal.Key, dir string) {
 	if dir == "" {
 		return
@@ -70,8 +73,8 @@ func folderOf(file string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// sandboxes returns the folder in which each command with a sandbox has one of its own, below dir, the
-// folder of the key. Without that their folders end with the processes.
+// sandboxes returns the folder in which each command with a sandbox has one of its own, below dir,
+// the folder of the key. Without that their folders end with the processes.
 func sandboxes(dir, file string) string {
 	if dir == "" {
 		return ""
@@ -91,7 +94,8 @@ func keyDir(file string, getenv func(string) (string, bool)) string {
 	return filepath.Join(dir, "junction")
 }
 
-// cleanCatalogs removes the stored catalogs of servers that the configuration does not name any more.
+// cleanCatalogs removes the stored catalogs of servers that the configuration does not name any
+// more.
 func (p *program) cleanCatalogs(c *Config) {
 	if p.catalogs == nil {
 		return
@@ -112,7 +116,8 @@ func loadKey(file string) ([]byte, error) {
 	}
 	secret := seal.NewSecret()
 	made := base64.StdEncoding.EncodeToString(secret) + "\n"
-	// The key appears whole or not at all, also when two of us make it at once: who links first wins.
+	// The key appears whole or not at all, also when two of us make it at once: who links first
+	// wins.
 	temp, err := os.CreateTemp(filepath.Dir(file), ".key-*")
 	if err == nil {
 		defer os.Remove(temp.Name())

@@ -18,8 +18,8 @@ import (
 	"junction/auth/store"
 )
 
-// This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no proxy does, and one that does notices what they have ended when it
-// asks the next time.
+// This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no
+// proxy does, and one that does notices what they have ended when it asks the next time.
 
 const storageLimit = time.Minute // for a command
 
@@ -30,7 +30,8 @@ type storage struct {
 	people map[string]store.User // by id
 }
 
-// openStorage opens the store that a file names, which exists. what is the command. The caller closes it.
+// openStorage opens the store that a file names, which exists. what is the command. The caller
+// closes it.
 func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	c, err := storageConfig(what, file)
 	if err != nil {
@@ -74,7 +75,8 @@ func storageConfig(what, file string) (*Config, error) {
 	return c, nil
 }
 
-// existingPlace is where the store is, once a proxy has made it. It is asked before the keys, which the same proxy makes: without either, that nothing is stored yet says more.
+// existingPlace is where the store is, once a proxy has made it. It is asked before the keys, which
+// the same proxy makes: without either, that nothing is stored yet says more.
 func (c StorageConfig) existingPlace(getenv func(string) (string, bool)) (string, error) {
 	place, err := c.place(getenv)
 	if err != nil || c.Driver == store.Postgres {
@@ -94,7 +96,8 @@ func (c StorageConfig) existingPlace(getenv func(string) (string, bool)) (string
 	return place, err
 }
 
-// existingRing reads the master keys, and makes none. file is where they are, "" if in the variable.
+// existingRing reads the master keys, and makes none. file is where they are, "" if in the
+// variable.
 func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
 	file, text, err := c.keys(getenv)
 	if err != nil {
@@ -118,7 +121,8 @@ func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *s
 	return ring, file, err
 }
 
-// open opens the store at a place where there is one: attached, beside whoever runs it, or for us alone.
+// open opens the store at a place where there is one: attached, beside whoever runs it, or for us
+// alone.
 func (c StorageConfig) open(ctx context.Context, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
@@ -166,10 +170,12 @@ With Postgres, or with the keys in ` + masterKeys + `, you put the key there you
 	return cmd
 }
 
-// The first key of the ring seals, all open, and what clients and tokens carry is checked with all of them too. So nobody may seal with a key that somebody else who
-// reads the same storage does not have yet: a proxy must not run meanwhile, or must have the key already.
+// The first key of the ring seals, all open, and what clients and tokens carry is checked with all
+// of them too. So nobody may seal with a key that somebody else who reads the same storage does not
+// have yet: a proxy must not run meanwhile, or must have the key already.
 
-// rotate seals everything with the first key of the ring, after it has put a new one there, if that is ours to do.
+// rotate seals everything with the first key of the ring, after it has put a new one there, if that
+// is ours to do.
 func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, now time.Time) error {
 	place, err := c.existingPlace(os.LookupEnv)
 	if err != nil {
@@ -210,7 +216,8 @@ func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, 
 	return errors.Join(err, s.Close())
 }
 
-// reseal does the work, with the store open. text is what the key file is to hold, nil if it is not ours to change.
+// reseal does the work, with the store open. text is what the key file is to hold, nil if it is not
+// ours to change.
 func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
 	first := ring.IDs()[0]
 	if text != nil { // on the disk before anything is sealed with it
@@ -259,8 +266,8 @@ func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, 
 	return nil
 }
 
-// replace puts a text in the place of a file of secrets, whole or not at all, and is on the disk when it returns. The owner stays who it was, so that whoever runs the
-// proxy can still read it.
+// replace puts a text in the place of a file of secrets, whole or not at all, and is on the disk
+// when it returns. The owner stays who it was, so that whoever runs the proxy can still read it.
 func replace(file string, text []byte) (err error) {
 	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 
 var sealedAnew = regexp.MustCompile(`Sealed anew with (k\d{8}(?:-\d)?): (\d+) values?\.`)
 
-// wantReadable fails unless the keys at hand open everything: of a session that goes on the token of the provider.
+// wantReadable fails unless the keys at hand open everything: of a session that goes on the token
+// of the provider.
 func (o *office) wantReadable(sessions ...string) {
 	o.t.Helper()
 	s := o.mustOpen()
@@ -39,7 +40,8 @@ func mustRead(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestAuthT113Rotate puts new keys in front of a file, takes the old ones away, and has all that is stored go on.
+// TestAuthT113Rotate puts new keys in front of a file, takes the old ones away, and has all that is
+// stored go on.
 func TestAuthT113Rotate(t *testing.T) {
 	o := mustOffice(t)
 	old := mustRead(t, o.keys)
@@ -95,7 +97,8 @@ func TestRotateRevokesAll(t *testing.T) {
 	}
 }
 
-// TestRotateOfOthersKeys has keys that the command may not change: it seals with the first, and says what a person has to do.
+// TestRotateOfOthersKeys has keys that the command may not change: it seals with the first, and
+// says what a person has to do.
 func TestRotateOfOthersKeys(t *testing.T) {
 	o := mustOffice(t)
 	mustWrite(t, o.file, o.config(fmt.Sprintf("storage: { dsn: %q }\n", o.database)))
@@ -140,7 +143,8 @@ func TestRotateRefuses(t *testing.T) {
 	o.wantStanding(o.ann, o.other, o.bob)
 }
 
-// TestRotateIsTakenUp breaks off where the key is on the disk and nothing is sealed with it, or half of everything: the keys at hand open all.
+// TestRotateIsTakenUp breaks off where the key is on the disk and nothing is sealed with it, or
+// half of everything: the keys at hand open all.
 func TestRotateIsTakenUp(t *testing.T) {
 	o := mustOffice(t)
 	text := seal.NewEntry(o.ann.Created, nil) + "\n" + mustRead(t, o.keys)

@@ -15,7 +15,8 @@ import (
 	"junction/auth/store"
 )
 
-// validate adds to d what is wrong with values that are well formed each. It opens and looks up nothing.
+// validate adds to d what is wrong with values that are well formed each. It opens and looks up
+// nothing.
 func (c *Config) validate(d *decoder) {
 	d.check("public_url", c.publicURLProblem())
 	c.validateAddresses(d)
@@ -75,8 +76,9 @@ func (c *Config) validateAddresses(d *decoder) {
 	}
 }
 
-// listenProblem says what is wrong with listening on an address, if anything is. Beyond loopback strangers reach it: each must say who it is, and nobody on the way
-// may read that. The last two arguments say that the file gives keys, and a public_url, whatever is wrong with them.
+// listenProblem says what is wrong with listening on an address, if anything is. Beyond loopback
+// strangers reach it: each must say who it is, and nobody on the way may read that. The last two
+// arguments say that the file gives keys, and a public_url, whatever is wrong with them.
 func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string {
 	host, port, problem := splitAddress(address, "127.0.0.1:8420")
 	if problem != "" || host.IsLoopback() {
@@ -113,7 +115,8 @@ func (c *Config) validateOpen(d *decoder) {
 	}
 }
 
-// splitAddress takes an address apart and says what is wrong with it as one to listen on, if anything is. Without a host it is that of all addresses.
+// splitAddress takes an address apart and says what is wrong with it as one to listen on, if
+// anything is. Without a host it is that of all addresses.
 func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
 	name, p, err := net.SplitHostPort(address)
 	if err != nil {
@@ -190,7 +193,8 @@ func separator(s string) bool {
 // validateUpstream asks the package that the entry is for.
 func (c *Config) validateUpstream(d *decoder, name string) {
 	u, at := c.Upstreams[name], "upstreams."+name
-	// Where a command or a url is there and cannot be understood, it must not be reported as missing on top.
+	// Where a command or a url is there and cannot be understood, it must not be reported as
+	// missing on top.
 	if d.broken(at+".command") && (len(u.Command) == 0 || u.Command[0] == "") {
 		u.Command = append([]string{"unknown"}, u.Command[min(1, len(u.Command)):]...)
 	}
@@ -215,7 +219,8 @@ func (c *Config) validateNames(d *decoder) {
 	for _, twice := range folded(names) {
 		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another name", twice[0])
 	}
-	// What a client will certainly see: prefixes, and the tools that the file itself names. The rest is known only when the servers have listed.
+	// What a client will certainly see: prefixes, and the tools that the file itself names. The
+	// rest is known only when the servers have listed.
 	sep := c.Names.Separator
 	if sep == "" {
 		sep = "__"
@@ -297,7 +302,8 @@ func word(s string) bool {
 	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// validatePolicies asks the package. What it says of a value in which the walk found mistakes would be about a stand-in, and waits until they are gone.
+// validatePolicies asks the package. What it says of a value in which the walk found mistakes would
+// be about a stand-in, and waits until they are gone.
 func (c *Config) validatePolicies(d *decoder) {
 	const at = "policies"
 	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {

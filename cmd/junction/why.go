@@ -16,16 +16,18 @@ import (
 	"junction/upstream"
 )
 
-// This file answers why somebody sees an item, or does not, for /why of the admin address. why_command.go asks it, and shows the answer to a person.
+// This file answers why somebody sees an item, or does not, for /why of the admin address.
+// why_command.go asks it, and shows the answer to a person.
 
 // account is what /why says.
 type account struct {
-	As       string        `json:"as"`       // the principal's id
-	Endpoint string        `json:"endpoint"` // its path
-	Name     string        `json:"name"`
-	Refused  string        `json:"refused,omitempty"` // why whoever that is gets no further than the door; "" when they are let in
-	Items    []itemAccount `json:"items"`             // that the name may mean there
-	Hints    []string      `json:"hints"`             // where there is none: what may be the matter
+	As       string `json:"as"`       // the principal's id
+	Endpoint string `json:"endpoint"` // its path
+	Name     string `json:"name"`
+	// why whoever that is gets no further than the door; "" when they are let in
+	Refused string        `json:"refused,omitempty"`
+	Items   []itemAccount `json:"items"` // that the name may mean there
+	Hints   []string      `json:"hints"` // where there is none: what may be the matter
 }
 
 // itemAccount is about one item.
@@ -111,7 +113,8 @@ func (q *question) subject() (policy.Subject, error) {
 	return s, nil
 }
 
-// endpoints returns what the word may mean, as the proxy calls endpoints: "", an upstream's name, or the name of another one and a slash.
+// endpoints returns what the word may mean, as the proxy calls endpoints: "", an upstream's name,
+// or the name of another one and a slash.
 func endpoints(word string) []string {
 	if u, err := url.Parse(word); err == nil && u.Host != "" {
 		word = u.Path

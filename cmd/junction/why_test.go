@@ -10,7 +10,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestWhy asks a running proxy about one item after another, and reads the answer as an operator would.
+// TestWhy asks a running proxy about one item after another, and reads the answer as an operator
+// would.
 func TestWhy(t *testing.T) {
 	offers := fine("run", "plain", "kill", "held_back", "locked", "quiet")
 	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: append(offers, []byte(`{"name":"broken","inputSchema":1}`)),

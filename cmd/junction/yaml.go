@@ -18,8 +18,9 @@ import (
 	"junction/upstream"
 )
 
-// A decoder reads one file into a Config. yaml.v3 parses; the walk over its nodes is ours, because its own is not strict below an UnmarshalYAML, speaks
-// of Go types, and does not say where a value stood once it is a value. The walk goes by the types of Config, so its depth is theirs.
+// A decoder reads one file into a Config. yaml.v3 parses; the walk over its nodes is ours, because
+// its own is not strict below an UnmarshalYAML, speaks of Go types, and does not say where a value
+// stood once it is a value. The walk goes by the types of Config, so its depth is theirs.
 type decoder struct {
 	file     string
 	refs     expander
@@ -50,7 +51,8 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 	}
 }
 
-// decode fills c, and reports whether the text is a YAML mapping of a bearable size, so that its content is worth a look.
+// decode fills c, and reports whether the text is a YAML mapping of a bearable size, so that its
+// content is worth a look.
 func (d *decoder) decode(text []byte, c *Config) bool {
 	if !utf8.Valid(text) {
 		line := 1
@@ -92,7 +94,8 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 	return isMapping
 }
 
-// value reads n into v, and reports whether n has the shape that v wants, whatever is wrong further inside.
+// value reads n into v, and reports whether n has the shape that v wants, whatever is wrong further
+// inside.
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	if d.values++; d.values > maxValues {
 		return false
@@ -130,8 +133,8 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	return d.list(path, n, v)
 }
 
-// shaped is a value that the file may write in more than one way, such as one text or a list of them. Shape returns a pointer to what n is to be read into, or
-// nil and what is wanted instead.
+// shaped is a value that the file may write in more than one way, such as one text or a list of
+// them. Shape returns a pointer to what n is to be read into, or nil and what is wanted instead.
 type shaped interface {
 	Shape(n *yaml.Node) (into any, want string)
 }
@@ -304,8 +307,10 @@ type pair struct {
 	value *yaml.Node
 }
 
-// pairs returns the entries of a mapping in their order and notes their lines. It complains of keys that are given twice or are no text, and follows
-// << of other mappings, whose entries come last and give way to those of the mapping itself. A mapping with nothing in it, comments aside, is empty.
+// pairs returns the entries of a mapping in their order and notes their lines. It complains of keys
+// that are given twice or are no text, and follows << of other mappings, whose entries come last
+// and give way to those of the mapping itself. A mapping with nothing in it, comments aside, is
+// empty.
 func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok bool) {
 	if empty(n) {
 		return nil, true
@@ -406,7 +411,8 @@ func kind(n *yaml.Node) string {
 	return "text"
 }
 
-// keysOf returns the index of each field of the struct type t by its key in the file. Those of a struct that is in it inline are its own.
+// keysOf returns the index of each field of the struct type t by its key in the file. Those of a
+// struct that is in it inline are its own.
 func keysOf(t reflect.Type) map[string][]int {
 	keys := map[string][]int{}
 	for i := range t.NumField() {

@@ -28,8 +28,9 @@ type agent struct {
 	ignoresChanges bool
 	// keepsRemoved says that removed tools stay in the model requests until the next prompt.
 	keepsRemoved bool
-	// refusal is what its model reads of a call that a person must approve: Codex and Copilot decline
-	// without a terminal, others cannot ask. It is empty for agents that have a way to accept.
+	// refusal is what its model reads of a call that a person must approve: Codex and Copilot
+	// decline without a terminal, others cannot ask. It is empty for agents that have a way to
+	// accept.
 	refusal string
 	// questions are texts on the screen of a terminal to which a person presses Enter, in order to
 	// approve a call. Without them, unasked is the reason.
@@ -162,7 +163,8 @@ func codexListChanged(m machine) (command, env []string) {
 	return codexWith(m, "[features]\nmcp_tool_list_changed = true\n")
 }
 
-// codexModern speaks 2026-07-28. It opens no subscription, with the flag of codexListChanged either.
+// codexModern speaks 2026-07-28. It opens no subscription, with the flag of codexListChanged
+// either.
 func codexModern(m machine) (command, env []string) {
 	return codexWith(m, "[features]\nmcp_2026_07_28 = true\nmcp_tool_list_changed = true\n")
 }

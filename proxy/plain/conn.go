@@ -17,14 +17,17 @@ import (
 )
 
 const (
-	watchAfter = 20 * time.Millisecond  // a request that takes longer ends when its client leaves
-	fewest     = 4                      // bytes that follow a request: what is less is no other one yet, but may be the line breaks of RFC 9112, section 2.2
-	maxUnread  = 256 << 10              // of a body that the handler did not want: more is not waited for
-	lastWords  = 500 * time.Millisecond // for an answer to reach a client that still sends
-	late       = 10 * time.Second       // an idle connection may be closed so much later than it should
+	watchAfter = 20 * time.Millisecond // a request that takes longer ends when its client leaves
+	// bytes that follow a request: what is less is no other one yet, but may be the line breaks of
+	// RFC 9112, section 2.2
+	fewest    = 4
+	maxUnread = 256 << 10              // of a body that the handler did not want: more is not waited for
+	lastWords = 500 * time.Millisecond // for an answer to reach a client that still sends
+	late      = 10 * time.Second       // an idle connection may be closed so much later than it should
 )
 
-// conn is one connection. Its goroutine is serve; while a request takes long there is a second one, watch.
+// conn is one connection. Its goroutine is serve; while a request takes long there is a second one,
+// watch.
 type conn struct {
 	net.Conn
 	server *Server
@@ -97,7 +100,8 @@ func (c *conn) serve() {
 	c.server.buffers.Put(c.first)
 }
 
-// next returns the head of the next request; partial means that there will be none. Until it is there, rest may close the connection.
+// next returns the head of the next request; partial means that there will be none. Until it is
+// there, rest may close the connection.
 func (c *conn) next() (*head, verdict) {
 	c.doing.Store(resting)
 	if c.server.ending.Load() {
@@ -158,7 +162,8 @@ func (c *conn) head() (*head, verdict) {
 	}
 }
 
-// idle waits for the first bytes of the next request; false means that the connection is to be closed.
+// idle waits for the first bytes of the next request; false means that the connection is to be
+// closed.
 func (c *conn) idle() bool {
 	some := c.buffer[c.start:c.end]
 	c.buffer = *c.first // many wait, and who has said much once may not do so again
@@ -167,7 +172,8 @@ func (c *conn) idle() bool {
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0
 	}
-	if left := time.Until(c.deadline); wait > 0 && (left < wait || left > wait+more) { // not every time, which would be a timer set for each request
+	// not every time, which would be a timer set for each request
+	if left := time.Until(c.deadline); wait > 0 && (left < wait || left > wait+more) {
 		c.setReadDeadline(time.Now().Add(wait + more))
 	} else if wait <= 0 && !c.deadline.IsZero() {
 		c.setReadDeadline(time.Time{})
@@ -199,7 +205,8 @@ func (c *conn) room() {
 	}
 }
 
-// read reads more of a request, into p or else into the buffer, within the time that it has to arrive.
+// read reads more of a request, into p or else into the buffer, within the time that it has to
+// arrive.
 func (c *conn) read(p []byte) (int, error) {
 	if !c.timed {
 		c.timed = true
@@ -259,12 +266,14 @@ func (c *conn) answer(h *head) (more bool) {
 	if x.reply.then != nil {
 		x.reply.then()
 	}
-	// A client that sends nothing more may still read, and other requests of it may be in the buffer. They are answered as net/http does, with the context that has
-	// ended. After the last of them, or where the client is gone, the next read or write fails.
+	// A client that sends nothing more may still read, and other requests of it may be in the
+	// buffer. They are answered as net/http does, with the context that has ended. After the last
+	// of them, or where the client is gone, the next read or write fails.
 	return x.body.discard()
 }
 
-// linger lets an answer reach a client that is still sending: closed at once, the connection would be reset, and the answer with it.
+// linger lets an answer reach a client that is still sending: closed at once, the connection would
+// be reset, and the answer with it.
 func (c *conn) linger(b *body) {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && b.left > 0 && !c.lost {
 		half.CloseWrite()
@@ -283,7 +292,8 @@ func (c *conn) await() {
 	c.watcher.Reset(watchAfter)
 }
 
-// watch ends the request when its client leaves. It is a goroutine, which ends with the request at the latest.
+// watch ends the request when its client leaves. It is a goroutine, which ends with the request at
+// the latest.
 func (c *conn) watch() {
 	defer func() { c.watched <- struct{}{} }()
 	c.watching.Lock()
@@ -324,7 +334,8 @@ func (c *conn) unwatch() {
 	}
 }
 
-// body is that of one request, and not used for another: who keeps it reads nothing of the next one.
+// body is that of one request, and not used for another: who keeps it reads nothing of the next
+// one.
 type body struct {
 	conn   *conn
 	left   int64

@@ -14,7 +14,8 @@ const (
 	maxFields   = 64
 )
 
-// head is what the request line and the header of a plain request say. Requests on a connection that say the same share it.
+// head is what the request line and the header of a plain request say. Requests on a connection
+// that say the same share it.
 type head struct {
 	text   string // as it was sent
 	method string
@@ -33,7 +34,8 @@ const (
 	plain                  // its head is there
 )
 
-// find returns how long the head is that b begins with. from says how much of b was looked at before, when it was partial.
+// find returns how long the head is that b begins with. from says how much of b was looked at
+// before, when it was partial.
 func find(b []byte, from int) (int, verdict) {
 	if len(b) == 0 {
 		return 0, partial
@@ -63,8 +65,9 @@ func find(b []byte, from int) (int, verdict) {
 // methods with the space after them.
 var methods = []string{"POST ", "GET ", "DELETE "}
 
-// parse reads a head that find has found, or the lines of one that are there already; false means that it is not plain after all. It takes nothing that net/http
-// would refuse, and nothing that it would understand in another way (FuzzHead).
+// parse reads a head that find has found, or the lines of one that are there already; false means
+// that it is not plain after all. It takes nothing that net/http would refuse, and nothing that it
+// would understand in another way (FuzzHead).
 func parse(text string, whole bool) (*head, bool) {
 	line, rest, _ := strings.Cut(text, "\r\n")
 	method, target, _ := strings.Cut(line, " ")
@@ -121,7 +124,8 @@ func parse(text string, whole bool) (*head, bool) {
 	return h, !whole || h.host != "" && (lengths > 0) == (method == http.MethodPost)
 }
 
-// plainPath reports whether a target is a path that means what it says: nothing is escaped, and there is no query.
+// plainPath reports whether a target is a path that means what it says: nothing is escaped, and
+// there is no query.
 func plainPath(target string) bool {
 	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
 		return false
@@ -136,7 +140,8 @@ func plainPath(target string) bool {
 	return true
 }
 
-// plainHost reports whether a host is made of nothing but what names, addresses and ports are made of.
+// plainHost reports whether a host is made of nothing but what names, addresses and ports are made
+// of.
 func plainHost(host string) bool {
 	for i := range len(host) {
 		switch c := host[i]; {
@@ -148,7 +153,8 @@ func plainHost(host string) bool {
 	return host != ""
 }
 
-// parseField reads one line of a header. It takes ASCII only, and no line that goes on with the one before.
+// parseField reads one line of a header. It takes ASCII only, and no line that goes on with the one
+// before.
 func parseField(line string) (name, value string, ok bool) {
 	colon := 0
 	canonical, upper := true, true

@@ -76,7 +76,8 @@ func head1(text string) (wire string, isPlain bool) {
 	return strings.ReplaceAll(text, "|", "\r\n"), !foreign
 }
 
-// TestWhatIsPlain: what is plain is understood, in all and byte by byte; about everything else nothing is said.
+// TestWhatIsPlain: what is plain is understood, in all and byte by byte; about everything else
+// nothing is said.
 func TestWhatIsPlain(t *testing.T) {
 	for _, text := range heads {
 		wire, want := head1(text)
@@ -115,7 +116,8 @@ func FuzzHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) { understood(t, wire) })
 }
 
-// understood reports whether a message is plain, and fails when net/http reads another request than we do, or ends it elsewhere.
+// understood reports whether a message is plain, and fails when net/http reads another request than
+// we do, or ends it elsewhere.
 func understood(t *testing.T, wire []byte) bool {
 	t.Helper()
 	n, is := find(wire, 0)

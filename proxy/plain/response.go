@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// holdUp is how much of a body is kept back to be sent together with what comes after it, or with the head: an answer that is smaller is one write, and its length is
-// counted.
+// holdUp is how much of a body is kept back to be sent together with what comes after it, or with
+// the head: an answer that is smaller is one write, and its length is counted.
 const holdUp = 4 << 10
 
-// response is the http.ResponseWriter of one request. It belongs to the handler until that returns; from then on it writes nothing, so that nobody who has kept it
-// writes into the answer to another request.
+// response is the http.ResponseWriter of one request. It belongs to the handler until that returns;
+// from then on it writes nothing, so that nobody who has kept it writes into the answer to another
+// request.
 type response struct {
 	conn    *conn
 	body    *body // of the request
@@ -69,7 +70,8 @@ func (w *response) over() bool { return w.memory == nil }
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. The header is sent as it is now, whatever the handler does to it later. Interim answers are not sent.
+// WriteHeader implements http.ResponseWriter. The header is sent as it is now, whatever the handler
+// does to it later. Interim answers are not sent.
 func (w *response) WriteHeader(status int) {
 	switch {
 	case w.over():
@@ -163,7 +165,8 @@ func (w *response) finish() bool {
 	return w.err == nil && !other && !w.close
 }
 
-// send sends the head, unless it was sent, what is held and p, in one system call. last means that nothing follows.
+// send sends the head, unless it was sent, what is held and p, in one system call. last means that
+// nothing follows.
 func (w *response) send(p []byte, last bool) {
 	if !w.limited {
 		var limit time.Time
@@ -243,7 +246,8 @@ func (w *response) appendHeader(b []byte) []byte {
 	return b
 }
 
-// endHeader appends the rest of the header, which appendHeader has begun. p is the beginning of the body if nothing is held.
+// endHeader appends the rest of the header, which appendHeader has begun. p is the beginning of the
+// body if nothing is held.
 func (w *response) endHeader(b []byte, p []byte) []byte {
 	first := w.held
 	if len(first) == 0 {
@@ -264,7 +268,8 @@ func (w *response) endHeader(b []byte, p []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendField appends a line of a header. A name that is none is left out; line breaks in a value become spaces.
+// appendField appends a line of a header. A name that is none is left out; line breaks in a value
+// become spaces.
 func appendField(b []byte, name, value string) []byte {
 	if name == "" {
 		return b
@@ -285,7 +290,8 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// SetReadDeadline is for http.ResponseController. It concerns the body; once that is read there is nothing more to read within the request.
+// SetReadDeadline is for http.ResponseController. It concerns the body; once that is read there is
+// nothing more to read within the request.
 func (w *response) SetReadDeadline(t time.Time) error {
 	if w.over() {
 		return errOver
@@ -297,7 +303,8 @@ func (w *response) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is for http.ResponseController. The deadline may come up to a second late, so that not every answer sets a timer.
+// SetWriteDeadline is for http.ResponseController. The deadline may come up to a second late, so
+// that not every answer sets a timer.
 func (w *response) SetWriteDeadline(t time.Time) error {
 	if w.over() {
 		return errOver

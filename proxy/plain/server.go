@@ -1,8 +1,12 @@
-// Package plain serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that make up nearly all of the traffic.
+// Package plain serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that
+// make up nearly all of the traffic.
 //
-// A request is plain when nothing about it has to be interpreted: POST with a Content-Length, or GET or DELETE without a body, a target that is only a path, and a
-// header of well-formed fields none of which changes how the connection is read. Whatever else arrives, well-formed or not, is left to the http.Server, which gets
-// the connection with all that was read of it and not yet answered, and keeps it. So this package never decides what a doubtful request means, and refuses none.
+// A request is plain when nothing about it has to be interpreted: POST with a Content-Length, or
+// GET or DELETE without a body, a target that is only a path, and a header of well-formed fields
+// none of which changes how the connection is read. Whatever else arrives, well-formed or not, is
+// left to the http.Server, which gets the connection with all that was read of it and not yet
+// answered, and keeps it. So this package never decides what a doubtful request means, and refuses
+// none.
 //
 // The files, from the outside in:
 //
@@ -24,12 +28,16 @@ import (
 
 // Server serves a Handler. Its fields may not be changed once Serve was called.
 //
-// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has neither Hijack nor ReadFrom, but it has Then, and sends no interim answers; a client
-// that goes away is noticed no sooner than 20 ms after its request was read; and requests on one connection share their context, which ends with the
-// connection and not with the request, and perhaps their Header, which must not be changed.
+// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has
+// neither Hijack nor ReadFrom, but it has Then, and sends no interim answers; a client that goes
+// away is noticed no sooner than 20 ms after its request was read; and requests on one connection
+// share their context, which ends with the connection and not with the request, and perhaps their
+// Header, which must not be changed.
 type Server struct {
-	// HTTP is the server for everything that is not plain. Its Handler, BaseContext, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are
-	// those of plain requests as well, but that the WriteTimeout is one for each write, and only until the handler sets a deadline of its own. Server shuts it down; nobody else serves with it.
+	// HTTP is the server for everything that is not plain. Its Handler, BaseContext, ReadTimeout,
+	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are those of plain requests as well,
+	// but that the WriteTimeout is one for each write, and only until the handler sets a deadline
+	// of its own. Server shuts it down; nobody else serves with it.
 	HTTP *http.Server
 
 	mu       sync.Mutex
@@ -43,7 +51,8 @@ type Server struct {
 	today             atomic.Pointer[dated]
 }
 
-// Serve accepts connections until Shutdown or Close, and then returns http.ErrServerClosed. It closes the listener.
+// Serve accepts connections until Shutdown or Close, and then returns http.ErrServerClosed. It
+// closes the listener.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.ending.Load() {
@@ -119,8 +128,9 @@ func (s *Server) handOver(c net.Conn) {
 	}
 }
 
-// Shutdown closes the listener and the idle connections, and waits until the other ones have answered what they were asked. It returns ctx.Err() if ctx ends
-// first, and can then be called again.
+// Shutdown closes the listener and the idle connections, and waits until the other ones have
+// answered what they were asked. It returns ctx.Err() if ctx ends first, and can then be called
+// again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()

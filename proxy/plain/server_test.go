@@ -31,7 +31,8 @@ type server interface {
 	Close() error
 }
 
-// run runs f in a bubble with each server. counted is how many connections ours gave away, and 0 for an http.Server.
+// run runs f in a bubble with each server. counted is how many connections ours gave away, and 0
+// for an http.Server.
 func run(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, l *pipes, s server)) {
 	for _, kind := range []string{"net/http", "plain"} {
 		t.Run(kind, func(t *testing.T) {
@@ -77,7 +78,8 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// client is the other end of a connection. What it sends it sends in the background, since a pipe holds nothing.
+// client is the other end of a connection. What it sends it sends in the background, since a pipe
+// holds nothing.
 type client struct {
 	net.Conn
 	t *testing.T
@@ -275,7 +277,8 @@ func (c *client) told(parts []string) string {
 	return fmt.Sprintf("%+v, ended: %v", all, c.ended())
 }
 
-// FuzzConversation: whatever arrives, in whatever parts, it has the answers that an http.Server gives.
+// FuzzConversation: whatever arrives, in whatever parts, it has the answers that an http.Server
+// gives.
 func FuzzConversation(f *testing.F) {
 	for _, text := range heads {
 		wire, _ := head1(text)
@@ -302,7 +305,8 @@ func FuzzConversation(f *testing.F) {
 	})
 }
 
-// TestAnswersAreThoseOfNetHTTP: whatever a client sends, and however a handler answers, the client cannot tell the two servers apart.
+// TestAnswersAreThoseOfNetHTTP: whatever a client sends, and however a handler answers, the client
+// cannot tell the two servers apart.
 func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	stories := map[string][]string{} // what is sent, in parts that arrive one after the other
 	for _, path := range []string{"/echo", "/json", "/length", "/short", "/long", "/stream", "/parts", "/nothing", "/accepted", "/204", "/304", "/coded", "/gzip", "/flush204", "/flush304", "/0", "/late", "/later", "/close", "/header", "/request", "/unread", "/absent"} {
@@ -404,7 +408,8 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// TestNextRequestWhileOneIsAnswered: what arrives during a request that takes long is the beginning of the next one.
+// TestNextRequestWhileOneIsAnswered: what arrives during a request that takes long is the beginning
+// of the next one.
 func TestNextRequestWhileOneIsAnswered(t *testing.T) {
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -475,7 +480,8 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a handler's deadline for writing holds for its answer, and for no other one on the connection.
+// TestSlowReader: a handler's deadline for writing holds for its answer, and for no other one on
+// the connection.
 func TestSlowReader(t *testing.T) {
 	var failed chan error
 	limited := func(w http.ResponseWriter, r *http.Request) {
@@ -520,13 +526,15 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("the write was given up after %v", took)
 		}
 		c.send(post("/", "x"))
-		if io.Copy(io.Discard, c.r); time.Since(began) > 32*time.Second { // or another answer would follow a piece of this one
+		// or another answer would follow a piece of this one
+		if io.Copy(io.Discard, c.r); time.Since(began) > 32*time.Second {
 			t.Error("the connection is open")
 		}
 	})
 }
 
-// TestShutdown: who is idle is let go at once, who waits for an answer gets it, and nobody new comes in.
+// TestShutdown: who is idle is let go at once, who waits for an answer gets it, and nobody new
+// comes in.
 func TestShutdown(t *testing.T) {
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -590,7 +598,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestBodyIsOfItsRequest: who keeps the body of a request reads nothing of the next one, and the header of one that is alike is the same.
+// TestBodyIsOfItsRequest: who keeps the body of a request reads nothing of the next one, and the
+// header of one that is alike is the same.
 func TestBodyIsOfItsRequest(t *testing.T) {
 	var kept io.ReadCloser
 	var headers []http.Header
@@ -618,7 +627,8 @@ func TestBodyIsOfItsRequest(t *testing.T) {
 	})
 }
 
-// TestAnswerIsOfItsRequest: who keeps the ResponseWriter of a request writes nothing into the answer to the next one.
+// TestAnswerIsOfItsRequest: who keeps the ResponseWriter of a request writes nothing into the
+// answer to the next one.
 func TestAnswerIsOfItsRequest(t *testing.T) {
 	var kept http.ResponseWriter
 	keep := func(w http.ResponseWriter, r *http.Request) {
@@ -650,7 +660,8 @@ func TestAnswerIsOfItsRequest(t *testing.T) {
 	})
 }
 
-// TestClientWithoutAddress: a client that has left before it was accepted has no address on some systems; it harms nobody else.
+// TestClientWithoutAddress: a client that has left before it was accepted has no address on some
+// systems; it harms nobody else.
 func TestClientWithoutAddress(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		_, theirs := net.Pipe()
@@ -669,7 +680,8 @@ type nameless struct{ net.Conn }
 
 func (nameless) RemoteAddr() net.Addr { return nil }
 
-// TestBodyOfAPanic: who keeps the body of a request whose handler has panicked reads nothing of it, nor of what its memory is used for next.
+// TestBodyOfAPanic: who keeps the body of a request whose handler has panicked reads nothing of it,
+// nor of what its memory is used for next.
 func TestBodyOfAPanic(t *testing.T) {
 	var kept io.Reader
 	keep := func(w http.ResponseWriter, r *http.Request) {
@@ -735,7 +747,8 @@ func TestNoTimeouts(t *testing.T) {
 	})
 }
 
-// TestShutdownWaitsForNoQuestion: whoever has asked nothing yet, or has begun to and not finished, is idle.
+// TestShutdownWaitsForNoQuestion: whoever has asked nothing yet, or has begun to and not finished,
+// is idle.
 func TestShutdownWaitsForNoQuestion(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		var clients []*client
@@ -763,7 +776,8 @@ func TestShutdownWaitsForNoQuestion(t *testing.T) {
 	})
 }
 
-// TestIdleConnectionIsSmall: a client that says much once does not take much for as long as it is idle.
+// TestIdleConnectionIsSmall: a client that says much once does not take much for as long as it is
+// idle.
 func TestIdleConnectionIsSmall(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		ours, ok := s.(*Server)
@@ -799,8 +813,10 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	})
 }
 
-// TestClientsThatLeave: where clients leave at any point, everybody reads answers to what they have sent themselves, and nothing is left of who has gone: of real
-// connections none is open, and in a bubble, which waits for each goroutine and fails where one has no end, there is no goroutine either.
+// TestClientsThatLeave: where clients leave at any point, everybody reads answers to what they have
+// sent themselves, and nothing is left of who has gone: of real connections none is open, and in a
+// bubble, which waits for each goroutine and fails where one has no end, there is no goroutine
+// either.
 func TestClientsThatLeave(t *testing.T) {
 	t.Run("real", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -865,7 +881,8 @@ func (c *countedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// breakable is the server's end of a pipe, which its client may close as a real connection is reset.
+// breakable is the server's end of a pipe, which its client may close as a real connection is
+// reset.
 type breakable struct {
 	half
 	broken *atomic.Bool
@@ -888,7 +905,8 @@ func (c breakable) reason(err error) error {
 	return err
 }
 
-// leave serves l to clients that leave, who come by dial, until none comes any more. With a connection dial returns what makes its end a reset.
+// leave serves l to clients that leave, who come by dial, until none comes any more. With a
+// connection dial returns what makes its end a reset.
 func leave(t *testing.T, l net.Listener, dial func() (net.Conn, func(), error)) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -1015,7 +1033,8 @@ func leave(t *testing.T, l net.Listener, dial func() (net.Conn, func(), error)) 
 	}
 }
 
-// TestIdleTimeoutIsItsOwn: it holds also where it is shorter than the time that a request has to arrive.
+// TestIdleTimeoutIsItsOwn: it holds also where it is shorter than the time that a request has to
+// arrive.
 func TestIdleTimeoutIsItsOwn(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		ofHTTP(s).IdleTimeout = 5 * time.Second
@@ -1032,7 +1051,8 @@ func TestIdleTimeoutIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestShutdownDuringAStream: an answer whose header was sent before the end says nothing of it, and is the last one all the same.
+// TestShutdownDuringAStream: an answer whose header was sent before the end says nothing of it, and
+// is the last one all the same.
 func TestShutdownDuringAStream(t *testing.T) {
 	stream := func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
@@ -1061,7 +1081,8 @@ func TestShutdownDuringAStream(t *testing.T) {
 	})
 }
 
-// TestLastWords: who still sends a body that nobody wants can do so for a moment, so that the answer reaches it, and no longer.
+// TestLastWords: who still sends a body that nobody wants can do so for a moment, so that the
+// answer reaches it, and no longer.
 func TestLastWords(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		if _, ours := s.(*Server); !ours {
@@ -1101,7 +1122,8 @@ type half struct{ net.Conn }
 
 func (half) CloseWrite() error { return nil }
 
-// TestWriteTimeout: a client that takes nothing is let go also by a handler that sets no deadline, however many requests it sends.
+// TestWriteTimeout: a client that takes nothing is let go also by a handler that sets no deadline,
+// however many requests it sends.
 func TestWriteTimeout(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		ofHTTP(s).WriteTimeout = 30 * time.Second
@@ -1155,7 +1177,8 @@ func TestHalfABody(t *testing.T) {
 	})
 }
 
-// TestNobodyReadsAhead: once a request is answered, nobody reads from the connection but for the next one, however late that comes.
+// TestNobodyReadsAhead: once a request is answered, nobody reads from the connection but for the
+// next one, however late that comes.
 func TestNobodyReadsAhead(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		for _, path := range []string{"/unread", "/echo", "/204"} {
@@ -1253,7 +1276,8 @@ func (l *failing) Accept() (net.Conn, error) {
 	}
 }
 
-// TestAcceptFails: a listener that fails for a moment is tried again; one that fails for good ends Serve, and no connection hangs for it.
+// TestAcceptFails: a listener that fails for a moment is tried again; one that fails for good ends
+// Serve, and no connection hangs for it.
 func TestAcceptFails(t *testing.T) {
 	run(t, answers, func(t *testing.T, _ *pipes, _ server) {
 		h := &http.Server{Handler: http.HandlerFunc(answers), ErrorLog: log.New(io.Discard, "", 0)}
@@ -1339,7 +1363,8 @@ func (c hooked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestShutdownComesFirst: what nobody can be told the result of is not done: a request that arrives while its connection is closed as idle.
+// TestShutdownComesFirst: what nobody can be told the result of is not done: a request that arrives
+// while its connection is closed as idle.
 func TestShutdownComesFirst(t *testing.T) {
 	asked := false
 	run(t, func(http.ResponseWriter, *http.Request) { asked = true }, func(t *testing.T, l *pipes, s server) {
@@ -1369,7 +1394,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestWriteTimeoutIsOfEachWrite: a stream whose handler sets no deadline lasts, and so does the watch over its client when a handler sets one for reading.
+// TestWriteTimeoutIsOfEachWrite: a stream whose handler sets no deadline lasts, and so does the
+// watch over its client when a handler sets one for reading.
 func TestWriteTimeoutIsOfEachWrite(t *testing.T) {
 	left := make(chan struct{}, 1)
 	stream := func(w http.ResponseWriter, r *http.Request) {

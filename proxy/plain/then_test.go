@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSafety8Then: what a handler has left to be done is done when its answer was sent, and before the connection reads the next request.
+// TestSafety8Then: what a handler has left to be done is done when its answer was sent, and before
+// the connection reads the next request.
 func TestSafety8Then(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const request = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n"

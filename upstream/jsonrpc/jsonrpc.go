@@ -1,6 +1,8 @@
-// Package jsonrpc holds JSON-RPC 2.0 messages as their sender wrote them, and the framing of server-sent events.
+// Package jsonrpc holds JSON-RPC 2.0 messages as their sender wrote them, and the framing of
+// server-sent events.
 //
-// Only the envelope is read: which kind of message it is, its id and its method. What it carries stays the sender's bytes.
+// Only the envelope is read: which kind of message it is, its id and its method. What it carries
+// stays the sender's bytes.
 package jsonrpc
 
 import (
@@ -13,14 +15,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// ID is the JSON text of a request's id: 1 and "1" differ, and no digit is lost. "" is the id of a notification.
+// ID is the JSON text of a request's id: 1 and "1" differ, and no digit is lost. "" is the id of a
+// notification.
 type ID string
 
 // NumberID returns the id of a request that we number ourselves.
 func NumberID(n uint64) ID { return ID(strconv.FormatUint(n, 10)) }
 
-// Message is a request (ID and Method), a notification (Method alone) or a response (ID, and Result or Error).
-// Its slices alias the text that it was parsed from.
+// Message is a request (ID and Method), a notification (Method alone) or a response (ID, and Result
+// or Error). Its slices alias the text that it was parsed from.
 type Message struct {
 	ID     ID
 	Method string
@@ -28,8 +31,10 @@ type Message struct {
 	Result []byte
 	Error  *Error
 
-	// Body is the members of Params or Result where that is an object, and not present otherwise. It comes from Parse, which has kept the objects _meta in it, and
-	// the elements of content, too; (raw.Object).Object and Elements return them without reading them again. What is sent is Params and Result.
+	// Body is the members of Params or Result where that is an object, and not present otherwise.
+	// It comes from Parse, which has kept the objects _meta in it, and the elements of content,
+	// too; (raw.Object).Object and Elements return them without reading them again. What is sent is
+	// Params and Result.
 	Body raw.Object
 }
 
@@ -84,11 +89,14 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e
 // ErrInvalid means that a text is JSON and no JSON-RPC message.
 var ErrInvalid = errors.New("not a JSON-RPC message")
 
-// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text once, for Body, too, and m aliases it.
+// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text
+// once, for Body, too, and m aliases it.
 //
-// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrMany for an envelope, params or a result of too many members, raw.ErrAmbiguous for an envelope with a member twice or in another letter case or with
-// a method that is no UTF-8, and ErrInvalid for everything else, an array (a batch) included. With an error m has nothing but the message's id and method,
-// as far as they could be read.
+// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrMany for an envelope,
+// params or a result of too many members, raw.ErrAmbiguous for an envelope with a member twice or
+// in another letter case or with a method that is no UTF-8, and ErrInvalid for everything else, an
+// array (a batch) included. With an error m has nothing but the message's id and method, as far as
+// they could be read.
 func Parse(text []byte, depth int) (m Message, err error) {
 	if m, err = parse(text, depth); err != nil {
 		m = Message{ID: m.ID, Method: m.Method}
@@ -170,7 +178,8 @@ func parse(text []byte, depth int) (m Message, err error) {
 	return m, nil
 }
 
-// isInteger reports whether a JSON value is an integer as JSON Schema defines it: 1, 1.0 and 1e2 are, 1.5 is not. Both TypeScript SDKs and mcp-go accept the same ids.
+// isInteger reports whether a JSON value is an integer as JSON Schema defines it: 1, 1.0 and 1e2
+// are, 1.5 is not. Both TypeScript SDKs and mcp-go accept the same ids.
 func isInteger(value []byte) bool {
 	if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
 		return false
@@ -225,7 +234,8 @@ func (m *Message) check(id []byte) error {
 	return nil
 }
 
-// invalid is the error for a member that is missing or not what it must be; err is why it could not be read, if it could not.
+// invalid is the error for a member that is missing or not what it must be; err is why it could not
+// be read, if it could not.
 func invalid(member string, err error, what string) error {
 	if err == nil || err == raw.ErrAbsent {
 		return fmt.Errorf("%w: %s %s", ErrInvalid, member, what)
@@ -233,8 +243,9 @@ func invalid(member string, err error, what string) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// parseError reads an error object. Peers are careless here, so all that it must have is a whole number as code. A message that cannot be read is empty here
-// and goes on as it came: it is for people, and nobody decides by it.
+// parseError reads an error object. Peers are careless here, so all that it must have is a whole
+// number as code. A message that cannot be read is empty here and goes on as it came: it is for
+// people, and nobody decides by it.
 func parseError(text []byte) (*Error, error) {
 	o, err := raw.Parse(text)
 	if err != nil {
@@ -255,7 +266,8 @@ func parseError(text []byte) (*Error, error) {
 	return e, nil
 }
 
-// AppendRequest appends a request, or a notification when id is "", on as many lines as its params have.
+// AppendRequest appends a request, or a notification when id is "", on as many lines as its params
+// have.
 func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if id != "" {
@@ -268,12 +280,14 @@ func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
 	return append(b, '}')
 }
 
-// ResponseHead is what stands before the result in a response; a '}' follows the result. They are apart so that a large result is written and not copied.
+// ResponseHead is what stands before the result in a response; a '}' follows the result. They are
+// apart so that a large result is written and not copied.
 func ResponseHead(b []byte, id ID) []byte {
 	return append(append(append(b, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
 }
 
-// AppendError appends an error response. An id of "" is left out: the request's id could not be read.
+// AppendError appends an error response. An id of "" is left out: the request's id could not be
+// read.
 func AppendError(b []byte, id ID, e *Error) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if id != "" {

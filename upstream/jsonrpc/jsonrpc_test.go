@@ -74,8 +74,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses is T19 and T20: each malformed message is refused with the error that decides about its status and code, and its id is there for the
-// answer if it can be read. So is the method, which tells whether it is a malformed response.
+// TestParseRefuses is T19 and T20: each malformed message is refused with the error that decides
+// about its status and code, and its id is there for the answer if it can be read. So is the
+// method, which tells whether it is a malformed response.
 func TestParseRefuses(t *testing.T) {
 	syntax := &raw.SyntaxError{}
 	for _, test := range []struct {
@@ -271,7 +272,8 @@ func TestResponseHead(t *testing.T) {
 	}
 }
 
-// FuzzParse holds Parse against a second opinion that decodes with encoding/json, and checks that a message survives Append.
+// FuzzParse holds Parse against a second opinion that decodes with encoding/json, and checks that a
+// message survives Append.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[1.0,"\ud800"]}}`, `{"jsonrpc":"2.0","method":"n"}`, `{"jsonrpc":"2.0","id":"a","result":{}}`,

@@ -21,8 +21,9 @@ type Event struct {
 // ErrEventTooLarge means that an event is larger than the reader's limit.
 var ErrEventTooLarge = errors.New("event too large")
 
-// EventReader reads server-sent events. It asks for more only when what it has holds no whole event, and the data of one line is a slice of its buffer,
-// which is at most a few times as large as the largest event so far. It is for one goroutine.
+// EventReader reads server-sent events. It asks for more only when what it has holds no whole
+// event, and the data of one line is a slice of its buffer, which is at most a few times as large
+// as the largest event so far. It is for one goroutine.
 type EventReader struct {
 	r     io.Reader
 	limit int
@@ -38,24 +39,28 @@ type EventReader struct {
 
 const leastBuffer = 4 << 10
 
-// NewEventReader returns a reader of events from r. An event's lines from its first data, id or retry field on are at most limit bytes long, counting one
-// byte for the end of each but not the empty line, and so is any single line before, without its end.
+// NewEventReader returns a reader of events from r. An event's lines from its first data, id or
+// retry field on are at most limit bytes long, counting one byte for the end of each but not the
+// empty line, and so is any single line before, without its end.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, first: true}
 }
 
-// Use has d read into *memory, which is the reader's, and its events', from now on. If d needs more, it leaves the larger piece there. It is for before the first Next.
+// Use has d read into *memory, which is the reader's, and its events', from now on. If d needs
+// more, it leaves the larger piece there. It is for before the first Next.
 func (d *EventReader) Use(memory *[]byte) { d.memory = memory }
 
-// Charge has f asked before d takes n bytes more of memory than it has, unless it has little. The error of f ends the stream. It is for before the first Next.
+// Charge has f asked before d takes n bytes more of memory than it has, unless it has little. The
+// error of f ends the stream. It is for before the first Next.
 func (d *EventReader) Charge(f func(n int64) error) { d.charge = f }
 
 // uncharged is how much memory a reader takes without asking.
 const uncharged = 64 << 10
 
-// Next returns the next event that has data, a retry time or an id; where there is no data, Data is empty. At the end of the stream the error is io.EOF, and
-// io.ErrUnexpectedEOF within an event, whose part is dropped. Other errors are ErrEventTooLarge and those of the underlying reader. After an error the
-// reader is of no more use.
+// Next returns the next event that has data, a retry time or an id; where there is no data, Data is
+// empty. At the end of the stream the error is io.EOF, and io.ErrUnexpectedEOF within an event,
+// whose part is dropped. Other errors are ErrEventTooLarge and those of the underlying reader.
+// After an error the reader is of no more use.
 func (d *EventReader) Next() (Event, error) {
 	e := Event{Name: "message", ID: d.id}
 	var several []byte // data of an event of several lines
@@ -119,7 +124,8 @@ func (d *EventReader) Next() (Event, error) {
 	}
 }
 
-// release gives up what was consumed. Only between events: the data of an event of one line is a slice of buf.
+// release gives up what was consumed. Only between events: the data of an event of one line is a
+// slice of buf.
 func (d *EventReader) release() {
 	if d.from == len(d.buf) {
 		d.buf, d.from = d.buf[:0], 0
@@ -128,7 +134,8 @@ func (d *EventReader) release() {
 	}
 }
 
-// line returns the next line without its end; it is a slice of buf. A line of more than limit bytes is ErrEventTooLarge.
+// line returns the next line without its end; it is a slice of buf. A line of more than limit bytes
+// is ErrEventTooLarge.
 func (d *EventReader) line(limit int) ([]byte, error) {
 	scanned := d.from
 	for {
@@ -163,8 +170,9 @@ func (d *EventReader) line(limit int) ([]byte, error) {
 	}
 }
 
-// lineEnd returns the index of the first CR or LF from i on; len(b) if there is none. It looks at a window at a time, because the search for the one must not
-// run on to the end of a large buffer for each line that ends in the other.
+// lineEnd returns the index of the first CR or LF from i on; len(b) if there is none. It looks at a
+// window at a time, because the search for the one must not run on to the end of a large buffer for
+// each line that ends in the other.
 func lineEnd(b []byte, i int) int {
 	const window = 1024
 	for ; i < len(b); i += window {
@@ -183,7 +191,8 @@ func lineEnd(b []byte, i int) int {
 	return len(b)
 }
 
-// fill reads more into buf, which moves when it must grow: slices of what an event has so far keep the old one.
+// fill reads more into buf, which moves when it must grow: slices of what an event has so far keep
+// the old one.
 func (d *EventReader) fill() error {
 	switch {
 	case cap(d.buf) == 0 && d.memory != nil && cap(*d.memory) >= leastBuffer:
@@ -214,7 +223,8 @@ func (d *EventReader) fill() error {
 	return io.ErrNoProgress
 }
 
-// AppendEvent appends an event called "message" whose data is a JSON text; line breaks between its tokens become spaces. An empty id is left out.
+// AppendEvent appends an event called "message" whose data is a JSON text; line breaks between its
+// tokens become spaces. An empty id is left out.
 func AppendEvent(b []byte, id string, data []byte) []byte {
 	b = append(b, "event: message\n"...)
 	if id != "" {

@@ -38,7 +38,8 @@ func readAll(r io.Reader, limit int) ([]event, error) {
 	}
 }
 
-// readSlowly is what readAll should return for a stream without a limit, said as simply as possible.
+// readSlowly is what readAll should return for a stream without a limit, said as simply as
+// possible.
 func readSlowly(stream string) ([]event, error) {
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(stream), "\n")
@@ -153,7 +154,8 @@ func TestEventReader(t *testing.T) {
 	}
 }
 
-// TestEventReaderMixedEnds has line ends of all kinds in one stream, and events that end in a CR which a LF may or may not follow.
+// TestEventReaderMixedEnds has line ends of all kinds in one stream, and events that end in a CR
+// which a LF may or may not follow.
 func TestEventReaderMixedEnds(t *testing.T) {
 	const stream = "data: a\r\n\rdata: b\n\r\ndata: c\r\r\ndata: d\n\ndata: e\r\r\r\n\n\rdata: f\r\n\r\n"
 	want := []event{{name: "message", data: "a"}, {name: "message", data: "b"}, {name: "message", data: "c"}, {name: "message", data: "d"},
@@ -187,7 +189,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestEventReaderDoesNotWait checks that an event comes out when it is there: on a live stream the next byte may be minutes away.
+// TestEventReaderDoesNotWait checks that an event comes out when it is there: on a live stream the
+// next byte may be minutes away.
 func TestEventReaderDoesNotWait(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		events := strings.ReplaceAll("data: 1\n\ndata: 2\n\n", "\n", end)
@@ -314,7 +317,8 @@ func TestAppendEvent(t *testing.T) {
 	}
 }
 
-// FuzzEventReader holds the reader against the simplest one, with the stream cut in two pieces or in single bytes.
+// FuzzEventReader holds the reader against the simplest one, with the stream cut in two pieces or
+// in single bytes.
 func FuzzEventReader(f *testing.F) {
 	for _, test := range streams {
 		for i, end := range []string{"\n", "\r\n", "\r"} {
@@ -342,7 +346,8 @@ func FuzzEventReader(f *testing.F) {
 	})
 }
 
-// TestEventReaderUsesMemory: what a reader was given to read into, the next one reads into; if an event needed more, that is what is left.
+// TestEventReaderUsesMemory: what a reader was given to read into, the next one reads into; if an
+// event needed more, that is what is left.
 func TestEventReaderUsesMemory(t *testing.T) {
 	memory := make([]byte, 0, 8<<10)
 	for _, test := range []struct {

@@ -16,7 +16,8 @@ import (
 	"junction/auth/store"
 )
 
-// Problem is why a person cannot connect an upstream. Its text is for that person; the cause is for the log.
+// Problem is why a person cannot connect an upstream. Its text is for that person; the cause is for
+// the log.
 type Problem struct {
 	Text string
 	Err  error // may be nil
@@ -49,7 +50,8 @@ func (r *refusal) Error() string { return fmt.Sprintf("it refuses with %d %s", r
 // maxAnswer bounds what an authorization server says.
 const maxAnswer = 64 << 10
 
-// send sends a request about an upstream to whom it may go to, and returns the body of a 2xx. The error is a *refusal if the answer is another one that means no.
+// send sends a request about an upstream to whom it may go to, and returns the body of a 2xx. The
+// error is a *refusal if the answer is another one that means no.
 func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.Header, []byte, error) {
 	client := c.strangers
 	if at, err := url.Parse(u.URL); err == nil && sameOrigin(at, r.URL) {

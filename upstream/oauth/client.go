@@ -19,13 +19,15 @@ const (
 	methodPost  = "client_secret_post"
 )
 
-// redirect is where people come back to from the sign-in of an upstream: one address for each, so that an answer cannot be brought to another's.
+// redirect is where people come back to from the sign-in of an upstream: one address for each, so
+// that an answer cannot be brought to another's.
 func (c *Client) redirect(name string) string { return c.URL + "/connect/" + name + "/callback" }
 
 // documentPath is where authorization servers read who we are.
 const documentPath = "/oauth/client-metadata.json"
 
-// documentURL is our id where authorization servers read documents of clients; "" while they could not read ours, because nobody outside reaches us.
+// documentURL is our id where authorization servers read documents of clients; "" while they could
+// not read ours, because nobody outside reaches us.
 func (c *Client) documentURL() string {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" || !strings.Contains(u.Hostname(), ".") {
@@ -72,7 +74,8 @@ func (c *Client) Document() []byte {
 	return text
 }
 
-// identify returns who we are to an authorization server: as the operator has it, or by our document, or by a registration, which is made once. The error is a *Problem.
+// identify returns who we are to an authorization server: as the operator has it, or by our
+// document, or by a registration, which is made once. The error is a *Problem.
 func (c *Client) identify(ctx context.Context, name string, u Upstream, s *server) (store.UpstreamClient, error) {
 	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: c.redirect(name), AuthMethod: methodNone}
 	if u.ClientID != "" {
@@ -186,8 +189,9 @@ func (c *Client) clientOf(ctx context.Context, u Upstream, s *server, k store.Co
 	return who, nil
 }
 
-// forgetClient forgets a registration that an authorization server does not know any more, so that the next person who connects makes a new one. The error is why not:
-// what the operator has configured is for them to change.
+// forgetClient forgets a registration that an authorization server does not know any more, so that
+// the next person who connects makes a new one. The error is why not: what the operator has
+// configured is for them to change.
 func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connection) error {
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
 		return errors.New("it is the operator's")

@@ -21,7 +21,8 @@ type attempt struct {
 	Scopes   []string `json:"scopes"`
 }
 
-// Describe returns where a person will sign in for an upstream, and what will be asked for there. The error is a *Problem where there is something to tell them.
+// Describe returns where a person will sign in for an upstream, and what will be asked for there.
+// The error is a *Problem where there is something to tell them.
 func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
 	_, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -58,8 +59,9 @@ func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serve
 
 const scopeOffline = "offline_access"
 
-// Begin returns where a person's browser is to go to connect an upstream, and what Finish will need. The state and the PKCE verifier are the caller's, who keeps them for
-// that browser, and for one use. The error is a *Problem where there is something to tell the person.
+// Begin returns where a person's browser is to go to connect an upstream, and what Finish will
+// need. The state and the PKCE verifier are the caller's, who keeps them for that browser, and for
+// one use. The error is a *Problem where there is something to tell the person.
 func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -92,7 +94,8 @@ func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where
 	return to.String(), kept, err
 }
 
-// Finish takes the answer that a person's browser has brought back, and stores what they were given as theirs. The error is a *Problem where there is something to tell them.
+// Finish takes the answer that a person's browser has brought back, and stores what they were given
+// as theirs. The error is a *Problem where there is something to tell them.
 func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string) error {
 	u, ok := c.upstream(name)
 	var a attempt
@@ -108,7 +111,8 @@ func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier 
 			return problem(nil, "the answer of %s is ambiguous", host(a.Issuer))
 		}
 	}
-	// An answer of another server's may have a code in it that is that server's, and ours for it (RFC 9207).
+	// An answer of another server's may have a code in it that is that server's, and ours for it
+	// (RFC 9207).
 	switch _, given := answer["iss"]; {
 	case given && answer.Get("iss") != a.Issuer:
 		return problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
@@ -145,7 +149,8 @@ func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier 
 	return nil
 }
 
-// Disconnect ends a user's connection, and has its tokens taken back where they come from, as far as that can be reached. ErrNotConnected means that there is none.
+// Disconnect ends a user's connection, and has its tokens taken back where they come from, as far
+// as that can be reached. ErrNotConnected means that there is none.
 func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 	k, err := c.Store.DeleteConnection(ctx, name, user)
 	if errors.Is(err, store.ErrNotFound) {

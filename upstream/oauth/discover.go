@@ -21,7 +21,8 @@ type finding struct {
 	until  time.Time
 }
 
-// believed is for how long what an upstream and its authorization server say of themselves is not asked again.
+// believed is for how long what an upstream and its authorization server say of themselves is not
+// asked again.
 const believed = 5 * time.Minute
 
 // place is what an upstream says about signing in to it (RFC 9728).
@@ -47,7 +48,8 @@ type server struct {
 	IssParameter          bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// hello is what makes an upstream say how to sign in: every server answers it, and one that wants a token refuses it.
+// hello is what makes an upstream say how to sign in: every server answers it, and one that wants a
+// token refuses it.
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
 
 var (
@@ -67,7 +69,8 @@ func (c *Client) look(ctx context.Context, name string, u Upstream) (place, erro
 	return v.place, nil
 }
 
-// describe asks an authorization server, which an upstream has named, what it is. The error is a *Problem.
+// describe asks an authorization server, which an upstream has named, what it is. The error is a
+// *Problem.
 func (c *Client) describe(ctx context.Context, u Upstream, issuer string) (*server, error) {
 	v, err := c.find(ctx, "server "+u.URL+" "+issuer, func(ctx context.Context) (*finding, error) {
 		s, err := c.metadata(ctx, u, issuer)
@@ -159,7 +162,8 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	return p, nil
 }
 
-// metadata reads what an issuer says of itself, at each place where it may (RFC 8414, section 3.1; OpenID Connect Discovery, section 4).
+// metadata reads what an issuer says of itself, at each place where it may (RFC 8414, section 3.1;
+// OpenID Connect Discovery, section 4).
 func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*server, error) {
 	at, err := url.Parse(issuer)
 	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || at.Scheme != "https" && at.Scheme != "http" {
@@ -200,8 +204,9 @@ func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*serv
 	return s, nil
 }
 
-// endpointOf reports whether an address can be one of an issuer's: https, or what the issuer is itself; and no bare IP address but the issuer's. Where names lead is looked
-// at when they are dialled.
+// endpointOf reports whether an address can be one of an issuer's: https, or what the issuer is
+// itself; and no bare IP address but the issuer's. Where names lead is looked at when they are
+// dialled.
 func endpointOf(issuer *url.URL, where string) bool {
 	e, err := url.Parse(where)
 	if err != nil || e.Host == "" || e.Opaque != "" || e.User != nil || e.Fragment != "" {

@@ -1,10 +1,14 @@
-// Package oauth signs people in to upstreams that want each of them to sign in, and keeps what they are given there.
+// Package oauth signs people in to upstreams that want each of them to sign in, and keeps what they
+// are given there.
 //
-// By file: discover.go finds the authorization server of an upstream; client.go says who we are to it; connect.go sends a person there and takes the answer, and takes a
-// connection back; oauth.go has the token for each call, and renews it; ask.go is how authorization servers are asked.
+// By file: discover.go finds the authorization server of an upstream; client.go says who we are to
+// it; connect.go sends a person there and takes the answer, and takes a connection back; oauth.go
+// has the token for each call, and renews it; ask.go is how authorization servers are asked.
 //
-// What an upstream says of its authorization server is a stranger's word: it is fetched as package fetch does. What is at the upstream's own origin the operator has named.
-// The tokens that our own clients have never come here, and the tokens that are here go to the upstream that they are for alone.
+// What an upstream says of its authorization server is a stranger's word: it is fetched as package
+// fetch does. What is at the upstream's own origin the operator has named. The tokens that our own
+// clients have never come here, and the tokens that are here go to the upstream that they are for
+// alone.
 package oauth
 
 import (
@@ -37,16 +41,19 @@ type Options struct {
 	Store *store.Store // stays the caller's
 	URL   string       // ours, without a path
 	Name  string       // ours, as people read it at an authorization server
-	// Fetch asks whom an upstream names; HTTP what is at the upstream's own origin, which the operator has named, so that it may be in a private network.
+	// Fetch asks whom an upstream names; HTTP what is at the upstream's own origin, which the
+	// operator has named, so that it may be in a private network.
 	Fetch *fetch.Fetcher
 	HTTP  http.RoundTripper
-	// Changed is called when somebody has connected or disconnected an upstream. It must not block. It may be nil.
+	// Changed is called when somebody has connected or disconnected an upstream. It must not block.
+	// It may be nil.
 	Changed func(upstream, principal string)
 	Log     *slog.Logger     // nil discards
 	Now     func() time.Time // nil is time.Now
 }
 
-// Client is our side of the sign-ins of all people at all upstreams. It may be used by several goroutines at once. Close it.
+// Client is our side of the sign-ins of all people at all upstreams. It may be used by several
+// goroutines at once. Close it.
 type Client struct {
 	Options
 	own, strangers *http.Client
@@ -80,7 +87,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// Close waits for tokens that are being renewed: an answer that nobody stores would cost a person their connection. Nobody calls Token any more.
+// Close waits for tokens that are being renewed: an answer that nobody stores would cost a person
+// their connection. Nobody calls Token any more.
 func (c *Client) Close() { c.renewing.Wait() }
 
 // Apply replaces the upstreams, by their names.
@@ -114,7 +122,8 @@ var (
 	ErrBroken = errors.New("the upstream has to be connected again")
 )
 
-// early is how long before its end a token is renewed, if it does not live for less than twice that.
+// early is how long before its end a token is renewed, if it does not live for less than twice
+// that.
 const early = time.Minute
 
 // fresh reports whether a connection's token is good for a while yet.
@@ -122,9 +131,10 @@ func (c *Client) fresh(k store.Connection) bool {
 	return k.Expires.IsZero() || c.Now().Add(min(early, k.Expires.Sub(k.Given)/2)).Before(k.Expires)
 }
 
-// Token returns the access token of a principal for an upstream. refused are those that the upstream has answered 401 to, in the course of one request: another one is got
-// in place of the first; if that one is refused too, the connection is broken. The error is ErrNotConnected or ErrBroken if the person has to do something; with any other
-// one nothing has changed.
+// Token returns the access token of a principal for an upstream. refused are those that the
+// upstream has answered 401 to, in the course of one request: another one is got in place of the
+// first; if that one is refused too, the connection is broken. The error is ErrNotConnected or
+// ErrBroken if the person has to do something; with any other one nothing has changed.
 func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
 	u, ok := c.upstream(upstream)
 	if !ok {
@@ -134,7 +144,9 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 	switch {
 	case err != nil:
 		return "", err
-	case !covers(k.Resource, u.URL): // the file has another URL by now: what was given for the old one is none of the new one's business
+	// the file has another URL by now: what was given for the old one is none of the new one's
+	// business
+	case !covers(k.Resource, u.URL):
 		return "", ErrNotConnected
 	case slices.Contains(refused, k.Access) && len(refused) > 1:
 		c.Log.Warn("an upstream refuses a token that was got just now", "upstream", upstream, "principal", principal)
@@ -169,8 +181,9 @@ func (c *Client) breakOff(ctx context.Context, k store.Connection) error {
 	return ErrBroken
 }
 
-// renew returns another token in place of that of k. All who need it here wait for one, and all replicas for the one of them that has claimed it: a refresh token that is
-// used twice may cost a person their connection. It goes on when its caller does not wait any more.
+// renew returns another token in place of that of k. All who need it here wait for one, and all
+// replicas for the one of them that has claimed it: a refresh token that is used twice may cost a
+// person their connection. It goes on when its caller does not wait any more.
 func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (string, error) {
 	type outcome struct {
 		token string
@@ -255,7 +268,8 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	if token.Scope != "" {
 		k.Scope = token.Scope
 	}
-	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) { // the person was quicker: nobody has what was got just now
+	// the person was quicker: nobody has what was got just now
+	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
 		if err := c.revoke(keep, u, k); err != nil {
 			c.Log.Debug("tokens that nobody has could not be taken back", "upstream", k.Upstream, "error", err)
 		}

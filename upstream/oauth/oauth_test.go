@@ -51,7 +51,8 @@ func mustClientWithClock(t testing.TB, at string) (*Client, *clock) {
 	return c, k
 }
 
-// mustServers returns the URL of an upstream whose authorization server says this of itself, beside what it must; what it is asked is counted.
+// mustServers returns the URL of an upstream whose authorization server says this of itself, beside
+// what it must; what it is asked is counted.
 func mustServers(t *testing.T, more map[string]any) (at string, asked map[string]int) {
 	t.Helper()
 	asked = map[string]int{}
@@ -92,7 +93,8 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 	return s.URL + "/mcp", asked
 }
 
-// TestRegistrationOrderT103 is whom we are to an authorization server, by what it can do and by what the operator has said.
+// TestRegistrationOrderT103 is whom we are to an authorization server, by what it can do and by
+// what the operator has said.
 func TestRegistrationOrderT103(t *testing.T) {
 	const public, loopback = "https://mcp.acme.example", "http://127.0.0.1:8420"
 	everything := func() map[string]any {
@@ -222,7 +224,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestScopes asks for what the file says, or the server's challenge, or its metadata, and for what is needed to renew where that has a name.
+// TestScopes asks for what the file says, or the server's challenge, or its metadata, and for what
+// is needed to renew where that has a name.
 func TestScopes(t *testing.T) {
 	at, _ := mustServers(t, map[string]any{"registration_endpoint": "", "scopes_supported": []string{"offline_access"}})
 	c := mustClient(t, "https://mcp.acme.example")

@@ -9,8 +9,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// messages are the benchmarks' inputs: what a tool returned, which is a few long strings (base64 has no escapes, text has one per line), and lists of tools,
-// which are many short ones. Each is about as long as its name says.
+// messages are the benchmarks' inputs: what a tool returned, which is a few long strings (base64
+// has no escapes, text has one per line), and lists of tools, which are many short ones. Each is
+// about as long as its name says.
 func messages() map[string][]byte {
 	m := make(map[string][]byte)
 	for name, size := range map[string]int{"100B": 100, "10KB": 10 << 10, "1MB": 1 << 20} {

@@ -48,7 +48,8 @@ func FuzzScan(f *testing.F) {
 		if !ok {
 			t.Fatalf("encoding/json has no syntax error for %q", text)
 		}
-		// Theirs is the number of bytes read, with the wrong one; at the end of the text there is no wrong one.
+		// Theirs is the number of bytes read, with the wrong one; at the end of the text there is
+		// no wrong one.
 		if want := int(theirs.Offset); bad.Offset != want-1 && (bad.Offset != len(text) || want != len(text)) {
 			t.Errorf("Scan(%q) stops at byte %d, encoding/json after %d bytes: %v", text, bad.Offset, want, theirs)
 		}
@@ -87,7 +88,8 @@ func decode(t *testing.T, text []byte) []member {
 	return list
 }
 
-// FuzzSplice makes two edits, and looks at the result with encoding/json: members have their values and order, and keep their bytes.
+// FuzzSplice makes two edits, and looks at the result with encoding/json: members have their values
+// and order, and keep their bytes.
 func FuzzSplice(f *testing.F) {
 	for _, text := range hostile {
 		f.Add([]byte(text), "a", []byte(`{"x": 1.0}`), "b", []byte(nil))

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzIndex holds what is only compared against the long way: the short one must not see a name where that sees none, nor miss one that another reader finds.
+// FuzzIndex holds what is only compared against the long way: the short one must not see a name
+// where that sees none, nor miss one that another reader finds.
 func FuzzIndex(f *testing.F) {
 	for _, key := range []string{"name", "Name", "task", "n\\u0061me", "na\\u0000me", "name\\u0000x", "taſk", "tas\u212a", "na\xffme", "na\\ud800me", "na@e", "na`e",
 		"modelcontextprotocol/name", "modelcontextprotocol/n\\u0061me", "modelcontextprotocol\\/name", "12345678\x7f", "1234567\xc3\xa9", "", "\\u0000", "\\\"", "]name["} {

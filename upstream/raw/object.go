@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// Object is the members of a JSON object in the order in which they were written. The zero value is an object without members that is not there: Present is
-// false. It aliases the text that it was parsed from, which must not change while it is in use.
+// Object is the members of a JSON object in the order in which they were written. The zero value is
+// an object without members that is not there: Present is false. It aliases the text that it was
+// parsed from, which must not change while it is in use.
 type Object struct {
 	text    []byte
 	members []member
 }
 
-// member is where a member is in the text. Its numbers take half of what an int takes: this is a fifth of the memory of a call.
+// member is where a member is in the text. Its numbers take half of what an int takes: this is a
+// fifth of the memory of a call.
 type member struct {
 	start      uint32
 	key        uint32 // how long it is, with its quotes; and odd
@@ -23,7 +25,8 @@ type member struct {
 	inside     *inside // nil when it was not kept
 }
 
-// odd marks a key that is not just ASCII as it stands, so that it may be another name than it looks. All others, which are nearly all, need only be compared.
+// odd marks a key that is not just ASCII as it stands, so that it may be another name than it
+// looks. All others, which are nearly all, need only be compared.
 const odd = 1 << 31
 
 func (m *member) keyEnd() uint32 { return m.start + m.key&^odd }
@@ -37,13 +40,16 @@ type Member struct {
 // Name returns the unescaped key.
 func (m Member) Name() (string, error) { return String(m.Key) }
 
-// Parse returns the members of the object in text. The error is ErrAbsent when text is another kind of value, a *SyntaxError when it is not JSON,
-// ErrDepth when it is nested deeper than DefaultDepth, ErrMany when it has more than MaxMembers members, and ErrSize.
+// Parse returns the members of the object in text. The error is ErrAbsent when text is another kind
+// of value, a *SyntaxError when it is not JSON, ErrDepth when it is nested deeper than
+// DefaultDepth, ErrMany when it has more than MaxMembers members, and ErrSize.
 func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) }
 
-// ParseDepth is Parse with another limit, for a text that nobody scanned before. The members of objects, and the elements of arrays, that are called as keep says, in
-// the object itself or in one that is kept, are kept from the same scan: Object and Elements find them there, and read nothing again. It changes nothing else: they
-// read again what was not kept because its name was written with escapes, or because there are too many.
+// ParseDepth is Parse with another limit, for a text that nobody scanned before. The members of
+// objects, and the elements of arrays, that are called as keep says, in the object itself or in one
+// that is kept, are kept from the same scan: Object and Elements find them there, and read nothing
+// again. It changes nothing else: they read again what was not kept because its name was written
+// with escapes, or because there are too many.
 func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	start := space(text, 0)
 	if start >= len(text) {
@@ -72,7 +78,8 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	return Object{text, in.members}, nil
 }
 
-// Forget returns the object without what ParseDepth has kept of the insides of its members, for an object that stays in memory. The receiver loses them too.
+// Forget returns the object without what ParseDepth has kept of the insides of its members, for an
+// object that stays in memory. The receiver loses them too.
 func (o Object) Forget() Object {
 	for i := range o.members {
 		o.members[i].inside = nil
@@ -100,7 +107,8 @@ func (o Object) All() iter.Seq[Member] {
 	}
 }
 
-// Each returns the members of the object in text, which was scanned before, without keeping them anywhere. A text that is no object has none.
+// Each returns the members of the object in text, which was scanned before, without keeping them
+// anywhere. A text that is no object has none.
 func Each(text []byte) iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		i := space(text, 0)
@@ -133,8 +141,9 @@ func (o Object) Members() []Member { return slices.Collect(o.All()) }
 
 func (o Object) valueOf(m *member) []byte { return o.text[m.value:m.end:m.end] }
 
-// Get returns the value of the member called name. The error is ErrAbsent when there is none, and ErrAmbiguous when another reader could take another
-// member for it: the name occurs twice, or in another letter case, or cut short or filled up by characters that some readers drop.
+// Get returns the value of the member called name. The error is ErrAbsent when there is none, and
+// ErrAmbiguous when another reader could take another member for it: the name occurs twice, or in
+// another letter case, or cut short or filled up by characters that some readers drop.
 func (o Object) Get(name string) ([]byte, error) {
 	i, err := o.index(name)
 	if err != nil {
@@ -166,7 +175,8 @@ func (o Object) Object(name string) (Object, error) {
 	return Parse(v)
 }
 
-// Elements returns the elements of the array member called name; the slice may be the object's own. A member of another type is ErrAbsent.
+// Elements returns the elements of the array member called name; the slice may be the object's own.
+// A member of another type is ErrAbsent.
 func (o Object) Elements(name string) ([][]byte, error) {
 	i, err := o.index(name)
 	if err != nil {
@@ -249,8 +259,9 @@ func compare(key []byte, name string) likeness {
 	return twisted
 }
 
-// match compares a key, as it was written, with a name. It knows the ways in which readers take a key for a name that it is not: encoding/json and others ignore letter
-// case, some drop bytes that are no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
+// match compares a key, as it was written, with a name. It knows the ways in which readers take a
+// key for a name that it is not: encoding/json and others ignore letter case, some drop bytes that
+// are no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
 func match(key []byte, name string) likeness {
 	s, whole, err := unquote(key)
 	if err != nil {
@@ -268,15 +279,17 @@ func match(key []byte, name string) likeness {
 	return different
 }
 
-// Edit replaces the value of one member, adds the member at the end, or, when Value is empty, takes it out.
+// Edit replaces the value of one member, adds the member at the end, or, when Value is empty, takes
+// it out.
 type Edit struct {
 	Name  string
 	Value []byte
 }
 
-// Splice returns a copy of the object's text with the edits made, of which each has another name; the other members keep their bytes and their order. The
-// values are not checked to be JSON. The error is ErrAmbiguous when a name is ambiguous in the object, and ErrAbsent when there is no object; taking out a
-// member that is not there is no error.
+// Splice returns a copy of the object's text with the edits made, of which each has another name;
+// the other members keep their bytes and their order. The values are not checked to be JSON. The
+// error is ErrAmbiguous when a name is ambiguous in the object, and ErrAbsent when there is no
+// object; taking out a member that is not there is no error.
 func (o Object) Splice(edits ...Edit) ([]byte, error) { return o.AppendSplice(nil, edits...) }
 
 // AppendSplice is Splice that appends the text to b.
@@ -299,7 +312,8 @@ func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	}
 	out := b
 	if cap(b)-len(b) < size {
-		out = append(make([]byte, 0, len(b)+size), b...) // slices.Grow would do it in two pieces where the race detector looks on
+		// slices.Grow would do it in two pieces where the race detector looks on
+		out = append(make([]byte, 0, len(b)+size), b...)
 	}
 	from := 0 // what of the text is not copied yet
 	kept := 0 // members written

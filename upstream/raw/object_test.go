@@ -76,7 +76,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestObjectGet is the smuggling rule: for each text, what a reader of "task" or of another name gets.
+// TestObjectGet is the smuggling rule: for each text, what a reader of "task" or of another name
+// gets.
 func TestObjectGet(t *testing.T) {
 	for _, test := range []struct {
 		text, name, want string

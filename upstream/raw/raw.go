@@ -1,16 +1,21 @@
 // Package raw finds and replaces values in JSON text, and refuses what is ambiguous.
 //
-// A proxy that decodes a message and encodes it again loses what its types do not name: unknown members, the spelling of numbers, the order of
-// keys. So nothing is decoded here. A text is scanned once (scan.go), the members of an object are slices of it (object.go), and a change is a splice that
-// leaves every other byte as its sender wrote it.
+// A proxy that decodes a message and encodes it again loses what its types do not name: unknown
+// members, the spelling of numbers, the order of keys. So nothing is decoded here. A text is
+// scanned once (scan.go), the members of an object are slices of it (object.go), and a change is a
+// splice that leaves every other byte as its sender wrote it.
 //
-// The scanner is our own because it is on the path of every byte: measured side by side on messages of 100 B to 1 MB (see BenchmarkScan), json.Valid takes 2.7
-// to 3.6 times its CPU time on lists of tools and 3 to 16 times on results that are one long string, and jsontext's Value.IsValid 2.0 to 2.3 and 1.8 to 3.5
-// times, or 1.4 to 1.6 and 1.7 to 3.5 times where it is told to check as little as we do (neither duplicate names nor UTF-8). That was all in
-// Go; on amd64 a long string without escapes now takes a third of the time (plain_amd64.s).
+// The scanner is our own because it is on the path of every byte: measured side by side on messages
+// of 100 B to 1 MB (see BenchmarkScan), json.Valid takes 2.7 to 3.6 times its CPU time on lists of
+// tools and 3 to 16 times on results that are one long string, and jsontext's Value.IsValid 2.0 to
+// 2.3 and 1.8 to 3.5 times, or 1.4 to 1.6 and 1.7 to 3.5 times where it is told to check as little
+// as we do (neither duplicate names nor UTF-8). That was all in Go; on amd64 a long string without
+// escapes now takes a third of the time (plain_amd64.s).
 //
-// That carries a duty: {"name":"harmless","name":"rm"}, {"n\u0061me":"rm"} and {"Name":"rm"} mean different things to different readers. So a member that
-// somebody reads by name must occur once, compared after unescaping and as the most careless reader would compare; otherwise the error is ErrAmbiguous.
+// That carries a duty: {"name":"harmless","name":"rm"}, {"n\u0061me":"rm"} and {"Name":"rm"} mean
+// different things to different readers. So a member that somebody reads by name must occur once,
+// compared after unescaping and as the most careless reader would compare; otherwise the error is
+// ErrAmbiguous.
 package raw
 
 import (
@@ -20,8 +25,9 @@ import (
 	"unicode/utf8"
 )
 
-// Get returns the value at the path of member names; it aliases obj. The error is ErrAbsent when a name is missing or something on the way is no object,
-// ErrAmbiguous when a name on the path could mean two members, a *SyntaxError when obj is not JSON.
+// Get returns the value at the path of member names; it aliases obj. The error is ErrAbsent when a
+// name is missing or something on the way is no object, ErrAmbiguous when a name on the path could
+// mean two members, a *SyntaxError when obj is not JSON.
 func Get(obj []byte, path ...string) ([]byte, error) {
 	for _, name := range path {
 		o, err := Parse(obj)
@@ -35,8 +41,9 @@ func Get(obj []byte, path ...string) ([]byte, error) {
 	return obj, nil
 }
 
-// Set returns a copy of obj in which the value at the path is replaced, or added at the end where only its last name is missing, or, when value is empty,
-// taken out. All other bytes stay. The value is not checked to be JSON. Errors are those of Get.
+// Set returns a copy of obj in which the value at the path is replaced, or added at the end where
+// only its last name is missing, or, when value is empty, taken out. All other bytes stay. The
+// value is not checked to be JSON. Errors are those of Get.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -57,10 +64,12 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	return o.Splice(Edit{path[0], value})
 }
 
-// Elements returns the elements of a JSON array, aliasing it. The error is ErrAbsent when arr is another kind of value, a *SyntaxError when it is not JSON.
+// Elements returns the elements of a JSON array, aliasing it. The error is ErrAbsent when arr is
+// another kind of value, a *SyntaxError when it is not JSON.
 func Elements(arr []byte) ([][]byte, error) { return ElementsWithin(arr, math.MaxInt) }
 
-// ElementsWithin is Elements for an array that may have at most so many elements. The error is ErrMany when it has more; what follows is not read then.
+// ElementsWithin is Elements for an array that may have at most so many elements. The error is
+// ErrMany when it has more; what follows is not read then.
 func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 	start := space(arr, 0)
 	if start >= len(arr) || arr[start] != '[' {
@@ -80,8 +89,9 @@ func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 	return in.elements, nil
 }
 
-// String returns the text of v, a JSON string without white space around it. The error is ErrAbsent when v is another kind of value, a *SyntaxError when
-// it is not JSON, and ErrAmbiguous when it is not UTF-8 or has half a surrogate pair.
+// String returns the text of v, a JSON string without white space around it. The error is ErrAbsent
+// when v is another kind of value, a *SyntaxError when it is not JSON, and ErrAmbiguous when it is
+// not UTF-8 or has half a surrogate pair.
 func String(v []byte) (string, error) {
 	s, whole, err := unquote(v)
 	if err == nil && !whole {
@@ -90,7 +100,8 @@ func String(v []byte) (string, error) {
 	return s, err
 }
 
-// unquote returns the text of a JSON string; whole is false when bytes that are no UTF-8 or half surrogate pairs were left out.
+// unquote returns the text of a JSON string; whole is false when bytes that are no UTF-8 or half
+// surrogate pairs were left out.
 func unquote(v []byte) (s string, whole bool, err error) {
 	if len(v) == 0 || v[0] != '"' {
 		return "", false, ErrAbsent
@@ -195,7 +206,8 @@ func AppendQuote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// AppendLine appends a JSON text with its line breaks, which can only stand between tokens, turned into spaces: one line, the same value.
+// AppendLine appends a JSON text with its line breaks, which can only stand between tokens, turned
+// into spaces: one line, the same value.
 func AppendLine(b, text []byte) []byte {
 	start := len(b)
 	b = append(b, text...)

@@ -11,12 +11,14 @@ var (
 	ErrDepth = errors.New("nested too deeply")
 	// ErrSize means that a text has 2 GiB or more.
 	ErrSize = errors.New("larger than 2 GiB")
-	// ErrMany means that an object has more than MaxMembers members, or that an array has more elements than the caller allows.
+	// ErrMany means that an object has more than MaxMembers members, or that an array has more
+	// elements than the caller allows.
 	ErrMany = errors.New("too many members in one object or array")
-	// ErrAbsent means that an object has no member of that name, or that a value is of another type than the one asked for.
+	// ErrAbsent means that an object has no member of that name, or that a value is of another type
+	// than the one asked for.
 	ErrAbsent = errors.New("absent")
-	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or in another spelling that some of them take for it, or a
-	// string is not UTF-8.
+	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or
+	// in another spelling that some of them take for it, or a string is not UTF-8.
 	ErrAmbiguous = errors.New("ambiguous")
 )
 
@@ -30,8 +32,9 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("not JSON at byte %d",
 // DefaultDepth is the nesting that Parse, Get and Set accept in a text that was not scanned before.
 const DefaultDepth = 10000
 
-// Scan checks that text is one JSON value whose arrays and objects are nested at most depth deep, and returns it without the white space around it.
-// The result aliases text. The bytes inside strings are not checked to be UTF-8; String does that for those that somebody reads.
+// Scan checks that text is one JSON value whose arrays and objects are nested at most depth deep,
+// and returns it without the white space around it. The result aliases text. The bytes inside
+// strings are not checked to be UTF-8; String does that for those that somebody reads.
 func Scan(text []byte, depth int) ([]byte, error) {
 	start := space(text, 0)
 	end, err := skip(text, start, depth)
@@ -163,11 +166,14 @@ type inside struct {
 	first    [4]member // the memory of members: most objects have no more
 }
 
-// MaxMembers is how many members an object may have that Parse or ParseDepth takes apart. The index of the members can be many times as large as the text, and no
-// honest message has as many. Objects that are only carried, such as arguments and structured content, are not taken apart and have no limit.
+// MaxMembers is how many members an object may have that Parse or ParseDepth takes apart. The index
+// of the members can be many times as large as the text, and no honest message has as many. Objects
+// that are only carried, such as arguments and structured content, are not taken apart and have no
+// limit.
 const MaxMembers = 10000
 
-// mostInside bounds what is kept unasked, because a list can be many times as large as its text. No message that makes sense has as many.
+// mostInside bounds what is kept unasked, because a list can be many times as large as its text. No
+// message that makes sense has as many.
 const mostInside = 1000
 
 // member skips a value, which belongs to the key before it, and keeps the two.
@@ -228,7 +234,8 @@ func (in *inside) keeps(name []byte) bool {
 	return false
 }
 
-// skip skips the object or array at b[i] and keeps what is in it. An object's members count from its own beginning.
+// skip skips the object or array at b[i] and keeps what is in it. An object's members count from
+// its own beginning.
 func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	if b[i] == '[' {
 		return skipArray(b, i, depth, in)

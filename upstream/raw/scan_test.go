@@ -9,7 +9,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestScanValid has one row per rule of the grammar; want is what remains without the white space around it.
+// TestScanValid has one row per rule of the grammar; want is what remains without the white space
+// around it.
 func TestScanValid(t *testing.T) {
 	for _, text := range []string{
 		`null`, `true`, `false`, `""`, `"x"`, `{}`, `[]`, `0`, `-0`, `1.0`, `-0.0`, `1e400`, `1E+0`, `1e-0`, `-1.5e+300`, `9007199254740993`,
@@ -108,7 +109,8 @@ func TestScanAliases(t *testing.T) {
 	}
 }
 
-// TestScanEveryOffset puts each byte at every place of a string that is looked at in steps of several bytes, and then byte by byte.
+// TestScanEveryOffset puts each byte at every place of a string that is looked at in steps of
+// several bytes, and then byte by byte.
 func TestScanEveryOffset(t *testing.T) {
 	for c := range 256 {
 		for at := range 40 {

@@ -5,14 +5,16 @@ import (
 	"math/bits"
 )
 
-// This is where a message spends its time. A short string is looked at eight bytes at a time; of a long one all that needs no look is skipped in blocks.
+// This is where a message spends its time. A short string is looked at eight bytes at a time; of a
+// long one all that needs no look is skipped in blocks.
 
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// short is how many bytes of a string are looked at before it counts as long. Most strings have ended by then.
+// short is how many bytes of a string are looked at before it counts as long. Most strings have
+// ended by then.
 const short = 32
 
 // skipString returns the index after the string that begins at b[i].
@@ -48,8 +50,9 @@ func skipRest(b []byte, i int) (int, error) {
 	}
 }
 
-// near returns the index of the first special byte from i on, if it is one of the next short ones, or one before that. In skipString it is written out: there are so many
-// short strings that a call for each is felt.
+// near returns the index of the first special byte from i on, if it is one of the next short ones,
+// or one before that. In skipString it is written out: there are so many short strings that a call
+// for each is felt.
 func near(b []byte, i int) int {
 	for end := min(i+short, len(b)-7); i < end; i += 8 {
 		if marks := special(binary.LittleEndian.Uint64(b[i:])); marks != 0 {
@@ -74,8 +77,9 @@ func skipSimple(b []byte, i int) int {
 	return i
 }
 
-// skipWords is what skipBlocks does, for processors of which we know nothing: it is skipSimple that may stop when less than a block of 64 bytes is left. It stops where
-// the string ends, if that is in a block.
+// skipWords is what skipBlocks does, for processors of which we know nothing: it is skipSimple that
+// may stop when less than a block of 64 bytes is left. It stops where the string ends, if that is
+// in a block.
 func skipWords(b []byte, i int) int {
 	for i+64 <= len(b) {
 		at, marks := specials(b, i)
@@ -124,8 +128,9 @@ func hex(c byte) int {
 	return -1
 }
 
-// special marks quotes, backslashes and control characters in the highest bit of their bytes of w. Each of them is marked; a plain byte may be marked too, by
-// the borrow of a marked byte below it, so only the lowest mark is sure.
+// special marks quotes, backslashes and control characters in the highest bit of their bytes of w.
+// Each of them is marked; a plain byte may be marked too, by the borrow of a marked byte below it,
+// so only the lowest mark is sure.
 func special(w uint64) uint64 { return marked(w) & highs }
 
 // marked is special with other bits that mean nothing.
@@ -134,8 +139,9 @@ func marked(w uint64) uint64 {
 	return (quote | slash | control) &^ w
 }
 
-// specials returns where, of the blocks of 64 bytes that begin at b[i], the first begins that has quotes, backslashes or control characters, and which of its bytes they
-// are, the first in the lowest bit. If there is none, marks is 0, and less than a block is left of b at at.
+// specials returns where, of the blocks of 64 bytes that begin at b[i], the first begins that has
+// quotes, backslashes or control characters, and which of its bytes they are, the first in the
+// lowest bit. If there is none, marks is 0, and less than a block is left of b at at.
 func specials(b []byte, i int) (at int, marks uint64) {
 	for ; i+64 <= len(b); i += 64 {
 		for half := 0; half < 64; half += 32 { // one branch for four words takes a fifth off the time

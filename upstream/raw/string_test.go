@@ -11,7 +11,8 @@ import (
 // blocks are the ways to skip them.
 var blocks = map[string]func([]byte, int) int{"skipBlocks": skipBlocks, "skipWords": skipWords}
 
-// TestBlocks: all ways stop where the bytes need a look, or where less than a block is left, whatever stands where in a long string.
+// TestBlocks: all ways stop where the bytes need a look, or where less than a block is left,
+// whatever stands where in a long string.
 func TestBlocks(t *testing.T) {
 	check := func(text []byte, from int) {
 		t.Helper()
@@ -70,8 +71,9 @@ func FuzzLongString(f *testing.F) {
 	})
 }
 
-// TestEscapesInLongStrings: an escape at any place of a long string, across the ends of blocks too, is one; what only looks like one is found where it is wrong, and a quote
-// that is not escaped ends the string wherever it stands.
+// TestEscapesInLongStrings: an escape at any place of a long string, across the ends of blocks too,
+// is one; what only looks like one is found where it is wrong, and a quote that is not escaped ends
+// the string wherever it stands.
 func TestEscapesInLongStrings(t *testing.T) {
 	for _, test := range []struct {
 		text string

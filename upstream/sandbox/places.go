@@ -10,8 +10,8 @@ import (
 )
 
 // System returns what every confined command may read, as far as it exists: installed programs and
-// libraries, name resolution, certificates, time zones, users' names. /proc is not among it: it shows
-// the arguments of all commands.
+// libraries, name resolution, certificates, time zones, users' names. /proc is not among it: it
+// shows the arguments of all commands.
 func System() []string {
 	list := []string{
 		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
@@ -44,8 +44,8 @@ var certificates = []string{
 	"npm_config_cafile", "NPM_CONFIG_CAFILE",
 }
 
-// managers are the folders of version managers and of programs that they have installed: the variable
-// that names each, and where it is in the home folder otherwise.
+// managers are the folders of version managers and of programs that they have installed: the
+// variable that names each, and where it is in the home folder otherwise.
 var managers = []struct{ variable, home, below string }{
 	{"NVM_DIR", ".nvm", ""},
 	{"FNM_DIR", ".local/share/fnm", ""},
@@ -59,10 +59,10 @@ var managers = []struct{ variable, home, below string }{
 	{"", ".local/share/pipx/venvs", ""},
 }
 
-// Programs returns what a command may read so that it runs: the program, with the interpreter that its
-// first line names, the folders of PATH, the installations of Node and Python that these belong to,
-// version managers, and the certificates that the environment names. program is an absolute path. A
-// folder that contains the home folder is never among it.
+// Programs returns what a command may read so that it runs: the program, with the interpreter that
+// its first line names, the folders of PATH, the installations of Node and Python that these belong
+// to, version managers, and the certificates that the environment names. program is an absolute
+// path. A folder that contains the home folder is never among it.
 func Programs(program string, environment []string) []string {
 	p := places{environment: environment, home: Variable(environment, "HOME")}
 	p.program(program)
@@ -95,8 +95,9 @@ func Variable(environment []string, name string) string {
 	return ""
 }
 
-// TooWide reports whether a folder holds so much that it is never readable by default: the root, a home
-// folder, and what contains one. environment is that of the command, whose HOME may be another one.
+// TooWide reports whether a folder holds so much that it is never readable by default: the root, a
+// home folder, and what contains one. environment is that of the command, whose HOME may be another
+// one.
 func TooWide(dir string, environment []string) bool {
 	dirs := resolved(dir)
 	if slices.Contains(dirs, "/") {
@@ -154,7 +155,8 @@ func (p *places) program(path string) {
 	}
 }
 
-// installation adds what belongs to the programs in the folder bin of an installation of Node or Python.
+// installation adds what belongs to the programs in the folder bin of an installation of Node or
+// Python.
 func (p *places) installation(bin string) {
 	root := filepath.Dir(bin)
 	if filepath.Base(bin) != "bin" || !filepath.IsAbs(bin) || !installed(root) {
@@ -165,7 +167,8 @@ func (p *places) installation(bin string) {
 	}
 }
 
-// installed reports whether the folder has an installation of Node or Python, or a virtual environment.
+// installed reports whether the folder has an installation of Node or Python, or a virtual
+// environment.
 func installed(root string) bool {
 	for _, mark := range []string{"lib/node_modules", "pyvenv.cfg", "conda-meta"} {
 		if _, err := os.Stat(filepath.Join(root, mark)); err == nil {

@@ -1,9 +1,9 @@
-// Package sandbox starts a command that may use only some files and TCP ports. Linux enforces this by
-// Landlock, which confines a whole process and what it starts, and cannot be undone. Junction must
-// therefore not confine itself: it starts its own program again as a small wrapper (Main), which reads
-// the rules from a socket, confines itself and then becomes the command. The wrapper is the process
-// that the caller started: process id, group, session, standard streams and exit status are those of
-// the command.
+// Package sandbox starts a command that may use only some files and TCP ports. Linux enforces this
+// by Landlock, which confines a whole process and what it starts, and cannot be undone. Junction
+// must therefore not confine itself: it starts its own program again as a small wrapper (Main),
+// which reads the rules from a socket, confines itself and then becomes the command. The wrapper is
+// the process that the caller started: process id, group, session, standard streams and exit status
+// are those of the command.
 //
 // places.go has the files that every command may read. sandbox_linux.go is the wrapper.
 package sandbox
@@ -80,8 +80,8 @@ type order struct {
 	Signal int `json:"signal"` // which the kernel sends when the parent ends; 0 is none
 }
 
-// failure is what the wrapper reports when it cannot become the command. Errno is set if the command
-// itself could not be executed.
+// failure is what the wrapper reports when it cannot become the command. Errno is set if the
+// command itself could not be executed.
 type failure struct {
 	Errno int    `json:"errno,omitempty"`
 	Text  string `json:"text,omitempty"`

@@ -44,9 +44,9 @@ type Handover struct {
 	ours, theirs *os.File
 }
 
-// Wrap changes cmd, which was not started yet, so that it starts the wrapper. The wrapper becomes what
-// cmd was, confined by the rules as far as the kernel can enforce them. ExtraFiles of cmd must be
-// empty. After cmd.Start the caller calls Started; Close frees what is held in any case.
+// Wrap changes cmd, which was not started yet, so that it starts the wrapper. The wrapper becomes
+// what cmd was, confined by the rules as far as the kernel can enforce them. ExtraFiles of cmd must
+// be empty. After cmd.Start the caller calls Started; Close frees what is held in any case.
 func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -71,8 +71,9 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 // setUpTime bounds how long the wrapper may take.
 const setUpTime = 30 * time.Second
 
-// Started hands the rules over to the wrapper that runs now, and returns when the command has taken its
-// place. The error is that of executing the command, or an ErrSetUp; the wrapper must be killed then.
+// Started hands the rules over to the wrapper that runs now, and returns when the command has taken
+// its place. The error is that of executing the command, or an ErrSetUp; the wrapper must be killed
+// then.
 func (h *Handover) Started() error {
 	h.theirs.Close() // so that the end of the wrapper ends our reading
 	h.ours.SetDeadline(time.Now().Add(setUpTime))
@@ -107,8 +108,8 @@ func (h *Handover) Close() {
 	h.ours.Close()
 }
 
-// Main is the wrapper. It returns, with the exit code of the process, only if the command could not be
-// started.
+// Main is the wrapper. It returns, with the exit code of the process, only if the command could not
+// be started.
 func Main() int {
 	unix.CloseOnExec(orderFD)
 	socket := os.NewFile(orderFD, "|sandbox")
@@ -134,9 +135,9 @@ func Main() int {
 	return 126
 }
 
-// dieWithParent has the kernel end the command with the parent of the wrapper. The kernel knows that by
-// thread, and forgets it when another thread than the first executes the command. The caller stays on
-// the thread on which it calls dieWithParent.
+// dieWithParent has the kernel end the command with the parent of the wrapper. The kernel knows
+// that by thread, and forgets it when another thread than the first executes the command. The
+// caller stays on the thread on which it calls dieWithParent.
 func dieWithParent(o *order) error {
 	runtime.LockOSThread()
 	if o.Signal == 0 {
@@ -151,8 +152,9 @@ func dieWithParent(o *order) error {
 	return nil
 }
 
-// confine puts the rules in force for this process, as far as Landlock of that version can. It restricts
-// once: a second ruleset would deny moving files between folders (go-landlock's Config.Restrict).
+// confine puts the rules in force for this process, as far as Landlock of that version can. It
+// restricts once: a second ruleset would deny moving files between folders (go-landlock's
+// Config.Restrict).
 func confine(r *Rules, abi int) error {
 	rules := []landlock.Rule{}
 	for _, group := range []struct {

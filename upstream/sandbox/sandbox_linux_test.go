@@ -92,8 +92,8 @@ func enforced(t *testing.T, least int) {
 	}
 }
 
-// run returns what the hostile program, confined by the rules, writes of each deed; a nil r confines
-// nothing.
+// run returns what the hostile program, confined by the rules, writes of each deed; a nil r
+// confines nothing.
 func run(t *testing.T, r *Rules, s Support, deeds ...string) []string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"hostile"}, deeds...)...)
@@ -127,8 +127,8 @@ func run(t *testing.T, r *Rules, s Support, deeds ...string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// TestSafety3AConfinedCommand tries what it must not, first without a sandbox: each deed must work there,
-// or the test would prove nothing.
+// TestSafety3AConfinedCommand tries what it must not, first without a sandbox: each deed must work
+// there, or the test would prove nothing.
 func TestSafety3AConfinedCommand(t *testing.T) {
 	enforced(t, abiTCP)
 	dir := t.TempDir()
@@ -231,7 +231,8 @@ func TestSafety3AConfinedCommand(t *testing.T) {
 	}
 }
 
-// TestSafety3OlderKernels: what an older Landlock can enforce is in force, and nothing more is tried.
+// TestSafety3OlderKernels: what an older Landlock can enforce is in force, and nothing more is
+// tried.
 func TestSafety3OlderKernels(t *testing.T) {
 	enforced(t, abiTCP)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -256,7 +257,8 @@ func TestSafety3OlderKernels(t *testing.T) {
 	}
 }
 
-// TestSafety3NothingStartsUnconfined: where the rules cannot be put in force, the command does not start.
+// TestSafety3NothingStartsUnconfined: where the rules cannot be put in force, the command does not
+// start.
 func TestSafety3NothingStartsUnconfined(t *testing.T) {
 	enforced(t, abiMove)
 	for name, row := range map[string]struct {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSafety3WhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with what to
-// do about it, and no other.
+// TestSafety3WhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with
+// what to do about it, and no other.
 func TestSafety3WhatAKernelLacks(t *testing.T) {
 	for _, row := range []struct {
 		abi      int
@@ -40,8 +40,8 @@ func TestSafety3WhatAKernelLacks(t *testing.T) {
 	}
 }
 
-// TestSafety3ProgramsWithoutTheHome: a command may read the installation that it comes from, and never the
-// home folder, whatever PATH and the variables of version managers name.
+// TestSafety3ProgramsWithoutTheHome: a command may read the installation that it comes from, and
+// never the home folder, whatever PATH and the variables of version managers name.
 func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "ann")
 	file := func(path, text string) {
@@ -127,8 +127,8 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 	}
 }
 
-// TestSafety3SystemHasNoSecrets: what every command may read is none of what the kernel or other programs
-// keep secrets in.
+// TestSafety3SystemHasNoSecrets: what every command may read is none of what the kernel or other
+// programs keep secrets in.
 func TestSafety3SystemHasNoSecrets(t *testing.T) {
 	all := slices.Concat(System(), Devices())
 	for _, secret := range []string{

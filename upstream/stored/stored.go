@@ -1,7 +1,9 @@
-// Package stored keeps texts in the files of one folder, sealed, so that they outlive the process. Junction keeps the last catalog of each upstream this way.
+// Package stored keeps texts in the files of one folder, sealed, so that they outlive the process.
+// Junction keeps the last catalog of each upstream this way.
 //
-// A text belongs to an entry of the configuration, and to a person if it is theirs ("" is everybody's). A file that was cut, edited, moved, or sealed with another
-// key is logged and ignored. Writing happens on a goroutine of the Dir, at most every ten seconds for one key.
+// A text belongs to an entry of the configuration, and to a person if it is theirs ("" is
+// everybody's). A file that was cut, edited, moved, or sealed with another key is logged and
+// ignored. Writing happens on a goroutine of the Dir, at most every ten seconds for one key.
 package stored
 
 import (
@@ -66,7 +68,8 @@ func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
 	return d, nil
 }
 
-// Load returns the text that was saved for an entry and a person; nil if there is none that can be read.
+// Load returns the text that was saved for an entry and a person; nil if there is none that can be
+// read.
 func (d *Dir) Load(entry, person string) []byte {
 	k := key{entry, person}
 	d.mu.Lock()
@@ -94,7 +97,8 @@ func (d *Dir) Load(entry, person string) []byte {
 
 var errForeign = errors.New("it was not written here with this key, or it was changed")
 
-// open unseals a text. It begins with the hash of its key, so that a file is of no use under another name.
+// open unseals a text. It begins with the hash of its key, so that a file is of no use under
+// another name.
 func (d *Dir) open(k key, text []byte) ([]byte, error) {
 	plain, err := d.box.Open(string(text))
 	if err != nil {
@@ -108,7 +112,8 @@ func (d *Dir) open(k key, text []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// Save keeps a text, which is made later and on another goroutine. It does not block. Of several texts for the same entry and person the last one counts.
+// Save keeps a text, which is made later and on another goroutine. It does not block. Of several
+// texts for the same entry and person the last one counts.
 func (d *Dir) Save(entry, person string, text func() []byte) {
 	d.mu.Lock()
 	d.pending[key{entry, person}] = text
@@ -122,7 +127,8 @@ func (d *Dir) Save(entry, person string, text func() []byte) {
 // Delete removes a text, without waiting for it.
 func (d *Dir) Delete(entry, person string) { d.Save(entry, person, nil) }
 
-// Keep removes the files of all entries that are not among these, and the oldest files beyond the limit.
+// Keep removes the files of all entries that are not among these, and the oldest files beyond the
+// limit.
 func (d *Dir) Keep(entries []string) {
 	list, err := os.ReadDir(d.path)
 	if err != nil {
@@ -142,7 +148,8 @@ func (d *Dir) Keep(entries []string) {
 		entry, _, ok := strings.Cut(f.Name(), "-")
 		switch info, err := f.Info(); {
 		case !strings.HasSuffix(f.Name(), suffix):
-			if strings.HasPrefix(f.Name(), temporary) && err == nil && time.Since(info.ModTime()) > time.Hour { // of a process that was killed
+			// of a process that was killed
+			if strings.HasPrefix(f.Name(), temporary) && err == nil && time.Since(info.ModTime()) > time.Hour {
 				d.remove(f.Name())
 			}
 		case !ok || !keep[entry]:
@@ -187,7 +194,8 @@ func (d *Dir) run() {
 	}
 }
 
-// write writes the pending texts whose turn it is, or all of them, and returns how long the next one has to wait.
+// write writes the pending texts whose turn it is, or all of them, and returns how long the next
+// one has to wait.
 func (d *Dir) write(all bool) time.Duration {
 	d.mu.Lock()
 	now, next := time.Now(), time.Hour

@@ -39,7 +39,8 @@ func (d *Dir) want(t *testing.T, entry, person, want string) {
 	}
 }
 
-// TestForeignStoredTexts: what one process saves the next one loads, and nobody else's text comes back.
+// TestForeignStoredTexts: what one process saves the next one loads, and nobody else's text comes
+// back.
 func TestForeignStoredTexts(t *testing.T) {
 	path, key := filepath.Join(t.TempDir(), "a", "b"), mustKey(t)
 	d := mustOpen(t, path, key)
@@ -80,7 +81,8 @@ func TestForeignStoredTexts(t *testing.T) {
 
 func k(entry, person string) key { return key{entry, person} }
 
-// TestForeignStoredSeldom: a server whose list changes every second is written every ten seconds, and at the end.
+// TestForeignStoredSeldom: a server whose list changes every second is written every ten seconds,
+// and at the end.
 func TestForeignStoredSeldom(t *testing.T) {
 	path, key := t.TempDir(), mustKey(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,8 @@ func (c *call) plan() (answer func(context.Context), ruled bool) {
 	return c.serve, false
 }
 
-// register makes the call one that can be cancelled, before the next message is read. The context is the call's; end follows.
+// register makes the call one that can be cancelled, before the next message is read. The context
+// is the call's; end follows.
 func (c *call) register(ctx context.Context) context.Context {
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.se.mu.Lock()
@@ -79,7 +80,8 @@ func (c *call) forget() {
 	}
 }
 
-// serve answers the request; it returns when that is done, or when ctx has ended and there is nothing to answer.
+// serve answers the request; it returns when that is done, or when ctx has ended and there is
+// nothing to answer.
 func (c *call) serve(ctx context.Context) {
 	if c.modern && !c.check() {
 		return
@@ -214,7 +216,8 @@ func (c *call) unsupported(requested string) {
 	c.fail(400, -32022, "Unsupported protocol version", fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, mustJSON(c.s.script.Versions), raw.Quote(requested)))
 }
 
-// check makes the checks of a modern request in the order of the specification, and answers one that fails.
+// check makes the checks of a modern request in the order of the specification, and answers one
+// that fails.
 func (c *call) check() bool {
 	meta, _ := raw.Get(c.m.Params, "_meta")
 	v, err := raw.Get(meta, keyVersion)
@@ -245,7 +248,8 @@ func (c *call) check() bool {
 	return true
 }
 
-// headerIs compares a header that may be in Base64 between =?base64? and ?= with what it should say.
+// headerIs compares a header that may be in Base64 between =?base64? and ?= with what it should
+// say.
 func headerIs(h http.Header, name, want string) bool {
 	got := h.Get(name)
 	if text, ok := strings.CutPrefix(got, "=?base64?"); ok && strings.HasSuffix(text, "?=") {
@@ -286,7 +290,8 @@ func (c *call) refuse(e []byte) {
 	c.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, c.m.ID, e))
 }
 
-// fail answers with an error of ours. The status is for modern HTTP; everywhere else there is none. It returns false.
+// fail answers with an error of ours. The status is for modern HTTP; everywhere else there is none.
+// It returns false.
 func (c *call) fail(status int, code int64, text string, data []byte) bool {
 	if c.http != nil && (c.modern || !c.s.script.speaks(false)) {
 		c.http.status = status

@@ -14,7 +14,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestForeignClients has clients that we did not write find all pages of a list and make calls, so that what this package does right is right.
+// TestForeignClients has clients that we did not write find all pages of a list and make calls, so
+// that what this package does right is right.
 func TestForeignClients(t *testing.T) {
 	for _, era := range []string{"legacy", "modern", "both"} {
 		for _, wire := range []string{"stdio", "http", "http JSON", "sse"} {

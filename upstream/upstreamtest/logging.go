@@ -21,8 +21,8 @@ func (c *call) setLevel() {
 	c.result("")
 }
 
-// logs reports whether the client wants to hear of the level: in the modern era what the request says, in the legacy one what the session does; a session
-// that has said nothing hears everything.
+// logs reports whether the client wants to hear of the level: in the modern era what the request
+// says, in the legacy one what the session does; a session that has said nothing hears everything.
 func (c *call) logs(level string) bool {
 	least := c.param("_meta", keyLogLevel)
 	if !c.modern {
@@ -37,7 +37,8 @@ func (c *call) logs(level string) bool {
 	return at >= 0 && slices.Index(levels, level) >= at
 }
 
-// log sends a message of each level that the client wants to hear of, and all of them if always is set, and then answers.
+// log sends a message of each level that the client wants to hear of, and all of them if always is
+// set, and then answers.
 func (c *call) log(a arguments) {
 	if a.Levels == nil {
 		a.Levels = []string{"info"}

@@ -25,7 +25,8 @@ var listKinds = map[string]listKind{
 	"resources/templates/list": {"resourceTemplates", "notifications/resources/list_changed"},
 }
 
-// Set changes a list, by the method that returns it, and tells those who want to know, before it returns.
+// Set changes a list, by the method that returns it, and tells those who want to know, before it
+// returns.
 func (s *Server) Set(method string, items []json.RawMessage) {
 	kind, ok := listKinds[method]
 	if !ok {
@@ -129,7 +130,8 @@ func (c *call) prompt(ctx context.Context) {
 	}
 }
 
-// instead does what the script has in place of a prompt or resource. It returns false when that is nothing.
+// instead does what the script has in place of a prompt or resource. It returns false when that is
+// nothing.
 func (c *call) instead(ctx context.Context, name string) bool {
 	args, ok := c.s.script.Instead[name]
 	if ok {
@@ -193,7 +195,8 @@ func (c *call) text(s string) {
 	}
 }
 
-// structured answers with structuredContent, and with the same as text; what is no tool answers with the text alone.
+// structured answers with structuredContent, and with the same as text; what is no tool answers
+// with the text alone.
 func (c *call) structured(v []byte) {
 	if c.m.Method != "tools/call" {
 		c.text(string(v))

@@ -24,7 +24,8 @@ var everything = upstreamtest.Script{
 	Logging:     true,
 }
 
-// TestForeignClientUsesEverything has a client that we did not write use all that a script can have.
+// TestForeignClientUsesEverything has a client that we did not write use all that a script can
+// have.
 func TestForeignClientUsesEverything(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		for _, wire := range []string{"stdio", "http", "sse"} {
@@ -78,7 +79,8 @@ func TestForeignClientUsesEverything(t *testing.T) {
 				}
 				asked, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "ask", Arguments: map[string]any{"questions": []any{
 					map[string]any{"method": "elicitation/create", "params": map[string]any{"message": "hello", "requestedSchema": map[string]any{"type": "object"}}},
-					map[string]any{"method": "roots/list", "params": map[string]any{}}, // without params the SDK of 2026 cannot read it
+					// without params the SDK of 2026 cannot read it
+					map[string]any{"method": "roots/list", "params": map[string]any{}},
 				}}})
 				const answers = `{"answers":[{"result":{"action":"accept","content":{"said":"hello"}}},{"result":{"roots":[{"uri":"file:///root"}]}}],"executions":1}`
 				if err != nil || asked.Content[0].(*mcp.TextContent).Text != answers {

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// declared returns the capabilities that the client declared: a legacy one in its handshake, a modern one in this request.
+// declared returns the capabilities that the client declared: a legacy one in its handshake, a
+// modern one in this request.
 func (c *call) declared() []byte {
 	if c.modern {
 		v, _ := raw.Get(c.m.Params, "_meta", keyCapabilities)
@@ -134,8 +135,9 @@ func array(elements [][]byte) []byte {
 // errGaveUp says that the server did not wait for the answers.
 var errGaveUp = errors.New("gave up")
 
-// request puts the questions to the client as requests, one after the other or together, and returns each answer as {"result":…} or {"error":…}. The error is
-// errGaveUp, or says that the call was cancelled.
+// request puts the questions to the client as requests, one after the other or together, and
+// returns each answer as {"result":…} or {"error":…}. The error is errGaveUp, or says that the call
+// was cancelled.
 func (c *call) request(ctx context.Context, a arguments) ([][]byte, error) {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)
@@ -217,7 +219,8 @@ func (c *call) step(a arguments) {
 	}
 }
 
-// round is how far a modern call has come. It travels in the requestState, because nothing is remembered between two requests.
+// round is how far a modern call has come. It travels in the requestState, because nothing is
+// remembered between two requests.
 type round struct {
 	waits   int      // rounds in which nothing was asked
 	begun   int      // how often all questions were asked, less one
@@ -261,7 +264,8 @@ func (r *round) parse(text string) bool {
 	return true
 }
 
-// require puts the questions to a modern client: the call is answered that input is required, and comes again with it.
+// require puts the questions to a modern client: the call is answered that input is required, and
+// comes again with it.
 func (c *call) require(a arguments) {
 	r := &round{answers: make([][]byte, len(a.Questions))}
 	given, errState := raw.Get(c.m.Params, "requestState")
@@ -316,8 +320,8 @@ func (c *call) require(a arguments) {
 	c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{%s}%s}`, strings.Join(requests, ","), again))
 }
 
-// pending returns the questions to ask now, by index: all that have no answer, or the first of them. Where nothing is remembered, those before an answer have
-// had theirs.
+// pending returns the questions to ask now, by index: all that have no answer, or the first of
+// them. Where nothing is remembered, those before an answer have had theirs.
 func (a *arguments) pending(r *round) (list []int) {
 	for i := len(r.answers) - 1; i >= 0; i-- {
 		if r.answers[i] != nil && a.State == "none" && !a.Together {
@@ -379,7 +383,8 @@ func (c *call) visit(a arguments) {
 	c.fail(200, -32042, "This request requires more information.", fmt.Appendf(nil, `{"elicitations":%s}`, a.Elicitations))
 }
 
-// interject puts a question to the client where it should not be. It returns false when the request is answered.
+// interject puts a question to the client where it should not be. It returns false when the request
+// is answered.
 func (c *call) interject(ctx context.Context, q Question) bool {
 	if c.modern {
 		c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{%s}}`, q.request(0)))

@@ -1,5 +1,7 @@
-// Package upstreamtest is a scriptable MCP server for tests. It is a real one, over stdio, Streamable HTTP and HTTP+SSE and in both eras, also in what it
-// does wrong, and it keeps bytes: what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is recorded as it came.
+// Package upstreamtest is a scriptable MCP server for tests. It is a real one, over stdio,
+// Streamable HTTP and HTTP+SSE and in both eras, also in what it does wrong, and it keeps bytes:
+// what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is
+// recorded as it came.
 //
 //	script.go     Script: what the server is; Rule: how it misbehaves; Journal: what it received
 //	server.go     Server: what a test does to it; its sessions
@@ -28,8 +30,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// Script is what the server is. It is JSON, so that a child process can be given one. The zero value is a well-behaved server of both eras whose tools
-// are the behaviours of tools.go.
+// Script is what the server is. It is JSON, so that a child process can be given one. The zero
+// value is a well-behaved server of both eras whose tools are the behaviours of tools.go.
 type Script struct {
 	Era          string            // legacy, modern or both; "" is both
 	Versions     []string          // offered; nil: every version of the era
@@ -40,41 +42,55 @@ type Script struct {
 	LoopCursor   bool              // every page names the same next cursor
 	EmptyCursor  bool              // the cursor of the second page is ""
 
-	// A nil list is of a kind that the server does not have; an empty one is of one that it has, and has none of now.
-	Prompts     []json.RawMessage          // listed verbatim
-	Messages    map[string]json.RawMessage // by name: the result of prompts/get, verbatim; a listed prompt without one says its arguments
-	Resources   []json.RawMessage          // listed verbatim
-	Templates   []json.RawMessage          // listed verbatim
-	Contents    map[string]json.RawMessage // by URI: the contents of resources/read, verbatim; what is listed, or begins like a template, says its URI without one
-	Completions map[string]json.RawMessage // by a prompt's name, or a URI or template: the completion, verbatim; nil: completes nothing
-	Instead     map[string]json.RawMessage // by a prompt's name or a URI: arguments as of a tool, with "do", which is done in place of prompts/get or resources/read
-	NoSubscribe bool                       // to resources
-	Logging     bool                       // takes logging/setLevel, and declares that it logs
-	Tasks       bool                       // declares tasks, and takes tasks/…
+	// A nil list is of a kind that the server does not have; an empty one is of one that it has,
+	// and has none of now.
+	Prompts []json.RawMessage // listed verbatim
+	// by name: the result of prompts/get, verbatim; a listed prompt without one says its arguments
+	Messages  map[string]json.RawMessage
+	Resources []json.RawMessage // listed verbatim
+	Templates []json.RawMessage // listed verbatim
+	// by URI: the contents of resources/read, verbatim; what is listed, or begins like a template,
+	// says its URI without one
+	Contents map[string]json.RawMessage
+	// by a prompt's name, or a URI or template: the completion, verbatim; nil: completes nothing
+	Completions map[string]json.RawMessage
+	// by a prompt's name or a URI: arguments as of a tool, with "do", which is done in place of
+	// prompts/get or resources/read
+	Instead     map[string]json.RawMessage
+	NoSubscribe bool // to resources
+	Logging     bool // takes logging/setLevel, and declares that it logs
+	Tasks       bool // declares tasks, and takes tasks/…
 
-	AsksRoots  bool                // legacy: asks for roots once it is initialized (HTTP: and has a listening stream), if the client declared them
+	// legacy: asks for roots once it is initialized (HTTP: and has a listening stream), if the
+	// client declared them
+	AsksRoots  bool
 	AsksDuring map[string]Question // by method: asked before a request is answered, whatever the client declared
 
 	TTLMs      int    // modern: ttlMs of lists and of server/discover
 	CacheScope string // modern: "" is private
 
-	JSONAnswers bool   // HTTP: an answer before which nothing was sent is JSON; otherwise everything is an event stream
-	OddFraming  bool   // events as the standard allows and nobody writes them: CRLF, no space after the colon, comments, no event field
-	Resumable   bool   // legacy HTTP: events have ids, streams begin with an empty event, and Last-Event-ID is honoured
-	RetryMs     int    // with Resumable: the retry that a stream begins with; 0: none
-	NoSession   bool   // legacy HTTP: no session id, no GET stream
-	NoGET       bool   // legacy HTTP: GET is answered 405
-	Host        string // HTTP: any other Host header is answered 403
-	Endpoint    string // HTTP+SSE: what the endpoint event says, instead of the place where messages are taken
+	JSONAnswers bool // HTTP: an answer before which nothing was sent is JSON; otherwise everything is an event stream
+	// events as the standard allows and nobody writes them: CRLF, no space after the colon,
+	// comments, no event field
+	OddFraming bool
+	Resumable  bool   // legacy HTTP: events have ids, streams begin with an empty event, and Last-Event-ID is honoured
+	RetryMs    int    // with Resumable: the retry that a stream begins with; 0: none
+	NoSession  bool   // legacy HTTP: no session id, no GET stream
+	NoGET      bool   // legacy HTTP: GET is answered 405
+	Host       string // HTTP: any other Host header is answered 403
+	Endpoint   string // HTTP+SSE: what the endpoint event says, instead of the place where messages are taken
 
 	NoListChanged bool   // neither declared nor sent
 	Stubborn      string // a child process: eof outlives the end of its input, term a SIGTERM too
-	Exclusive     string // a child process: an address that it listens on; while it is taken, another one exits with status 1
-	Starts        int    // a child process: milliseconds before it reads anything
-	Quiet         bool   // records nothing, for benchmarks
-	Rules         []Rule // the first that matches a request decides
-	// DiscoverFails is how the server answers server/discover: 404, 400 (-32000, id null), unsupported (400), 32601, code0, silence, exit, 401, 403, 500,
-	// or listsLegacy (a result that offers only legacy versions). "" answers as its era does.
+	// a child process: an address that it listens on; while it is taken, another one exits with
+	// status 1
+	Exclusive string
+	Starts    int    // a child process: milliseconds before it reads anything
+	Quiet     bool   // records nothing, for benchmarks
+	Rules     []Rule // the first that matches a request decides
+	// DiscoverFails is how the server answers server/discover: 404, 400 (-32000, id null),
+	// unsupported (400), 32601, code0, silence, exit, 401, 403, 500, or listsLegacy (a result that
+	// offers only legacy versions). "" answers as its era does.
 	DiscoverFails string
 
 	Report string // address of the test that wants to know what a child receives; Command sets it
@@ -87,7 +103,8 @@ type Question struct {
 	Params json.RawMessage `json:",omitempty"` // verbatim
 }
 
-// Rule is a misbehaviour toward the requests of one method. It comes before every check of the request.
+// Rule is a misbehaviour toward the requests of one method. It comes before every check of the
+// request.
 type Rule struct {
 	Method string // of MCP, or GET or DELETE; * is any
 	Skip   int    // so many matching requests are served properly first
@@ -108,7 +125,8 @@ func HeaderMismatch(method string) Rule {
 	return Rule{Method: method, Times: 1, Status: 400, Error: []byte(`{"code":-32020,"message":"Header mismatch"}`)}
 }
 
-// UnsupportedVersion is a rule that answers one request of the method with -32022 and the versions (modern).
+// UnsupportedVersion is a rule that answers one request of the method with -32022 and the versions
+// (modern).
 func UnsupportedVersion(method string, supported ...string) Rule {
 	e := fmt.Appendf(nil, `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":%s,"requested":""}}`, mustJSON(supported))
 	return Rule{Method: method, Times: 1, Status: 400, Error: e}
@@ -214,8 +232,10 @@ func (s Script) speaks(modern bool) bool {
 
 // Record is a message or another event, in the order in which they came.
 type Record struct {
-	// Verb is STDIN, or the HTTP method, or an event without a message from the client: CLOSE (the client closed the response to Message before it was
-	// complete), OPEN (somebody listens on the stream of a GET from now on), GIVEUP (a tool does not wait for answers any more, and takes none), START and EXIT (of a child process).
+	// Verb is STDIN, or the HTTP method, or an event without a message from the client: CLOSE (the
+	// client closed the response to Message before it was complete), OPEN (somebody listens on the
+	// stream of a GET from now on), GIVEUP (a tool does not wait for answers any more, and takes
+	// none), START and EXIT (of a child process).
 	Verb    string
 	Header  http.Header     // of HTTP, with Host
 	Query   string          // of HTTP
@@ -272,7 +292,8 @@ func (j *Journal) Methods() []string {
 	return methods
 }
 
-// Await returns the first record, past ones included, for which match is true. It blocks until there is one; the error is that of ctx.
+// Await returns the first record, past ones included, for which match is true. It blocks until
+// there is one; the error is that of ctx.
 func (j *Journal) Await(ctx context.Context, match func(Record) bool) (Record, error) {
 	for seen := 0; ; {
 		j.mu.Lock()

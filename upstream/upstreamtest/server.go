@@ -14,7 +14,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// Server is one MCP server, on as many wires as a test likes. Its methods may be called from several goroutines.
+// Server is one MCP server, on as many wires as a test likes. Its methods may be called from
+// several goroutines.
 type Server struct {
 	Journal
 	script Script
@@ -40,7 +41,8 @@ type ruleState struct {
 	seen int
 }
 
-// session is what a legacy server remembers of a client; over stdio also what a modern one remembers of the calls in progress.
+// session is what a legacy server remembers of a client; over stdio also what a modern one
+// remembers of the calls in progress.
 type session struct {
 	id  string
 	out *stream         // for what belongs to no call
@@ -56,12 +58,14 @@ type session struct {
 	greeted      bool // asked as AsksRoots says
 	ended        bool
 	calls        map[jsonrpc.ID]context.CancelFunc
-	early        map[jsonrpc.ID]bool // HTTP: cancelled and not in calls; the request may be on another connection and on its way
-	running      sync.WaitGroup      // the goroutines of calls on HTTP+SSE
-	streams      map[string]*stream  // by the prefix of their event ids
+	// HTTP: cancelled and not in calls; the request may be on another connection and on its way
+	early   map[jsonrpc.ID]bool
+	running sync.WaitGroup     // the goroutines of calls on HTTP+SSE
+	streams map[string]*stream // by the prefix of their event ids
 }
 
-// New returns a server that serves nothing yet. It panics when the script makes no sense, which is a mistake in a test.
+// New returns a server that serves nothing yet. It panics when the script makes no sense, which is
+// a mistake in a test.
 func New(script Script) *Server {
 	script = script.withDefaults()
 	s := &Server{
@@ -79,7 +83,8 @@ func New(script Script) *Server {
 	return s
 }
 
-// Close ends everything in progress: calls without an answer, streams and subscriptions at once. It waits for nothing; the wires do.
+// Close ends everything in progress: calls without an answer, streams and subscriptions at once. It
+// waits for nothing; the wires do.
 func (s *Server) Close() { s.cancel() }
 
 // AddRules makes the server misbehave from now on. They come after the rules it has.
@@ -124,7 +129,8 @@ func (s *Server) gate(name string) chan struct{} {
 	return s.gates[name]
 }
 
-// EndSessions forgets all legacy sessions over HTTP and ends their streams: the next request of each client is answered 404.
+// EndSessions forgets all legacy sessions over HTTP and ends their streams: the next request of
+// each client is answered 404.
 func (s *Server) EndSessions() {
 	s.state.Lock()
 	var ended []*session
@@ -140,7 +146,8 @@ func (s *Server) EndSessions() {
 	}
 }
 
-// EndStreams ends the listening streams of all clients: those of subscriptions/listen with their result if graceful, otherwise without a word.
+// EndStreams ends the listening streams of all clients: those of subscriptions/listen with their
+// result if graceful, otherwise without a word.
 func (s *Server) EndStreams(graceful bool) {
 	s.state.Lock()
 	sessions, listens := slices.Collect(maps.Values(s.sessions)), slices.Collect(maps.Keys(s.listens))
@@ -157,8 +164,8 @@ func (s *Server) EndStreams(graceful bool) {
 	}
 }
 
-// Ask sends a request outside of any call to the session that was begun last, and blocks until it is answered. The error is that of ctx, or says that
-// there is no session.
+// Ask sends a request outside of any call to the session that was begun last, and blocks until it
+// is answered. The error is that of ctx, or says that there is no session.
 func (s *Server) Ask(ctx context.Context, method string, params json.RawMessage) (jsonrpc.Message, error) {
 	s.state.Lock()
 	se := s.latest

@@ -37,8 +37,10 @@ func StartSSE(t testing.TB, script Script) (s *Server, url string) {
 	return s, url + "/sse"
 }
 
-// Serve serves a handler of a Server at an address until the test ends or stop is called, which cuts all connections, ends the calls on them and waits. The
-// Server keeps its sessions: serving it again at the address (the host and port of url) is a network that comes back, serving another one a restart.
+// Serve serves a handler of a Server at an address until the test ends or stop is called, which
+// cuts all connections, ends the calls on them and waits. The Server keeps its sessions: serving it
+// again at the address (the host and port of url) is a network that comes back, serving another one
+// a restart.
 func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -61,8 +63,8 @@ func Serve(t testing.TB, addr string, h http.Handler) (url string, stop func()) 
 // scriptVariable is the environment variable that makes a test binary a server.
 const scriptVariable = "UPSTREAMTEST_SCRIPT"
 
-// RunIfChild serves over standard input and output, and exits, if this process was started with the command and environment of a Child. TestMain calls it
-// first.
+// RunIfChild serves over standard input and output, and exits, if this process was started with the
+// command and environment of a Child. TestMain calls it first.
 func RunIfChild() {
 	text, ok := os.LookupEnv(scriptVariable)
 	if !ok {
@@ -146,8 +148,10 @@ func (o order) obey(s *Server) {
 	}
 }
 
-// Child is a server over stdio in a process of its own, which somebody else starts, perhaps several times or several at once: Command and Env are those of
-// its configuration. Its Journal has what all of the processes received, with their PID, and their START and EXIT; an EXIT is also recorded of a killed one.
+// Child is a server over stdio in a process of its own, which somebody else starts, perhaps several
+// times or several at once: Command and Env are those of its configuration. Its Journal has what
+// all of the processes received, with their PID, and their START and EXIT; an EXIT is also recorded
+// of a killed one.
 type Child struct {
 	Journal
 	Command []string
@@ -161,7 +165,8 @@ type Child struct {
 	}
 }
 
-// Command returns a child that is this test binary, whose TestMain calls RunIfChild. Processes that are left when the test ends are made to exit.
+// Command returns a child that is this test binary, whose TestMain calls RunIfChild. Processes that
+// are left when the test ends are made to exit.
 func Command(t testing.TB, script Script) *Child {
 	t.Helper()
 	program, err := os.Executable()
@@ -236,7 +241,8 @@ func (c *Child) read(conn net.Conn) {
 	c.add(Record{Verb: "EXIT", PID: pid})
 }
 
-// Release opens a gate once in every process that runs. Like the other orders it does not wait until it is obeyed.
+// Release opens a gate once in every process that runs. Like the other orders it does not wait
+// until it is obeyed.
 func (c *Child) Release(gate string) error { return c.tell(order{Verb: "Release", Name: gate}) }
 
 // Set is like that of Server, in every process that runs.
@@ -255,7 +261,8 @@ func (c *Child) Notify(method string, params []byte) error {
 // Updated is like that of Server, in every process that runs.
 func (c *Child) Updated(uri string) error { return c.tell(order{Verb: "Updated", Name: uri}) }
 
-// Ask makes every process that runs send a request to its client outside of any call; the answer is a record.
+// Ask makes every process that runs send a request to its client outside of any call; the answer is
+// a record.
 func (c *Child) Ask(method string, params []byte) error {
 	return c.tell(order{Verb: "Ask", Name: method, Params: params})
 }
@@ -263,7 +270,8 @@ func (c *Child) Ask(method string, params []byte) error {
 // AddRules is like that of Server, in every process that runs.
 func (c *Child) AddRules(rules ...Rule) error { return c.tell(order{Verb: "AddRules", Rules: rules}) }
 
-// tell gives an order to every process that runs. A process that a client talks to already may not have been seen here yet: the first one is waited for.
+// tell gives an order to every process that runs. A process that a client talks to already may not
+// have been seen here yet: the first one is waited for.
 func (c *Child) tell(o order) error {
 	select {
 	case <-c.conns.begun:

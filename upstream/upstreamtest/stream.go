@@ -17,8 +17,9 @@ const (
 	body                  // one message, the whole body of an HTTP response
 )
 
-// stream is where messages to the client are written: standard output, the response to a POST, a listening stream. It outlives the connections that it is
-// written to; what is sent while there is none is lost, unless the stream has ids.
+// stream is where messages to the client are written: standard output, the response to a POST, a
+// listening stream. It outlives the connections that it is written to; what is sent while there is
+// none is lost, unless the stream has ids.
 type stream struct {
 	die func() // cuts the connection off, as a crash does
 	odd bool   // OddFraming
@@ -33,8 +34,9 @@ type stream struct {
 	answered bool          // the response was sent
 }
 
-// send writes one message; final says that it is the response that a call's stream exists for. JSON whitespace that would break a line becomes a space.
-// The error says that nobody is there; with ids the message is kept all the same.
+// send writes one message; final says that it is the response that a call's stream exists for. JSON
+// whitespace that would break a line becomes a space. The error says that nobody is there; with ids
+// the message is kept all the same.
 func (o *stream) send(message io.Reader, final bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,8 +139,10 @@ func (o *stream) half(message []byte) {
 	o.w = nil
 }
 
-// attach writes the header of an event stream to w, makes w the connection that the stream is written to, in place of another one, and replays the events
-// after the given number; a negative number replays none. A client that has the header misses nothing. It returns a channel that is closed when w's response shall end.
+// attach writes the header of an event stream to w, makes w the connection that the stream is
+// written to, in place of another one, and replays the events after the given number; a negative
+// number replays none. A client that has the header misses nothing. It returns a channel that is
+// closed when w's response shall end.
 func (o *stream) attach(w http.ResponseWriter, after int) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 // errGraceful ends a subscription with its result.
 var errGraceful = errors.New("ended by the server")
 
-// listen is one subscriptions/listen. Its out is written under mu, so that nothing comes before the acknowledgement.
+// listen is one subscriptions/listen. Its out is written under mu, so that nothing comes before the
+// acknowledgement.
 type listen struct {
 	id      jsonrpc.ID
 	out     *stream
@@ -60,7 +61,8 @@ func (c *call) listen(ctx context.Context) {
 	}
 }
 
-// honour makes the subscription hear what is wanted and can be had, and returns it as the acknowledgement says it.
+// honour makes the subscription hear what is wanted and can be had, and returns it as the
+// acknowledgement says it.
 func (c *call) honour(l *listen, wanted []byte) string {
 	script, members := c.s.script, []string{}
 	for _, flag := range []struct {
@@ -112,7 +114,8 @@ func (o *stream) notify(method string, params []byte) error {
 	return o.send(bytes.NewReader(jsonrpc.AppendRequest(nil, "", method, params)), false)
 }
 
-// listeners returns who could be told something: the legacy sessions that are initialized, and the subscriptions.
+// listeners returns who could be told something: the legacy sessions that are initialized, and the
+// subscriptions.
 func (s *Server) listeners() (sessions []*session, listens []*listen) {
 	s.state.Lock()
 	sessions, listens = slices.Collect(maps.Values(s.sessions)), slices.Collect(maps.Keys(s.listens))
@@ -120,7 +123,8 @@ func (s *Server) listeners() (sessions []*session, listens []*listen) {
 	return slices.DeleteFunc(sessions, func(se *session) bool { return !se.ready() }), listens
 }
 
-// Notify sends a notification to every legacy session that is initialized, outside of any call. A change of a list also goes to the subscriptions that hear it.
+// Notify sends a notification to every legacy session that is initialized, outside of any call. A
+// change of a list also goes to the subscriptions that hear it.
 func (s *Server) Notify(method string, params []byte) {
 	sessions, listens := s.listeners()
 	for _, se := range sessions {
@@ -133,7 +137,8 @@ func (s *Server) Notify(method string, params []byte) {
 	}
 }
 
-// Updated says of a resource that it has changed, to those who have subscribed to it or to what it is a part of.
+// Updated says of a resource that it has changed, to those who have subscribed to it or to what it
+// is a part of.
 func (s *Server) Updated(uri string) {
 	const method = "notifications/resources/updated"
 	member := `"uri":` + string(raw.Quote(uri))
@@ -156,7 +161,8 @@ func (s *Server) Updated(uri string) {
 	}
 }
 
-// subscribe answers resources/subscribe and resources/unsubscribe, of resources that need not exist.
+// subscribe answers resources/subscribe and resources/unsubscribe, of resources that need not
+// exist.
 func (c *call) subscribe() {
 	c.se.mu.Lock()
 	if uri := c.param("uri"); c.m.Method == "resources/subscribe" {

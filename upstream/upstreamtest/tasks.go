@@ -8,11 +8,14 @@ import (
 	"junction/upstream/raw"
 )
 
-// task is a call that goes on after its answer. It works until its gate is open, then it asks its questions, and then it is completed.
+// task is a call that goes on after its answer. It works until its gate is open, then it asks its
+// questions, and then it is completed.
 type task struct {
-	id        string
-	args      arguments
-	status    string        // working, input_required, completed, failed, cancelled; guarded by Server.state, as answers are
+	id   string
+	args arguments
+	// working, input_required, completed, failed, cancelled; guarded by Server.state, as answers
+	// are
+	status    string
 	answers   [][]byte      // modern: nil where there is none
 	asking    chan struct{} // closed when it asks
 	answered  chan struct{} // closed when the questions have their answers
@@ -21,7 +24,8 @@ type task struct {
 	listening *stream
 }
 
-// becomeTask answers a call of the tool task: with a task, if the client can have one, and else as a tool that is not in a hurry.
+// becomeTask answers a call of the tool task: with a task, if the client can have one, and else as
+// a tool that is not in a hurry.
 func (c *call) becomeTask(ctx context.Context, a arguments) {
 	legacy, err := raw.Get(c.m.Params, "task")
 	switch {
@@ -234,7 +238,8 @@ func (t *task) answer() {
 	}
 }
 
-// taskResult answers tasks/result of 2025-11-25 when the task has ended, and puts its questions on the way.
+// taskResult answers tasks/result of 2025-11-25 when the task has ended, and puts its questions on
+// the way.
 func (c *call) taskResult(ctx context.Context, t *task) {
 	asking := t.asking
 	for {
@@ -274,7 +279,8 @@ func (c *call) finished(t *task) {
 	}
 }
 
-// related returns the object with the id of a task in its _meta, as 2025-11-25 ties messages to tasks.
+// related returns the object with the id of a task in its _meta, as 2025-11-25 ties messages to
+// tasks.
 func related(object []byte, id string) []byte {
 	value, path := fmt.Appendf(nil, `{"taskId":%s}`, raw.Quote(id)), []string{"_meta", keyRelatedTask}
 	if len(object) == 0 {

@@ -17,13 +17,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// arguments are those of all behaviours. A tool whose name is no behaviour does what "do" says, and else echoes.
+// arguments are those of all behaviours. A tool whose name is no behaviour does what "do" says, and
+// else echoes.
 type arguments struct {
 	Do string
 	N  int // how many, or how large. Default 3
 	MS int // milliseconds before the answer, or between the steps of progress and endless
 
-	Gate   string          // what to wait for before the answer, before each step, or (ask, legacy) before the first question; Release or the tool open opens it for one
+	// what to wait for before the answer, before each step, or (ask, legacy) before the first
+	// question; Release or the tool open opens it for one
+	Gate   string
 	What   string          // flood: log (default), garbage, stderr. endless: notifications (default), comments, line
 	Then   string          // half: silence (default), die. ask: with giveUp, die
 	On     string          // ask, log: call (default), get (the listening stream)
@@ -237,7 +240,8 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 	}
 }
 
-// pause waits for the gate and for the time that the arguments name. It returns false when ctx ended first.
+// pause waits for the gate and for the time that the arguments name. It returns false when ctx
+// ended first.
 func (c *call) pause(ctx context.Context, a arguments) bool {
 	if a.Gate != "" {
 		select {
@@ -348,7 +352,8 @@ func (c *call) whoami(a arguments) {
 	c.structured(mustJSON(me))
 }
 
-// spawn starts a process like ours that holds on to our standard output, as the servers behind npx and uvx do. Nobody waits for it.
+// spawn starts a process like ours that holds on to our standard output, as the servers behind npx
+// and uvx do. Nobody waits for it.
 func (c *call) spawn(a arguments) {
 	if c.s.exit == nil {
 		c.fail(200, -32603, "spawn is for a server in a process of its own", nil)

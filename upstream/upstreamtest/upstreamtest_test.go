@@ -453,7 +453,8 @@ func TestHTTPResumes(t *testing.T) {
 	do(t, request(t, "GET", url, "", "Mcp-Session-Id", session, "Last-Event-Id", id)).want(t, 200, text(`1`, "after the drop"))
 }
 
-// TestHTTPDisconnect pins what a client that goes away means: in the legacy era nothing, in the modern one that the call is cancelled.
+// TestHTTPDisconnect pins what a client that goes away means: in the legacy era nothing, in the
+// modern one that the call is cancelled.
 func TestHTTPDisconnect(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Resumable: true})
 	leave := func(body, id string, header ...string) (event string) {

@@ -22,8 +22,9 @@ import (
 // errDied is how a server in a test's own process ends when it should have exited.
 var errDied = errors.New("died as asked")
 
-// ServeStdio serves one client over a pair of pipes until in ends, and returns nil then. It returns errors of in, and one when the server was told to die;
-// in and out are closed in that case if they can be. It waits for the calls that it began.
+// ServeStdio serves one client over a pair of pipes until in ends, and returns nil then. It returns
+// errors of in, and one when the server was told to die; in and out are closed in that case if they
+// can be. It waits for the calls that it began.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	hangUp := func() {
@@ -234,7 +235,8 @@ func (c *call) admit() bool {
 	return true
 }
 
-// run answers a request on the goroutine of its HTTP handler. What ends it is, in the modern era, the client closing the response.
+// run answers a request on the goroutine of its HTTP handler. What ends it is, in the modern era,
+// the client closing the response.
 func (x *exchange) run(c *call, answer func(context.Context)) {
 	s, r := c.s, x.r
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -308,7 +310,8 @@ func (x *exchange) refuse(status int, header map[string]string, text string) {
 	io.WriteString(x.w, text)
 }
 
-// invalid answers what is not served for the sake of its transport, without an id as the SDKs do. It returns false.
+// invalid answers what is not served for the sake of its transport, without an id as the SDKs do.
+// It returns false.
 func (x *exchange) invalid(status int, code int64, text string) bool {
 	x.refuse(status, map[string]string{"Content-Type": "application/json"},
 		fmt.Sprintf(`{"jsonrpc":"2.0","error":{"code":%d,"message":%s},"id":null}`, code, raw.Quote(text)))
@@ -371,7 +374,8 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	out.detach(w)
 }
 
-// SSEHandler serves HTTP+SSE of 2024-11-05: a GET of any path is the event stream, a POST with its query takes messages.
+// SSEHandler serves HTTP+SSE of 2024-11-05: a GET of any path is the event stream, a POST with its
+// query takes messages.
 func (s *Server) SSEHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		se := s.session(r.URL.Query().Get("session"))
