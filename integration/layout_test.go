@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
 	"upstream/stored":  {"auth/seal"}, // what is on the disk is sealed like session ids
-	"auth/facade":      {"auth", "auth/store", "auth/seal", "auth/fetch"},
+	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch"},
 	"auth/store":       {"auth/seal"},
 	"auth":             {"auth/seal"},
 	"upstream/jsonrpc": {"upstream/raw"},

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/auth/facade"
+	"junction/auth/authserver"
 	"junction/auth/store"
 	"junction/proxy"
 )
@@ -171,13 +171,13 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	case byFile:
 		return nil, noApp(labels(all), word, "was let in", appsListed)
 	case byItself:
-		name, err := facade.NameOf(s.keys, word)
+		name, err := authserver.NameOf(s.keys, word)
 		if err != nil {
 			return nil, fmt.Errorf("%s is no client_id of this server: a part of it may be missing", show(word))
 		}
 		return &app{Block: store.Block{ClientID: word, ClientName: name}}, nil
 	}
-	if _, err := facade.NameOf(s.keys, word); err != nil {
+	if _, err := authserver.NameOf(s.keys, word); err != nil {
 		return nil, fmt.Errorf("%s is no client_id: %w", show(word), err)
 	}
 	return &app{Block: store.Block{ClientID: word}}, nil

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"junction/auth"
+	"junction/auth/authserver"
 	"junction/auth/authtest"
-	"junction/auth/facade"
 	"junction/auth/seal"
 	"junction/auth/store"
 )
@@ -51,7 +51,7 @@ func (o *office) mustRegister(name string) string {
 	}
 	s := o.mustOpen()
 	defer o.mustClose(s)
-	f, err := facade.New(facade.Options{URL: "http://localhost:8420", Store: s, Keys: ring, Log: authtest.Log(o.t)})
+	f, err := authserver.New(authserver.Options{URL: "http://localhost:8420", Store: s, Keys: ring, Log: authtest.Log(o.t)})
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/auth/facade"
+	"junction/auth/authserver"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -67,7 +67,7 @@ type Config struct {
 type AuthConfig struct {
 	auth.Config `yaml:",inline"`
 	// OAuth has people sign in with an identity provider, here. Default: nobody does.
-	OAuth *facade.Config `yaml:"oauth"`
+	OAuth *authserver.Config `yaml:"oauth"`
 }
 
 // SignsIn reports whether people can sign in, here or with somebody else.

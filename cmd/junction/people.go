@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"junction/auth"
-	"junction/auth/facade"
+	"junction/auth/authserver"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -21,7 +21,7 @@ import (
 type people struct {
 	program *program
 	oauth   *oauth.Client
-	pages   *facade.Facade
+	pages   *authserver.Server
 	issuers map[string]bool // of the providers that people sign in with here
 }
 

@@ -171,7 +171,7 @@ func (p *program) apply(c *Config) {
 	}
 	var own auth.Verifier
 	if p.signIn != nil {
-		own = p.signIn.Facade
+		own = p.signIn.Server
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
 	guard.Log, guard.Refused = p.log, p.turnedAway

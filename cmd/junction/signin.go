@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/auth/facade"
+	"junction/auth/authserver"
 	"junction/auth/fetch"
 	"junction/auth/seal"
 	"junction/auth/store"
@@ -29,7 +29,7 @@ import (
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
 type signIn struct {
-	*facade.Facade
+	*authserver.Server
 	store  *store.Store
 	people people
 }
@@ -88,14 +88,14 @@ func (p *program) openSignIn(c *Config) (err error) {
 		Store: s.store, URL: c.PublicURL, Name: cmp.Or(c.Auth.OAuth.Name, "Junction"), Fetch: fetcher, HTTP: transport, Log: p.log,
 		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
 	})
-	s.Facade, err = facade.New(facade.Options{
-		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: facade.FetchWith(fetcher), Log: p.log,
+	s.Server, err = authserver.New(authserver.Options{
+		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.people.oauth, MayUse: func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
 		Address: func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
 		Ended:   p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
-	s.people.pages = s.Facade
+	s.people.pages = s.Server
 	return err
 }
 
@@ -229,8 +229,8 @@ func (s *signIn) close() {
 	if s == nil {
 		return
 	}
-	if s.Facade != nil {
-		s.Facade.Close()
+	if s.Server != nil {
+		s.Server.Close()
 	}
 	if s.people.oauth != nil {
 		s.people.oauth.Close()

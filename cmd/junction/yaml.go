@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/auth/facade"
+	"junction/auth/authserver"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -186,9 +186,9 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = "want a mapping, such as { issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }"
 	case auth.Introspection:
 		want = "want a mapping, such as { issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
-	case facade.IdentityProvider:
+	case authserver.IdentityProvider:
 		want = `want a mapping, such as { id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }`
-	case facade.StaticClient:
+	case authserver.StaticClient:
 		want = "want a mapping, such as { id: legacy-app, redirect_uris: [https://app.example.com/cb] }"
 	case auth.Key:
 		want = `want a mapping, such as { name: ci, hash: "sha256:…" }`

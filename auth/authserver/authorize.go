@@ -1,0 +1,462 @@
+package authserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/auth"
+	"junction/auth/store"
+)
+
+const (
+	requestTTL = 10 * time.Minute // from the client's request to the provider's answer
+
+	// maxParam bounds a parameter in bytes. The state is stored and sent back as it is: ChatGPT
+	// puts an address into it, and was seen with 521 bytes. Of a scope only the words that we know
+	// are stored; where there are many (auth.scope_capabilities), clients ask for all of them.
+	maxParam = 1 << 10
+	maxState = 2 << 10
+	maxScope = 4 << 10
+	maxLink  = 4 << 10 // of the link to connect an upstream, which is our own
+
+	purposeAuthorize = "authorize"
+	purposeLogin     = "login"
+)
+
+// asking is what pages need to know about a request after its first page.
+type asking struct {
+	Name string     `json:"name,omitempty"` // the client's
+	Host string     `json:"host,omitempty"`
+	Kind clientKind `json:"kind,omitempty"`
+	// User and Session are who allowed it, where no provider is asked.
+	User    string `json:"user,omitempty"`
+	Session string `json:"session,omitempty"`
+}
+
+// AuthRequest is a client's request that has been checked: what it asks for is in order, and where
+// the answer goes too. Nothing has been given for it.
+type AuthRequest struct {
+	Client           *client
+	RedirectURI      string
+	State, Challenge string
+	Scope, Resource  string
+	ExplicitRedirect bool // the request named it, so the client must name it again for its token
+}
+
+// flaw is a mistake of a client that it is told of by way of the browser.
+type flaw struct {
+	redirect, state   string
+	code, description string
+}
+
+func (f *flaw) Error() string { return f.code + ": " + f.description }
+
+var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+
+// once are the parameters that mean something; one that comes twice could mean two things.
+var once = []string{
+	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge", "code_challenge_method", "prompt", "request", "request_uri",
+}
+
+// bound returns how many bytes a parameter may have.
+func bound(name string) int {
+	switch name {
+	case "state":
+		return maxState
+	case "scope":
+		return maxScope
+	}
+	return maxParam
+}
+
+// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which
+// comes with the client and is for it, or one that kept us from finding out.
+func (f *Server) begin(ctx context.Context, form url.Values) (AuthRequest, error) {
+	for _, name := range []string{"client_id", "redirect_uri"} {
+		if len(form[name]) > 1 {
+			return AuthRequest{}, &problem{"invalid_client", "The app says twice what it is, or where to return to (" + name + ")."}
+		}
+	}
+	if id := form.Get("client_id"); id == "" || len(id) > maxParam || !printable(id) {
+		return AuthRequest{}, &problem{"invalid_client", "The app does not say what it is (client_id)."}
+	}
+	c, err := f.clientOf(ctx, form.Get("client_id"))
+	if err != nil {
+		return AuthRequest{}, err
+	}
+	redirect, err := redirectOf(c, form.Get("redirect_uri"))
+	if err != nil {
+		return AuthRequest{}, err
+	}
+	// From here on the client is who it says, as far as anybody can know, and can be told, if a
+	// user has allowed it.
+	state := form.Get("state")
+	if len(state) > maxState {
+		state = ""
+	}
+	bad := func(code, description string) (AuthRequest, error) {
+		return AuthRequest{Client: c, RedirectURI: redirect}, &flaw{redirect, state, code, description}
+	}
+	for _, name := range once {
+		switch v := form[name]; {
+		case len(v) > 1 && name == "resource":
+			return bad("invalid_target", "there is more than one resource; a token is for one endpoint")
+		case len(v) > 1:
+			return bad("invalid_request", name+" is there twice")
+		case len(v) == 1 && len(v[0]) > bound(name):
+			return bad("invalid_request", fmt.Sprintf("%s is longer than %d bytes", name, bound(name)))
+		}
+	}
+	switch {
+	case form.Get("request") != "":
+		return bad("request_not_supported", "request objects are not supported")
+	case form.Get("request_uri") != "":
+		return bad("request_uri_not_supported", "request objects are not supported")
+	case form.Get("response_type") != "code":
+		return bad("unsupported_response_type", "response_type must be code")
+	case form.Get("response_mode") != "" && form.Get("response_mode") != "query":
+		return bad("invalid_request", "response_mode must be query")
+	case form.Get("code_challenge") == "":
+		return bad("invalid_request", "code_challenge is missing: PKCE is required")
+	case form.Get("code_challenge_method") != "S256":
+		return bad("invalid_request", "code_challenge_method must be S256")
+	case !challengeForm.MatchString(form.Get("code_challenge")):
+		return bad("invalid_request", "code_challenge is not the base64url of a SHA-256")
+	case slices.Contains(strings.Fields(form.Get("prompt")), "none"):
+		return bad("interaction_required", "a person has to agree each time")
+	}
+	resource := f.resource(form.Get("resource"))
+	if resource == "" {
+		return bad("invalid_target", "resource is no endpoint of this server")
+	}
+	return AuthRequest{
+		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: f.scopeOf(form.Get("scope")), Resource: resource,
+		ExplicitRedirect: form.Get("redirect_uri") != "",
+	}, nil
+}
+
+// scopeOf returns what is granted of what is asked for: what we do not know is left out, and
+// without anything left it is the one that all need.
+func (f *Server) scopeOf(asked string) string {
+	var granted []string
+	for _, s := range f.scopes {
+		if slices.Contains(strings.Fields(asked), s) {
+			granted = append(granted, s)
+		}
+	}
+	if !slices.Contains(granted, scopeMCP) {
+		granted = append([]string{scopeMCP}, granted...)
+	}
+	return strings.Join(granted, " ")
+}
+
+func printable(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the
+// person.
+func (f *Server) authorize(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		f.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
+		return
+	}
+	request, err := f.core.BeginAuthorize(r.Context(), r)
+	if wrong, ok := errors.AsType[*problem](err); ok {
+		f.cannot(w, r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
+		return
+	}
+	if wrong, ok := errors.AsType[*flaw](err); ok {
+		f.tell(w, r, request, wrong)
+		return
+	}
+	if gone, ok := errors.AsType[*unreachable](err); ok {
+		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now",
+			Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
+		return
+	}
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	detail, err := json.Marshal(asking{Name: request.Client.label(), Host: request.Client.Host, Kind: request.Client.Kind})
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	f.ask(w, r, store.AuthRequest{
+		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI, State: []byte(request.State), Scope: request.Scope,
+		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect), Detail: detail,
+	})
+}
+
+// tell tells a client what is wrong with its request. A client that no user has allowed is told
+// only if the person goes there: anybody can register one, and a link to us would lead to wherever
+// they want.
+func (f *Server) tell(w http.ResponseWriter, r *http.Request, request AuthRequest, wrong *flaw) {
+	c := request.Client
+	known, err := f.returnsTo(r.Context(), c, request.RedirectURI)
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	if known {
+		http.Redirect(w, r, f.refusal(wrong), http.StatusSeeOther)
+		return
+	}
+	f.event(r, "authorize_refused", "", c.ID, wrong.code)
+	d := pageData{
+		Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code,
+		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: f.refusal(wrong),
+	}
+	d.Target, d.Local = target(request.RedirectURI)
+	f.page(w, http.StatusBadRequest, "mistake", d)
+}
+
+// returnsTo reports whether a client returns people to where a redirect URI leads: the operator has
+// named it, or a user allows the client now and went there. Of this machine every port is the same
+// place, since a client has another one each time.
+func (f *Server) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
+	if c.Kind == kindStatic {
+		return true, nil
+	}
+	host, local := target(redirect)
+	if u, err := url.Parse(redirect); local && err == nil {
+		host = strings.TrimSuffix(host, ":"+u.Port())
+	}
+	return f.store.RedirectAllowed(ctx, c.ID, host, local)
+}
+
+// cannot tells a person what is wrong with the app that sent them here.
+func (f *Server) cannot(w http.ResponseWriter, r *http.Request, wrong *problem, client, redirect string) {
+	f.event(r, "authorize_refused", "", visible(client, 64), wrong.code)
+	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(redirect, 200), Blocked: wrong.code == blocked}
+	f.page(w, http.StatusBadRequest, "client", d)
+}
+
+func explicit(b bool) []byte {
+	if b {
+		return []byte("redirect_uri")
+	}
+	return nil
+}
+
+// ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a
+// browser that was sent here cannot be told from a person who came.
+func (f *Server) ask(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
+	binding := f.binding(w, r)
+	id := secret()
+	row.Expires, row.Network = f.now().Add(requestTTL), callerOf(r.Context()).network()
+	if err := f.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	f.showConsent(w, r, id, binding, row)
+}
+
+func (f *Server) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
+	var who asking
+	_ = json.Unmarshal(row.Detail, &who)
+	d := pageData{Tx: id, CSRF: f.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(f.tokens.RefreshTTL)}
+	d.Target, d.Local = target(row.RedirectURI)
+	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope), func(s string) bool { return slices.Contains(scopes, s) }), ", ")
+	for _, p := range f.providers {
+		d.Providers = append(d.Providers, choice{p.ID, p.label()})
+	}
+	if row.Purpose == purposeLogin {
+		d.Title = "Sign in to " + f.name
+		if to, err := url.Parse(string(row.Request)); err == nil {
+			d.Upstream = strings.TrimPrefix(to.Path, "/connect/")
+		}
+		f.page(w, http.StatusOK, "login", d)
+		return
+	}
+	if s, err := f.session(r); err == nil {
+		d.User = s.label()
+	} else if !isOver(err) {
+		f.unreachable(w, r, err)
+		return
+	}
+	d.Title = "Allow " + who.Name + "?"
+	f.page(w, http.StatusOK, "consent", d)
+}
+
+// lasts is a duration in words.
+func lasts(d time.Duration) string {
+	n, unit := int(d/time.Hour), "hour"
+	if n >= 48 {
+		n, unit = n/24, "day"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprint(n, " ", unit)
+}
+
+// consent is POST /oauth/consent: the person has decided.
+func (f *Server) consent(w http.ResponseWriter, r *http.Request) {
+	if !f.ownForm(w, r) {
+		return
+	}
+	id, action := r.PostForm.Get("tx"), r.PostForm.Get("action")
+	binding := cookie(r, bindingCookie)
+	if binding == "" || id == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
+		f.startAgain(w, binding == "")
+		return
+	}
+	row, err := f.store.AuthRequest(r.Context(), id, binding)
+	if err != nil {
+		f.over(w, r, err)
+		return
+	}
+	var who asking
+	_ = json.Unmarshal(row.Detail, &who)
+	switch {
+	case action == "cancel" && row.Purpose == purposeAuthorize:
+		if _, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil && !errors.Is(err, store.ErrUsed) {
+			f.over(w, r, err)
+			return
+		}
+		if _, err := f.store.ConsumeApproved(r.Context(), id, binding); err != nil {
+			f.over(w, r, err)
+			return
+		}
+		f.event(r, "consent_denied", "", row.ClientID, "")
+		f.goTo(w, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
+			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
+	case action == "allow" && row.Purpose == purposeAuthorize:
+		f.allow(w, r, id, binding, who)
+	case strings.HasPrefix(action, "idp:"):
+		f.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
+	default:
+		f.startAgain(w, false)
+	}
+}
+
+// allow approves a request for the person who is signed in in this browser.
+func (f *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who asking) {
+	s, err := f.session(r)
+	if err != nil {
+		f.over(w, r, err)
+		return
+	}
+	who.User, who.Session = s.user.ID, s.IDPSession
+	detail, err := json.Marshal(who)
+	if err != nil {
+		f.unreachable(w, r, err)
+		return
+	}
+	// A second click finds it approved, and goes the same way: only what comes after it happens
+	// once.
+	row, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
+	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
+		err = nil
+	}
+	if err != nil {
+		f.over(w, r, err)
+		return
+	}
+	f.goTo(w, f.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
+}
+
+// toProvider approves a request, and sends the browser to the provider. All that the provider is
+// given is made now, and of this request and browser, so that a second click is sent the same way.
+func (f *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
+	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == idp })
+	if i < 0 {
+		f.startAgain(w, false)
+		return
+	}
+	p := f.providers[i]
+	state, nonce, verifier := f.derive("state", id, binding), f.derive("nonce", id, binding), f.derive("verifier", id, binding)
+	where, err := p.begin(r.Context(), state, nonce, verifier)
+	if err != nil {
+		f.providerAway(w, r, p, err) // not approved yet: the same page works again
+		return
+	}
+	approved, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
+	if errors.Is(err, store.ErrUsed) && approved.Consumed.IsZero() && approved.IDP == idp {
+		err = nil
+	}
+	if err != nil {
+		f.over(w, r, err)
+		return
+	}
+	f.goTo(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
+}
+
+// refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1;
+// RFC 9207).
+func (f *Server) refusal(wrong *flaw) string {
+	return f.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}}, wrong.state)
+}
+
+// answerURL adds the members of an answer to where it goes, which keeps the query that it has.
+func (f *Server) answerURL(redirect string, members url.Values, state string) string {
+	if state != "" {
+		members.Set("state", state)
+	}
+	members.Set("iss", f.url)
+	separator := "?"
+	if strings.Contains(redirect, "?") {
+		separator = "&"
+	}
+	return redirect + separator + members.Encode()
+}
+
+// goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser
+// that checks where a form's answers lead would stop a redirect.
+func (f *Server) goTo(w http.ResponseWriter, where string, d pageData) {
+	d.Next = where
+	w.Header().Set("Refresh", "0; url="+where)
+	f.page(w, http.StatusOK, "going", d)
+}
+
+// startAgain tells a person that a page is not theirs, or too old.
+func (f *Server) startAgain(w http.ResponseWriter, noCookies bool) {
+	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. Nothing was allowed. Go back to your app and let it connect once more."}
+	if noCookies {
+		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. " +
+			"Allow cookies for this server, go back to your app and let it connect once more."
+	}
+	f.page(w, http.StatusForbidden, "error", d)
+}
+
+// over answers for a request that is not there any more, or one that could not be looked up.
+func (f *Server) over(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, store.ErrUsed):
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
+	case errors.Is(err, store.ErrExpired):
+		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
+	case isOver(err):
+		f.startAgain(w, false)
+	default:
+		f.unreachable(w, r, err)
+	}
+}
+
+// unreachable tells a person that it is not their fault.
+func (f *Server) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		f.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+	}
+	w.Header().Set("Retry-After", "5")
+	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
+}
+
+func (f *Server) providerAway(w http.ResponseWriter, r *http.Request, p *provider, err error) {
+	if r.Context().Err() == nil {
+		f.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
+	}
+	w.Header().Set("Retry-After", "5")
+	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
+}

@@ -1,0 +1,310 @@
+package authserver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Config is the file's auth.oauth section: people sign in with the organisation's identity
+// provider, and clients are given tokens of ours.
+type Config struct {
+	// Name is what pages call this server. Default: the host of public_url.
+	Name string `yaml:"name"`
+	// IdentityProviders are who people sign in with. Where there are several, they choose.
+	// Required.
+	IdentityProviders []IdentityProvider `yaml:"identity_providers"`
+	Clients           Clients            `yaml:"clients"`
+	Tokens            Tokens             `yaml:"tokens"`
+}
+
+// IdentityProvider is an OpenID Connect provider at which the operator has registered this server.
+type IdentityProvider struct {
+	// part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9
+	// and -. Required.
+	ID   string `yaml:"id"`
+	Name string `yaml:"name"` // what people know it by, such as Acme SSO. Default: the id.
+	// its issuer, byte for byte as it writes it itself. https, or http on loopback. Required.
+	Issuer   string `yaml:"issuer"`
+	ClientID string `yaml:"client_id"` // that it has given to this server. Required.
+	// the same; a reference such as ${IDP_SECRET}. Default: none, which is a public client.
+	ClientSecret string `yaml:"client_secret"`
+	// Scopes are what is asked of it. Default: openid, profile, email, offline_access. openid must
+	// be among them.
+	Scopes []string `yaml:"scopes"`
+	// SubjectClaims are the claims that together never change and are never given to another
+	// person, such as [oid] of Entra. Default: [sub].
+	SubjectClaims []string `yaml:"subject_claims"`
+	Claims        Claims   `yaml:"claims"`
+	// RequiredClaims lets in only those whose claim has the value, or one of the values: { tid: … }
+	// of Entra, { hd: acme.example } of Google.
+	RequiredClaims map[string]OneOf `yaml:"required_claims"`
+	// EmailDomains lets in only those with an e-mail address there that the provider says it has
+	// verified.
+	EmailDomains []string `yaml:"email_domains"`
+	// Parameters are added to the authorization request: { access_type: offline, prompt: consent }
+	// has Google give a refresh token.
+	Parameters map[string]string `yaml:"parameters"`
+}
+
+// Claims says where a token has what. Each is a path from the outermost member inwards, since names
+// may have dots and slashes in them.
+type Claims struct {
+	Groups []string `yaml:"groups"` // Default: [groups].
+}
+
+// OneOf is a value of the file, or a list of them.
+type OneOf []string
+
+// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what
+// is wanted instead of such a node.
+func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
+	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
+		return (*[]string)(o), ""
+	}
+	if n.Kind == yaml.ScalarNode {
+		*o = make(OneOf, 1)
+		return &(*o)[0], ""
+	}
+	return nil, "text, or a list such as [one, two]"
+}
+
+// Clients is which programs may ask people to let them in.
+type Clients struct {
+	DCR  Registration `yaml:"dcr"`  // open: every client may register; off: none. Default open.
+	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata
+	// private schemes that a client may be returned to. Default: those of well-known editors.
+	AllowedSchemes []string       `yaml:"allowed_schemes"`
+	Static         []StaticClient `yaml:"static"` // clients that the operator vouches for
+}
+
+// CIMD is about client metadata documents.
+type CIMD struct {
+	Trust Trust `yaml:"trust"` // any, allowlist or off. Default any.
+	// Hosts are those whose documents are read, with trust: allowlist.
+	Hosts []string `yaml:"hosts"`
+	// StaticDocuments are documents that are read from a file instead of the net, by their URL.
+	StaticDocuments map[string]string `yaml:"static_documents"`
+}
+
+// StaticClient is a client of the file. It has no secret: PKCE protects its codes.
+type StaticClient struct {
+	ID           string   `yaml:"id"`            // Required.
+	Name         string   `yaml:"name"`          // Default: the id.
+	RedirectURIs []string `yaml:"redirect_uris"` // Required.
+}
+
+// Tokens is how long what we hand out is good.
+type Tokens struct {
+	// of an access token: 10m to 24h, since clients renew what has less than five minutes left.
+	// Default 1h.
+	AccessTTL   time.Duration `yaml:"access_ttl"`
+	RefreshTTL  time.Duration `yaml:"refresh_ttl"`  // without use. Default 720h.
+	AbsoluteTTL time.Duration `yaml:"absolute_ttl"` // of a sign-in, however much it is used. Default 2160h.
+	// ReuseInterval is for how long a refresh token that was used gets the same answer again, for
+	// clients that lost it or run twice: 0 to 10m. Default 60s.
+	ReuseInterval *time.Duration `yaml:"reuse_interval"`
+	// MaxAgeWithoutIDPRefresh is how long a sign-in is good of which the provider gives us no means
+	// to ask whether it still is. Default 24h.
+	MaxAgeWithoutIDPRefresh time.Duration `yaml:"max_age_without_idp_refresh"`
+	// IDPOutageGrace is how long a sign-in goes on while the provider cannot be asked. Default 24h.
+	IDPOutageGrace time.Duration `yaml:"idp_outage_grace"`
+}
+
+// Registration is a word of the file.
+type Registration string
+
+const (
+	dcrOpen Registration = "open"
+	dcrOff  Registration = "off"
+)
+
+// UnmarshalText reads the word.
+func (d *Registration) UnmarshalText(text []byte) error {
+	if s := Registration(text); s == dcrOpen || s == dcrOff {
+		*d = s
+		return nil
+	}
+	return errors.New("want open or off")
+}
+
+// Trust is a word of the file.
+type Trust string
+
+const (
+	trustAny       Trust = "any"
+	trustAllowlist Trust = "allowlist"
+	trustOff       Trust = "off"
+)
+
+// UnmarshalText reads the word.
+func (t *Trust) UnmarshalText(text []byte) error {
+	if s := Trust(text); s == trustAny || s == trustAllowlist || s == trustOff {
+		*t = s
+		return nil
+	}
+	return errors.New("want any, allowlist or off")
+}
+
+// Problem is one mistake of the section: where, such as identity_providers[0].issuer, and what is
+// wrong and would be right.
+type Problem struct{ Path, Text string }
+
+var providerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// Validate returns the mistakes of values that are well formed each.
+func (c *Config) Validate() []Problem {
+	var ps []Problem
+	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+	if len(c.IdentityProviders) == 0 {
+		add("identity_providers", `needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
+	}
+	ids := map[string]int{}
+	for i, p := range c.IdentityProviders {
+		at := fmt.Sprintf("identity_providers[%d]", i)
+		switch j, twice := ids[p.ID]; {
+		case !providerID.MatchString(p.ID):
+			add(at+".id", "want 1 to 32 of a-z, 0-9 and -, such as entra; it is part of the redirect URI that you register")
+		case twice:
+			add(at+".id", "is that of identity_providers[%d] too; each has its own redirect URI, so give each its own id", j)
+		default:
+			ids[p.ID] = i
+		}
+		if problem := issuerProblem(p.Issuer); problem != "" {
+			add(at+".issuer", "%s", problem)
+		}
+		if p.ClientID == "" {
+			add(at+".client_id", "is missing; the provider gives it when you register this server there")
+		}
+		if len(p.Scopes) > 0 && !slices.Contains(p.Scopes, "openid") {
+			add(at+".scopes", "needs openid: without it the provider does not say who signed in")
+		}
+		for name := range p.Parameters {
+			if slices.Contains(ownParameters, name) {
+				add(at+".parameters."+name, "is set by this server")
+			}
+		}
+	}
+	for i, s := range c.Clients.AllowedSchemes {
+		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(never, s) || s == "http" || s == "https" {
+			add(at, "%s can never be allowed: what it opens runs, or shows, what the address says", s)
+		} else if !privateScheme.MatchString(s) {
+			add(at, "want the name of a scheme, such as cursor, in lower case and without ://")
+		}
+	}
+	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 && len(c.Clients.CIMD.StaticDocuments) == 0 {
+		add("clients.cimd.hosts", "is missing; trust: allowlist lets in nobody without it")
+	}
+	static := map[string]bool{}
+	for i, s := range c.Clients.Static {
+		at := fmt.Sprintf("clients.static[%d]", i)
+		switch {
+		case s.ID == "":
+			add(at+".id", "is missing")
+		case static[s.ID]:
+			add(at+".id", "is there twice")
+		case strings.HasPrefix(s.ID, registeredPrefix) || strings.HasPrefix(s.ID, "https://"):
+			add(at+".id", "looks like one that a client makes itself; choose another, such as legacy-app")
+		}
+		static[s.ID] = true
+		if len(s.RedirectURIs) == 0 {
+			add(at+".redirect_uris", "is missing")
+		}
+		for j, uri := range s.RedirectURIs {
+			// The operator may know a host that looks like nobody's on the net.
+			u, err := url.Parse(uri)
+			if err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && !strings.Contains(uri, "#") {
+				continue
+			}
+			if err := checkRedirect(uri, c.Clients.schemes()); err != nil {
+				add(fmt.Sprintf("%s.redirect_uris[%d]", at, j), "%v", err)
+			}
+		}
+	}
+	c.Tokens.validate(add)
+	return ps
+}
+
+func (t Tokens) validate(add func(path, format string, args ...any)) {
+	within := func(path string, d, from, to time.Duration) {
+		if d != 0 && (d < from || d > to) {
+			add("tokens."+path, "%s is out of range; want %s to %s", short(d), short(from), short(to))
+		}
+	}
+	within("access_ttl", t.AccessTTL, 10*time.Minute, 24*time.Hour)
+	within("refresh_ttl", t.RefreshTTL, time.Hour, 8784*time.Hour)
+	within("absolute_ttl", t.AbsoluteTTL, time.Hour, 8784*time.Hour)
+	within("max_age_without_idp_refresh", t.MaxAgeWithoutIDPRefresh, 10*time.Minute, 8784*time.Hour)
+	within("idp_outage_grace", t.IDPOutageGrace, time.Minute, 8784*time.Hour)
+	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > 10*time.Minute) {
+		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", short(*r))
+	}
+	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {
+		add("tokens.absolute_ttl", "is shorter than refresh_ttl, which would never be reached")
+	}
+}
+
+// short writes a duration as people do.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func (t Tokens) withDefaults() Tokens {
+	t.AccessTTL = cmp.Or(t.AccessTTL, time.Hour)
+	t.RefreshTTL = cmp.Or(t.RefreshTTL, 720*time.Hour)
+	t.AbsoluteTTL = cmp.Or(t.AbsoluteTTL, 2160*time.Hour)
+	t.MaxAgeWithoutIDPRefresh = cmp.Or(t.MaxAgeWithoutIDPRefresh, 24*time.Hour)
+	t.IDPOutageGrace = cmp.Or(t.IDPOutageGrace, 24*time.Hour)
+	if t.ReuseInterval == nil {
+		minute := time.Minute
+		t.ReuseInterval = &minute
+	}
+	return t
+}
+
+var privateScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]{1,40}$`)
+
+func (c Clients) schemes() []string {
+	if c.AllowedSchemes == nil {
+		return defaultSchemes
+	}
+	return c.AllowedSchemes
+}
+
+// ownParameters of an authorization request mean something to us, or would change what the provider
+// answers, and how.
+var ownParameters = []string{
+	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri",
+}
+
+func issuerProblem(issuer string) string {
+	u, err := url.Parse(issuer)
+	switch {
+	case issuer == "":
+		return "is missing; it is the URL before /.well-known/openid-configuration"
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "want a URL, as the provider writes it itself, such as https://login.example.com"
+	case u.Scheme == "https":
+		return ""
+	case u.Scheme == "http":
+		if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
+			return ""
+		}
+	}
+	return "want https: whoever is on the way could say who signed in; http is for loopback alone"
+}

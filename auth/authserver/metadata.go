@@ -1,0 +1,58 @@
+package authserver
+
+import (
+	"net/http"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// The scopes of this server: to use it, and to go on doing so. The second is for clients that ask
+// for it before they believe in a refresh token; all get one.
+const (
+	scopeMCP     = "mcp"
+	scopeOffline = "offline_access"
+)
+
+var (
+	scopes        = []string{scopeMCP, scopeOffline}
+	grantTypes    = []string{"authorization_code", "refresh_token"}
+	responseTypes = []string{"code"}
+	assertionAlgs = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.PS256}
+)
+
+// document is the authorization server's metadata (RFC 8414, section 2). All URLs in it come from
+// the configuration, whatever a request says of itself.
+type document struct {
+	Issuer                                 string                    `json:"issuer"`
+	AuthorizationEndpoint                  string                    `json:"authorization_endpoint"`
+	TokenEndpoint                          string                    `json:"token_endpoint"`
+	RegistrationEndpoint                   string                    `json:"registration_endpoint,omitempty"`
+	RevocationEndpoint                     string                    `json:"revocation_endpoint"`
+	ScopesSupported                        []string                  `json:"scopes_supported"`
+	ResponseTypesSupported                 []string                  `json:"response_types_supported"`
+	ResponseModesSupported                 []string                  `json:"response_modes_supported"`
+	GrantTypesSupported                    []string                  `json:"grant_types_supported"`
+	CodeChallengeMethodsSupported          []string                  `json:"code_challenge_methods_supported"`
+	TokenEndpointAuthMethodsSupported      []string                  `json:"token_endpoint_auth_methods_supported"`
+	TokenEndpointAuthSigningAlgs           []jose.SignatureAlgorithm `json:"token_endpoint_auth_signing_alg_values_supported"`
+	RevocationEndpointAuthMethodsSupported []string                  `json:"revocation_endpoint_auth_methods_supported"`
+	RevocationEndpointAuthSigningAlgs      []jose.SignatureAlgorithm `json:"revocation_endpoint_auth_signing_alg_values_supported"`
+	ClientIDMetadataDocumentSupported      bool                      `json:"client_id_metadata_document_supported,omitempty"`
+	IssParameterSupported                  bool                      `json:"authorization_response_iss_parameter_supported"`
+}
+
+func (f *Server) metadata(w http.ResponseWriter, _ *http.Request) {
+	methods := []string{"none", "private_key_jwt"}
+	d := document{
+		Issuer: f.url, AuthorizationEndpoint: f.url + "/oauth/authorize", TokenEndpoint: f.url + "/oauth/token", RevocationEndpoint: f.url + "/oauth/revoke",
+		ScopesSupported: scopes, ResponseTypesSupported: responseTypes, ResponseModesSupported: []string{"query"}, GrantTypesSupported: grantTypes,
+		CodeChallengeMethodsSupported: []string{"S256"}, TokenEndpointAuthMethodsSupported: methods, TokenEndpointAuthSigningAlgs: assertionAlgs,
+		RevocationEndpointAuthMethodsSupported: methods, RevocationEndpointAuthSigningAlgs: assertionAlgs,
+		ClientIDMetadataDocumentSupported: f.documents != nil, IssParameterSupported: true,
+	}
+	if f.config.Clients.DCR != dcrOff {
+		d.RegistrationEndpoint = f.url + "/oauth/register"
+	}
+	w.Header().Set("Cache-Control", "public, max-age=300")
+	reply(w, http.StatusOK, d)
+}

@@ -1,0 +1,232 @@
+package authserver
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/auth/store"
+)
+
+// The prefixes tell people, and programs that search for leaked secrets, which kind of token they
+// see.
+const (
+	accessPrefix  = "jct_at_"
+	refreshPrefix = "jct_rt_"
+	codePrefix    = "jct_ac_"
+
+	codeTTL = time.Minute
+)
+
+// minter makes and checks the strings of codes and tokens. A string is a prefix, 32 random bytes, a
+// dot, and the HMAC-SHA-512/256 of these bytes, both in base64url without padding. The store holds
+// the HMAC as it is written there, called the signature: without the random bytes it is worth
+// nothing. The first secret makes tokens; all of them check. The zero minter accepts no token.
+type minter struct{ secrets [][]byte }
+
+const (
+	partSize = 32 // bytes of each part
+	partLen  = 43 // characters of each part
+)
+
+// oneSpelling decodes a part of a token, and refuses other spellings of the same bytes. It skips
+// line ends; partLen characters with a line end among them are too few for partSize bytes.
+var oneSpelling = base64.RawURLEncoding.Strict()
+
+// mint returns a new token and its signature.
+func (m minter) mint(prefix string) (token, signature string) {
+	random := make([]byte, partSize)
+	rand.Read(random) // never fails, see crypto/rand
+	signature = base64.RawURLEncoding.EncodeToString(sign(m.secrets[0], random))
+	return prefix + base64.RawURLEncoding.EncodeToString(random) + "." + signature, signature
+}
+
+// signature returns the signature of a token that was made with one of the secrets. ok is false for
+// every other string.
+func (m minter) signature(token, prefix string) (signature string, ok bool) {
+	bare, ok := strings.CutPrefix(token, prefix)
+	if !ok || len(bare) != partLen+1+partLen || bare[partLen] != '.' {
+		return "", false
+	}
+	random, err := oneSpelling.DecodeString(bare[:partLen])
+	if err != nil {
+		return "", false
+	}
+	mac, err := oneSpelling.DecodeString(bare[partLen+1:])
+	if err != nil {
+		return "", false
+	}
+	if !slices.ContainsFunc(m.secrets, func(secret []byte) bool { return hmac.Equal(mac, sign(secret, random)) }) {
+		return "", false
+	}
+	return bare[partLen+1:], true
+}
+
+func sign(secret, random []byte) []byte {
+	h := hmac.New(sha512.New512_256, secret)
+	h.Write(random)
+	return h.Sum(nil)
+}
+
+// record is what the row of a code or a token holds beside its columns, as JSON. It contains no
+// secret. Rows of releases that used ory/fosite have the same members.
+type record struct {
+	Client    string               `json:"client"`
+	At        time.Time            `json:"at"`
+	Requested []string             `json:"requested"`
+	Granted   []string             `json:"granted"`
+	Audience  []string             `json:"audience"`
+	Form      url.Values           `json:"form,omitempty"`
+	Expires   map[string]time.Time `json:"expires"` // by kind; the columns of the store decide
+}
+
+// readRecord returns the record of a row that rests on a grant.
+func readRecord(text []byte, g store.Grant) (record, error) {
+	var rec record
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return record{}, errors.Join(errInconsistent, err)
+	}
+	if rec.Client != g.ClientID || !slices.Equal(rec.Audience, []string{g.Resource}) {
+		return record{}, errInconsistent
+	}
+	return rec, nil
+}
+
+// addCode stores a new code of a grant, with the challenge that its verifier must meet.
+func (s *server) addCode(ctx context.Context, request AuthRequest, g store.Grant) (code string, err error) {
+	scope, now := strings.Fields(g.Scope), s.f.now().UTC()
+	if !subset(scope, s.f.scopes) {
+		return "", errors.New("a request was approved for a scope that this server does not have any more")
+	}
+	expires := now.Add(codeTTL)
+	rec := record{
+		Client: g.ClientID, At: now, Requested: scope, Granted: scope, Audience: []string{g.Resource},
+		Expires: map[string]time.Time{"authorize_code": expires},
+	}
+	if request.ExplicitRedirect {
+		rec.Form = url.Values{"redirect_uri": {request.RedirectURI}}
+	}
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return "", err
+	}
+	code, signature := s.minter.mint(codePrefix)
+	c := store.Code{Signature: signature, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires}
+	if err := s.f.store.AddCode(ctx, c); err != nil {
+		return "", err
+	}
+	rec.Form = url.Values{"code_challenge": {request.Challenge}, "code_challenge_method": {"S256"}}
+	if text, err = json.Marshal(rec); err != nil {
+		return "", err
+	}
+	return code, s.f.store.AddPKCE(ctx, signature, text, expires)
+}
+
+// checkVerifier compares a verifier with the challenge of a code, and deletes the challenge: a code
+// has one try. The error is an *oauthError if the verifier is wrong.
+func (s *server) checkVerifier(ctx context.Context, code, verifier string) error {
+	text, err := s.f.store.TakePKCE(ctx, code)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && verifier == "":
+		return bad("invalid_request",
+			"Clients must include a code_challenge when performing the authorize code flow, but it is missing.")
+	case errors.Is(err, store.ErrNotFound):
+		return bad("invalid_grant", "Unable to find initial PKCE data tied to this request")
+	case err != nil:
+		return err
+	}
+	var rec record
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return errors.Join(errInconsistent, err)
+	}
+	return matchVerifier(verifier, rec.Form.Get("code_challenge"), rec.Form.Get("code_challenge_method"))
+}
+
+var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
+
+// matchVerifier returns nil if a verifier meets a challenge of the method S256 (RFC 7636, section
+// 4.6). Other methods are refused.
+func matchVerifier(verifier, challenge, method string) error {
+	sum := sha256.Sum256([]byte(verifier))
+	met := base64.RawURLEncoding.EncodeToString(sum[:])
+	switch {
+	case method != "S256":
+		return bad("invalid_request", "code_challenge_method must be S256")
+	case len(verifier) < 43:
+		return bad("invalid_grant", "The PKCE code verifier must be at least 43 characters.")
+	case len(verifier) > 128:
+		return bad("invalid_grant", "The PKCE code verifier can not be longer than 128 characters.")
+	case !verifierForm.MatchString(verifier):
+		return bad("invalid_grant", "The PKCE code verifier must only contain [a-Z], [0-9], '-', '.', '_', '~'.")
+	case subtle.ConstantTimeCompare([]byte(met), []byte(challenge)) != 1:
+		return bad("invalid_grant", "The PKCE code challenge did not match the code verifier.")
+	}
+	return nil
+}
+
+// tokens are a new pair, and what the client is told of it.
+type tokens struct {
+	refreshSignature string
+	response         []byte
+}
+
+// addTokens stores an access token and a refresh token of a grant. rec is the record of the code or
+// of the refresh token that is exchanged. narrow, if not nil, are the scopes of the access token
+// alone. Neither token outlives the grant.
+func (s *server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (tokens, error) {
+	now := s.f.now().UTC()
+	left := g.Expires.Sub(now)
+	access, refresh := min(s.f.tokens.AccessTTL, left), min(s.f.tokens.RefreshTTL, left)
+	rec.At, rec.Form, rec.Expires = now, nil, maps.Clone(rec.Expires)
+	if rec.Expires == nil {
+		rec.Expires = map[string]time.Time{}
+	}
+	rec.Expires["access_token"] = now.Add(access).Round(time.Second)
+	rec.Expires["refresh_token"] = now.Add(refresh).Round(time.Second)
+	narrowed := rec
+	if narrow != nil {
+		narrowed.Granted = narrow
+	}
+	accessToken, signature := s.minter.mint(accessPrefix)
+	if err := s.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
+		return tokens{}, err
+	}
+	refreshToken, signature := s.minter.mint(refreshPrefix)
+	if err := s.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
+		return tokens{}, err
+	}
+	response, err := json.Marshal(tokenResponse{
+		AccessToken: accessToken, TokenType: "Bearer", ExpiresIn: int64(access / time.Second), RefreshToken: refreshToken,
+		Scope: strings.Join(narrowed.Granted, " "),
+	})
+	return tokens{signature, response}, err
+}
+
+func (s *server) addToken(
+	ctx context.Context, kind, signature string, g store.Grant, rec record, expires time.Time,
+) error {
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return s.f.store.AddToken(ctx, store.Token{
+		Signature: signature, Kind: kind, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires,
+	})
+}
+
+// subset reports whether all of a are in b.
+func subset(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
+}

@@ -1,0 +1,343 @@
+package authserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// provider is an identity provider. It is found when somebody first needs it, and looked for again
+// a little later where that fails: one that is down keeps neither us from starting nor the others
+// from working.
+type provider struct {
+	IdentityProvider
+	redirect string // our own, one for each provider, so that an answer cannot be brought to another's
+	http     *http.Client
+	now      func() time.Time
+
+	mu    sync.Mutex
+	found *discovered // guarded by mu
+	err   error       // of the last try; guarded by mu
+	again time.Time   // when the next try may be made; guarded by mu
+}
+
+// discovered is what the provider says of itself.
+type discovered struct {
+	*oidc.Provider
+	IssParameter bool     `json:"authorization_response_iss_parameter_supported"`
+	Algorithms   []string `json:"id_token_signing_alg_values_supported"`
+	UserInfo     string   `json:"userinfo_endpoint"`
+}
+
+// identity is who signed in, as the provider has it.
+type identity struct {
+	Issuer, Subject string
+	Email           string // "" unless the provider has verified it
+	Display         string
+	Groups          []string
+}
+
+// The ways in which a sign-in fails. Any other error means that the provider could not be asked.
+var (
+	errEnded = errors.New("the provider has ended the sign-in")
+	errRules = errors.New("the person may not sign in here")
+)
+
+// refusal is an answer of the provider that is no: code is its own word, shown to people.
+type refusal struct{ code string }
+
+func (r *refusal) Error() string { return "the provider refuses: " + r.code }
+
+// asymmetric are the algorithms that a provider may sign with: none that we would need its secret
+// for.
+var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
+
+const (
+	providerPatience = 10 * time.Second
+	providerPause    = 5 * time.Second
+)
+
+func (p *provider) label() string { return cmp.Or(p.Name, p.ID) }
+
+// discover returns what the provider says of itself. It may wait for the network, and for another
+// who is asking already.
+func (p *provider) discover(ctx context.Context) (*discovered, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found != nil {
+		return p.found, nil
+	}
+	if p.now().Before(p.again) {
+		return nil, p.err
+	}
+	// What is found outlives the request, and so must the context that it keeps.
+	limit, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), p.http), providerPatience)
+	defer cancel()
+	o, err := oidc.NewProvider(limit, p.Issuer)
+	d := &discovered{Provider: o}
+	if err == nil {
+		err = o.Claims(d)
+	}
+	if err != nil {
+		p.err, p.again = fmt.Errorf("discover %s: %w", p.Issuer, err), p.now().Add(providerPause)
+		return nil, p.err
+	}
+	p.found, p.err = d, nil
+	return d, nil
+}
+
+func (p *provider) oauth(d *discovered) *oauth2.Config {
+	wanted := p.Scopes
+	if len(wanted) == 0 {
+		wanted = []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess}
+	}
+	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: d.Endpoint(), RedirectURL: p.redirect, Scopes: wanted}
+}
+
+// begin returns where the browser is to go.
+func (p *provider) begin(ctx context.Context, state, nonce, verifier string) (string, error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	options := []oauth2.AuthCodeOption{oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)}
+	for name, value := range p.Parameters {
+		options = append(options, oauth2.SetAuthURLParam(name, value))
+	}
+	return p.oauth(d).AuthCodeURL(state, options...), nil
+}
+
+// issuer checks the iss of an answer (RFC 9207): the one of another provider means that a code was
+// mixed up.
+func (p *provider) issuer(ctx context.Context, q url.Values) error {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return err
+	}
+	switch iss, given := q["iss"]; {
+	case !given && d.IssParameter:
+		return &refusal{"missing_iss"}
+	case given && (len(iss) != 1 || iss[0] != p.Issuer):
+		return &refusal{"wrong_iss"}
+	}
+	return nil
+}
+
+// finish redeems a code and returns who signed in, with the refresh token, "" if there is none.
+func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (identity, string, error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return identity{}, "", err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.http), providerPatience)
+	defer cancel()
+	token, err := p.oauth(d).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	if err != nil {
+		return identity{}, "", answered(err)
+	}
+	id, err := p.identify(ctx, d, token, nonce)
+	return id, token.RefreshToken, err
+}
+
+// renew asks whether a sign-in is still good. The new refresh token is the old one where the
+// provider keeps it. The error is errEnded if it is not good any more.
+func (p *provider) renew(ctx context.Context, refreshToken, subject string) (identity, string, error) {
+	d, err := p.discover(ctx)
+	if err != nil {
+		return identity{}, "", err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.http), providerPatience)
+	defer cancel()
+	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
+	if err != nil {
+		if r, ok := errors.AsType[*refusal](answered(err)); ok && r.code == "invalid_grant" {
+			return identity{}, "", errEnded
+		}
+		return identity{}, "", err
+	}
+	id, err := p.identify(ctx, d, token, "")
+	switch {
+	case err == nil && id.Subject != subject:
+		err = errEnded
+	case errors.Is(err, errRules):
+		err = errEnded
+	}
+	return id, token.RefreshToken, err
+}
+
+// answered tells an answer of the provider that is no from a failure to get one.
+func answered(err error) error {
+	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 && e.Response.StatusCode != http.StatusTooManyRequests {
+		code := e.ErrorCode
+		if code == "" {
+			code = fmt.Sprint("status ", e.Response.StatusCode)
+		}
+		return &refusal{visible(code, 60)}
+	}
+	return err
+}
+
+// identify finds out whom the tokens are of. With the nonce "" they come from a refresh, which may
+// bring no ID token.
+func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
+	claims := map[string]any{}
+	if raw, _ := token.Extra("id_token").(string); raw != "" {
+		algorithms := slices.DeleteFunc(slices.Clone(d.Algorithms), func(a string) bool { return !slices.Contains(asymmetric, a) })
+		if len(algorithms) == 0 {
+			algorithms = []string{oidc.RS256}
+		}
+		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: algorithms, Now: p.now}).Verify(ctx, raw)
+		if err == nil && nonce != "" && idToken.Nonce != nonce {
+			err = errors.New("the nonce is another one")
+		}
+		if err == nil && idToken.AccessTokenHash != "" {
+			err = idToken.VerifyAccessToken(token.AccessToken)
+		}
+		if err != nil {
+			return identity{}, &refusal{"invalid_id_token"}
+		}
+		if err := idToken.Claims(&claims); err != nil {
+			return identity{}, &refusal{"invalid_id_token"}
+		}
+	} else if nonce != "" {
+		return identity{}, &refusal{"missing_id_token"}
+	}
+	if err := p.complete(ctx, d, token, claims); err != nil {
+		return identity{}, err
+	}
+	return p.person(claims)
+}
+
+// complete adds what the ID token leaves to the userinfo endpoint: many providers keep e-mail and
+// groups there.
+func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
+	_, email := claims["email"]
+	_, groups := at(claims, p.groupsPath())
+	if d.UserInfo == "" || email && groups {
+		return nil
+	}
+	info, err := d.Provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return fmt.Errorf("ask %s who signed in: %w", p.Issuer, err)
+	}
+	more := map[string]any{}
+	if err := info.Claims(&more); err != nil {
+		return &refusal{"invalid_userinfo"}
+	}
+	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
+		return &refusal{"invalid_userinfo"}
+	}
+	for name, value := range more {
+		if _, known := claims[name]; !known {
+			claims[name] = value
+		}
+	}
+	return nil
+}
+
+func (p *provider) groupsPath() []string {
+	if len(p.Claims.Groups) > 0 {
+		return p.Claims.Groups
+	}
+	return []string{"groups"}
+}
+
+// person makes an identity of claims, if the rules of the file let it in.
+func (p *provider) person(claims map[string]any) (identity, error) {
+	id := identity{Issuer: p.Issuer}
+	names := p.SubjectClaims
+	if len(names) == 0 {
+		names = []string{"sub"}
+	}
+	var parts []string
+	for _, name := range names {
+		s, _ := claims[name].(string)
+		if s == "" {
+			return identity{}, fmt.Errorf("%w: the provider does not say its %s", errRules, name)
+		}
+		parts = append(parts, url.PathEscape(s))
+	}
+	if id.Subject = strings.Join(parts, "/"); len(parts) == 1 {
+		id.Subject, _ = claims[names[0]].(string)
+	}
+	address, _ := claims["email"].(string)
+	if verified(claims["email_verified"]) {
+		id.Email = strings.ToLower(address)
+	}
+	for _, name := range []string{"name", "preferred_username", "email"} {
+		if id.Display, _ = claims[name].(string); id.Display != "" {
+			id.Display = clean(id.Display)
+			break
+		}
+	}
+	if groups, there := at(claims, p.groupsPath()); there {
+		list, ok := texts(groups)
+		if !ok {
+			return identity{}, fmt.Errorf("%w: the claim of its groups is no list of names", errRules)
+		}
+		id.Groups = list
+	}
+	for name, want := range p.RequiredClaims {
+		got, _ := texts(claims[name])
+		if !slices.ContainsFunc(got, func(s string) bool { return slices.Contains(want, s) }) {
+			return identity{}, fmt.Errorf("%w: its %s is not one that may", errRules, name)
+		}
+	}
+	if len(p.EmailDomains) > 0 {
+		_, domain, _ := strings.Cut(id.Email, "@")
+		if !slices.ContainsFunc(p.EmailDomains, func(d string) bool { return domain != "" && strings.EqualFold(d, domain) }) {
+			return identity{}, fmt.Errorf("%w: it has no verified e-mail address in the domains that may", errRules)
+		}
+	}
+	return id, nil
+}
+
+// verified reads email_verified, which some providers write as a string.
+func verified(v any) bool { return v == true || v == "true" }
+
+// at follows a path of members.
+func at(claims map[string]any, path []string) (any, bool) {
+	var v any = claims
+	for _, name := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[name]; !ok {
+			return nil, false
+		}
+	}
+	return v, v != nil
+}
+
+// texts reads a string, or a list of strings. Booleans and numbers count by their JSON.
+func texts(v any) ([]string, bool) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}, true
+	case bool, float64, json.Number:
+		return []string{fmt.Sprint(v)}, true
+	case []any:
+		list := make([]string, 0, len(v))
+		for _, e := range v {
+			s, ok := e.(string)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, s)
+		}
+		return list, true
+	}
+	return nil, false
+}

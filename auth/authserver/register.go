@@ -1,0 +1,185 @@
+package authserver
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A client_id that we hand out is the registration itself: dcr_ and, in base64url, the version, the
+// id of a key, the deflated metadata, and an HMAC of all that. We keep nothing, so that there is
+// nothing to fill up and nothing that could be lost, and an id is good for as long as its key is.
+const (
+	registeredPrefix  = "dcr_"
+	registeredVersion = 1
+	keyIDSize         = 4
+	macSize           = 16
+	maxRegisteredID   = 1024
+	maxRegistration   = 16 << 10
+	maxRedirects      = 10
+)
+
+// registrar makes and reads client ids. It is immutable; newRegistrar makes it.
+type registrar struct {
+	keys [][]byte // the first makes them
+	// that have read the dictionary: a new one takes a megabyte, and most of the time of a
+	// registration
+	deflaters *sync.Pool
+}
+
+func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
+
+// metadata is what an id holds. Its form is for ever: members are only added.
+type metadata struct {
+	Name      string   `json:"n,omitempty"`
+	Redirects []string `json:"r"`
+}
+
+// dictionary is what real registrations have in common, so that ids are short. A change makes old
+// ids unreadable; another needs another version.
+const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
+	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
+
+func keyID(key []byte) []byte {
+	sum := sha256.Sum256(append([]byte("id of "), key...))
+	return sum[:keyIDSize]
+}
+
+func (r registrar) seal(m metadata) (string, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	b.WriteByte(registeredVersion)
+	b.Write(keyID(r.keys[0]))
+	w, ok := r.deflaters.Get().(*flate.Writer)
+	if ok {
+		w.Reset(&b)
+	} else if w, err = flate.NewWriterDict(&b, flate.BestCompression, []byte(dictionary)); err != nil {
+		return "", err
+	}
+	defer r.deflaters.Put(w)
+	if _, err = w.Write(text); err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return "", err
+	}
+	b.Write(mac(r.keys[0], b.Bytes()))
+	id := registeredPrefix + base64.RawURLEncoding.EncodeToString(b.Bytes())
+	if len(id) > maxRegisteredID {
+		return "", errors.New("the metadata is too large for this server: register fewer or shorter redirect URIs")
+	}
+	return id, nil
+}
+
+// open returns the client of an id. Anything but what seal has made is errNotOurs.
+func (r registrar) open(id string) (*client, error) {
+	text, ok := strings.CutPrefix(id, registeredPrefix)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(id) > maxRegisteredID || len(b) < 1+keyIDSize+macSize || b[0] != registeredVersion {
+		return nil, errNotOurs
+	}
+	body, sum := b[:len(b)-macSize], b[len(b)-macSize:]
+	for _, key := range r.keys {
+		if !bytes.Equal(keyID(key), body[1:1+keyIDSize]) || !hmac.Equal(mac(key, body), sum) {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(body[1+keyIDSize:]), []byte(dictionary)), 1<<20))
+		var m metadata
+		if err == nil {
+			err = json.Unmarshal(text, &m)
+		}
+		if err != nil {
+			return nil, errNotOurs
+		}
+		return &client{ID: id, Kind: kindRegistered, Name: m.Name, Redirects: m.Redirects}, nil
+	}
+	return nil, errNotOurs
+}
+
+func mac(key, text []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(text)
+	return h.Sum(nil)[:macSize]
+}
+
+// registration is a client's own description (RFC 7591, section 2): the members that mean something
+// here. Others are ignored, as are unknown values of those.
+type registration struct {
+	RedirectURIs []string `json:"redirect_uris"`
+	ClientName   string   `json:"client_name"`
+}
+
+// registered is the answer: the record as it is in effect, whatever was asked for.
+type registered struct {
+	ClientID                string   `json:"client_id"`
+	ClientIDIssuedAt        int64    `json:"client_id_issued_at"`
+	ClientName              string   `json:"client_name,omitempty"`
+	RedirectURIs            []string `json:"redirect_uris"`
+	GrantTypes              []string `json:"grant_types"`
+	ResponseTypes           []string `json:"response_types"`
+	TokenEndpointAuthMethod string   `json:"token_endpoint_auth_method"`
+	Scope                   string   `json:"scope"`
+}
+
+// register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect
+// URIs that cannot be are left out, since clients send sets for all the places that they run in;
+// the answer has those that are left.
+func (f *Server) register(w http.ResponseWriter, r *http.Request) {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		fail(w, http.StatusBadRequest, "invalid_client_metadata", "send application/json")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistration))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			status = http.StatusRequestEntityTooLarge
+		}
+		fail(w, status, "invalid_client_metadata", "the body could not be read, or is larger than 16 KiB")
+		return
+	}
+	var asked registration
+	if err := json.Unmarshal(body, &asked); err != nil {
+		fail(w, http.StatusBadRequest, "invalid_client_metadata", "the body is no JSON object with redirect_uris and client_name")
+		return
+	}
+	if len(asked.RedirectURIs) > maxRedirects {
+		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "there are more than 10 redirect_uris")
+		return
+	}
+	m := metadata{Name: clean(asked.ClientName)}
+	why := errors.New("redirect_uris is empty")
+	for _, uri := range asked.RedirectURIs {
+		if err := checkRedirect(uri, f.config.Clients.AllowedSchemes); err != nil {
+			why = err
+			continue
+		}
+		m.Redirects = append(m.Redirects, uri)
+	}
+	if len(m.Redirects) == 0 {
+		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "no redirect URI can be used: "+why.Error())
+		return
+	}
+	id, err := f.registrar.seal(m)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "invalid_client_metadata", err.Error())
+		return
+	}
+	reply(w, http.StatusCreated, registered{
+		ClientID: id, ClientIDIssuedAt: f.now().Truncate(time.Second).Unix(), ClientName: m.Name, RedirectURIs: m.Redirects,
+		GrantTypes: grantTypes, ResponseTypes: responseTypes, TokenEndpointAuthMethod: "none", Scope: strings.Join(scopes, " "),
+	})
+}

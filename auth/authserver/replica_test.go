@@ -1,0 +1,198 @@
+package authserver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"junction/auth"
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// second starts another replica of the stand: of the same URL, over the same store, with a memory
+// of its own.
+func (s *stand) second(t *testing.T, o Options) *Server {
+	t.Helper()
+	f, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// onPostgres has a stand's store in a schema of its own.
+func onPostgres(t *testing.T) *store.Store {
+	t.Helper()
+	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring, Log: authtest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestAuthT75T82T83T90TwoReplicas has requests of one sign-in come to one replica or the other.
+func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			var options Options
+			key, keys := mustClientKey(t)
+			s, n := mustNet(t, func(o *Options) {
+				if other := open(t); other != nil {
+					o.Store = other
+				}
+				options = *o
+			})
+			s.store = options.Store
+			one, other := s.Server, s.second(t, options)
+			n.put(documentAt, describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks":`+keys), nil)
+			var turn atomic.Int64
+			s.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if turn.Add(1)%2 == 0 {
+					one.ServeHTTP(w, r)
+					return
+				}
+				other.ServeHTTP(w, r)
+			})
+			a, b := s.mustApp(t), newBrowser(t)
+			for range 2 { // so that each request comes to each
+				m := a.mustSignIn(t, b)
+				_, next := a.refresh(t, m["refresh_token"])
+				if status, again := a.refresh(t, m["refresh_token"]); status != 200 || again["access_token"] != next["access_token"] {
+					t.Errorf("the same token at the other replica: %d %v, not %v", status, again, next)
+				}
+				token, _ := next["access_token"].(string)
+				for _, f := range []*Server{one, other} {
+					if _, err := f.Verify(t.Context(), token, here); err != nil {
+						t.Error(err)
+					}
+				}
+				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded", url.Values{"token": {token}, "client_id": {a.id}}.Encode()); status != 200 {
+					t.Error(status, body)
+				}
+				end := time.Now().Add(time.Minute)
+				for _, f := range []*Server{one, other} {
+					err := error(nil)
+					for {
+						if _, err = f.Verify(context.Background(), token, here); err != nil || time.Now().After(end) {
+							break
+						}
+						s.clock.forward(time.Second) // what is believed for five seconds is over soon
+					}
+					if !errors.Is(err, auth.ErrInvalidToken) || !strings.Contains(err.Error(), "revoked") {
+						t.Errorf("after the revocation: %v", err)
+					}
+				}
+				turn.Add(1)
+			}
+
+			// T75: of 20 that redeem one code at once, here and there, one gets tokens.
+			code, redeemed := a.mustCode(t, b), make(chan int, 20)
+			for range cap(redeemed) {
+				go func() {
+					status, _ := a.redeem(t, code)
+					redeemed <- status
+				}()
+			}
+			counts := map[int]int{}
+			for range cap(redeemed) {
+				counts[<-redeemed]++
+			}
+			if counts[200] != 1 || counts[400] != 19 {
+				t.Errorf("one code at both replicas: %v", counts)
+			}
+
+			// T82 and T83: 50 that refresh at once get one pair; once its successor was used, the
+			// first token ends everything at both.
+			m := a.mustSignIn(t, b)
+			pairs := make(chan string, 50)
+			for range cap(pairs) {
+				go func() {
+					status, m := a.refresh(t, m["refresh_token"])
+					pairs <- fmt.Sprint(status, m["access_token"], " ", m["refresh_token"])
+				}()
+			}
+			first := <-pairs
+			for range cap(pairs) - 1 {
+				if next := <-pairs; next != first || !strings.HasPrefix(next, "200") {
+					t.Errorf("one refresh token at both replicas gets %s and %s", first, next)
+				}
+			}
+			_, second, _ := strings.Cut(first, " ")
+			status, third := a.refresh(t, second)
+			if status != 200 {
+				t.Fatal(status, third)
+			}
+			turn.Add(1)
+			if status, again := a.refresh(t, m["refresh_token"]); status != 400 || again["error"] != "invalid_grant" {
+				t.Errorf("the first token at the other replica: %d %v", status, again)
+			}
+			turn.Add(1)
+			if status, again := a.refresh(t, third["refresh_token"]); status != 400 || again["error"] != "invalid_grant" {
+				t.Errorf("the last token after that: %d %v", status, again)
+			}
+			s.clock.forward(10 * time.Second)
+			for _, f := range []*Server{one, other} {
+				if _, err := f.Verify(t.Context(), fmt.Sprint(third["access_token"]), here); !errors.Is(err, auth.ErrInvalidToken) {
+					t.Errorf("its access token: %v", err)
+				}
+			}
+
+			// An assertion that was used at one is used up at the other.
+			signs := app{s, documentAt, a.verifier, a.redirect}
+			signs.mustCode(t, b) // assertions of a client that no user has allowed are not looked at
+			once := s.mustAssert(t, "once", nil, jose.ES256, key)
+			for i, want := range []int{400, 401, 401} { // nobody's token, and after that nobody's assertion
+				if status, m := signs.refresh(t, "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once); status != want {
+					t.Errorf("an assertion for the %dth time: %d %v", i+1, status, m)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkVerify is what checking a token costs on the path of a call.
+func BenchmarkVerify(b *testing.B) {
+	s := mustStand(b, nil)
+	grant := store.Grant{ClientID: "app", Resource: s.url + "/mcp", Scope: "mcp", Expires: time.Now().Add(time.Hour)}
+	user, err := s.store.PutUser(b.Context(), store.User{Issuer: s.idp.URL, Subject: "ann"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	session, err := s.store.AddIDPSession(b.Context(), store.IDPSession{User: user.ID, IDP: "sso", OKUntil: grant.Expires})
+	if err != nil {
+		b.Fatal(err)
+	}
+	grant.User, grant.IDPSession = user.ID, session.ID
+	grant, err = s.store.AddGrant(b.Context(), grant)
+	if err != nil {
+		b.Fatal(err)
+	}
+	core := s.core.(*server)
+	token, signature := core.minter.mint(accessPrefix)
+	err = s.store.AddToken(b.Context(), store.Token{Signature: signature, Kind: store.AccessToken, Grant: grant.ID, RequestID: grant.ID, Request: []byte("{}"), Expires: grant.Expires})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.Verify(b.Context(), token, here); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

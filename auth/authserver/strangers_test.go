@@ -1,0 +1,234 @@
+package authserver
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"junction/auth"
+	"junction/auth/authtest"
+)
+
+// The tests of this file are about strangers: programs that show no credential, and send as much as
+// they can.
+
+// open lets everything through.
+func (g *gate) open() {
+	g.near.limit, g.wide.limit = rate.Inf, rate.Inf
+	g.all.SetLimit(rate.Inf)
+}
+
+// behindProxy is an option of mustStand: requests come from the address of X-Forwarded-For.
+func behindProxy(t testing.TB) func(o *Options) {
+	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
+	return func(o *Options) { o.Address = guard.Address }
+}
+
+// newBrowserAt is newBrowser for a person at an address.
+func newBrowserAt(t *testing.T, address string) *browser {
+	b := newBrowser(t)
+	b.header.Set("X-Forwarded-For", address)
+	return b
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write is io.Writer's.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// flood sends requests over four connections until the returned function is called, and returns
+// when each of them has been refused. The requests come from the addresses one after the other.
+func (s *stand) flood(t *testing.T, method, where, body string, addresses ...string) (stop func()) {
+	t.Helper()
+	var done atomic.Bool
+	var flooding sync.WaitGroup
+	refused := make(chan struct{}, 4)
+	for range 4 {
+		flooding.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			once := sync.OnceFunc(func() { refused <- struct{}{} })
+			for i := 0; !done.Load(); i++ {
+				r, err := http.NewRequestWithContext(t.Context(), method, where, strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				r.Header.Set("X-Forwarded-For", addresses[i%len(addresses)])
+				resp, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusTooManyRequests {
+					once()
+				}
+			}
+		})
+	}
+	for range 4 {
+		<-refused
+	}
+	return func() {
+		done.Store(true)
+		flooding.Wait()
+	}
+}
+
+// TestSafety9OneStrangerKeepsNobodyOut has a stranger flood each path over four connections, from
+// one address and from all those that one customer of a provider has, while ten people sign in.
+func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
+	var nets []string
+	for i := range 1000 {
+		nets = append(nets, fmt.Sprintf("2001:db8:7:%x::%x", i, i))
+	}
+	const form = "grant_type=refresh_token&refresh_token=x&client_id="
+	for name, flood := range map[string]func(s *stand, a app) func(){
+		"authorize":       func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "198.51.100.7") },
+		"authorize, IPv6": func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", nets...) },
+		"account": func(s *stand, _ app) func() {
+			return s.flood(t, "GET", s.url+"/account", "",
+				"198.51.100.7")
+		},
+		"callback": func(s *stand, _ app) func() {
+			return s.flood(t, "GET", s.url+"/oauth/callback/sso?state=x", "", "198.51.100.7")
+		},
+		"token": func(s *stand, a app) func() {
+			return s.flood(t, "POST", s.url+"/oauth/token", form+a.id, "198.51.100.7")
+		},
+		"the unknown proxy": func(s *stand, a app) func() { return s.flood(t, "GET", a.asks(), "", "unknown") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustStand(t, behindProxy(t))
+			s.clock.stop() // a machine that is slow lets no more through
+			a := s.mustApp(t)
+			defer flood(s, a)()
+			for i := range 10 {
+				b := newBrowserAt(t, fmt.Sprintf("203.0.113.%d", i))
+				status, m := a.redeem(t, a.mustCode(t, b))
+				if status != http.StatusOK {
+					t.Errorf("person %d: %d %v", i, status, m)
+				}
+			}
+		})
+	}
+}
+
+// TestSafety9Gate counts what a gate lets through, at a time that stands still or goes on.
+func TestSafety9Gate(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	count := func(g *gate, n int, from func(i int) string) (through, others int) {
+		for i := range n {
+			address, err := netip.ParseAddr(from(i))
+			if err != nil {
+				address = netip.Addr{}
+			}
+			switch g.pass(address, now) {
+			case passes:
+				through++
+			case tooManyAll:
+				others++
+			}
+		}
+		return through, others
+	}
+	for name, row := range map[string]struct {
+		from            func(i int) string
+		through, others int // of 5,000 at one moment
+	}{
+		"one address":         {func(int) string { return "198.51.100.7" }, 200, 0},
+		"one network of IPv6": {func(i int) string { return fmt.Sprintf("2001:db8:7:1::%x", i+1) }, 200, 0},
+		"one site of IPv6":    {func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }, 800, 0},
+		"not known":           {func(int) string { return "" }, 200, 0},
+		"neighbours":          {func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) }, 1000, 4000},
+		"sites":               {func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }, 1000, 4000},
+	} {
+		g := newGate(100, 1000)
+		if through, others := count(g, 5000, row.from); through != row.through || others != row.others {
+			t.Errorf("%s: %d go through and %d are refused for all, want %d and %d", name, through, others,
+				row.through, row.others)
+		}
+		now = now.Add(10 * time.Second)
+		if through, _ := count(g, 5000, row.from); through != row.through/4 && row.others == 0 {
+			t.Errorf("%s: ten seconds later %d go through, want %d", name, through, row.through/4)
+		}
+	}
+	// Who is refused for their own address takes nothing from the others.
+	g := newGate(100, 1000)
+	count(g, 100_000, func(int) string { return "198.51.100.7" })
+	if through, _ := count(g, 1000, func(i int) string {
+		return fmt.Sprintf("203.0.%d.%d", i/100,
+			i%100)
+	}); through != 800 {
+		t.Errorf("after a flood of one address %d of the others go through, want 800", through)
+	}
+	// What is remembered is bounded, and what is forgotten lets nobody have more than the burst of
+	// all.
+	g = newGate(100, 1000)
+	through, _ := count(g, 3*maxSources, func(i int) string {
+		return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255,
+			i&255)
+	})
+	if n := len(g.near.by); n > maxSources || through != 1000 {
+		t.Errorf("%d networks are remembered, want at most %d; %d go through, want 1000", n, maxSources, through)
+	}
+}
+
+// TestSafety9TooManyRequests has a person and a program told that they are too fast, and how long
+// to wait, and the operator told whom to look for.
+func TestSafety9TooManyRequests(t *testing.T) {
+	log := &lines{}
+	s := mustStand(t, func(o *Options) {
+		behindProxy(t)(o)
+		o.Log = authtest.Log(t, log)
+	})
+	s.clock.stop()
+	a, b := s.mustApp(t), newBrowserAt(t, "198.51.100.7")
+	p := page{}
+	for i := 0; i < 1000 && p.status != http.StatusTooManyRequests; i++ {
+		p = b.once(http.MethodGet, a.asks(), nil)
+	}
+	if p.status != http.StatusTooManyRequests || p.header.Get("Retry-After") != "5" ||
+		!strings.Contains(p.body, "Your network address sends too many requests. Wait a few seconds") ||
+		p.header.Get("Content-Security-Policy") == "" {
+		t.Errorf("a person is told %d, %v\n%s", p.status, p.header, p.body)
+	}
+	b.once(http.MethodGet, a.asks(), nil)
+	if n := log.count("add it to auth.trusted_proxies"); n != 1 {
+		t.Errorf("the log says %d times which address it is", n)
+	}
+	status, body := 0, ""
+	for i := 0; i < 2000 && status != http.StatusTooManyRequests; i++ {
+		status, body = s.post(t, "/oauth/token", "application/x-www-form-urlencoded", "grant_type=x")
+	}
+	if status != http.StatusTooManyRequests || member(t, body, "error") != "temporarily_unavailable" {
+		t.Errorf("a program is told %d %s", status, body)
+	}
+	s.clock.forward(time.Minute)
+	if p = b.once(http.MethodGet, a.asks(), nil); p.status != http.StatusOK {
+		t.Errorf("a minute later it is %d", p.status)
+	}
+}

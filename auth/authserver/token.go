@@ -1,0 +1,251 @@
+package authserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"junction/auth/store"
+)
+
+// oauthError is what a client is told: what it did wrong.
+type oauthError struct {
+	status            int
+	code, description string
+}
+
+func (e *oauthError) Error() string { return e.code + ": " + e.description }
+
+func bad(code, format string, args ...any) *oauthError {
+	status := http.StatusBadRequest
+	if code == "invalid_client" {
+		status = http.StatusUnauthorized
+	}
+	return &oauthError{status, code, fmt.Sprintf(format, args...)}
+}
+
+// tokenResponse is the answer of the token endpoint (RFC 6749, section 5.1).
+type tokenResponse struct {
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int64  `json:"expires_in"`
+	RefreshToken string `json:"refresh_token,omitempty"`
+	Scope        string `json:"scope"`
+}
+
+func (f *Server) token(w http.ResponseWriter, r *http.Request)  { f.core.Token(w, r) }
+func (f *Server) revoke(w http.ResponseWriter, r *http.Request) { f.core.Revoke(w, r) }
+
+// bounded are the parameters that are looked at and have no bound of their own. Others are ignored
+// (RFC 6749, section 3.2).
+var bounded = []string{
+	"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token",
+}
+
+// form returns the parameters of a request for programs: a form in the body and nowhere else, each
+// parameter once.
+func form(r *http.Request) (url.Values, error) {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
+		return nil, bad("invalid_request", "send application/x-www-form-urlencoded")
+	}
+	if r.URL.RawQuery != "" {
+		return nil, bad("invalid_request", "the parameters go into the body")
+	}
+	if err := r.ParseForm(); err != nil {
+		return nil, bad("invalid_request", "the body is no form, or too large")
+	}
+	for name, values := range r.PostForm {
+		if len(values) > 1 {
+			return nil, bad("invalid_request", "%s is there twice", visible(name, 40))
+		}
+		if slices.Contains(bounded, name) && len(values[0]) > bound(name) {
+			return nil, bad("invalid_request", "%s is longer than %d bytes", name, bound(name))
+		}
+	}
+	return r.PostForm, nil
+}
+
+// answer writes what the client is told, whatever came of its request.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, body []byte, err error) {
+	told, ok := errors.AsType[*oauthError](err)
+	switch {
+	case err == nil:
+		w.Header().Set("Pragma", "no-cache")
+		write(w, http.StatusOK, body)
+	case ok:
+		fail(w, told.status, told.code, told.description)
+	default:
+		s.f.away(w, r, err)
+	}
+}
+
+// Token is AuthorizationServer's.
+func (s *server) Token(w http.ResponseWriter, r *http.Request) {
+	body, err := s.exchange(r)
+	s.answer(w, r, body, err)
+}
+
+func (s *server) exchange(r *http.Request) ([]byte, error) {
+	q, err := form(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.f.authenticate(r.Context(), r, q)
+	if err != nil {
+		return nil, err
+	}
+	switch q.Get("grant_type") {
+	case "authorization_code":
+		return s.redeem(r, c, q)
+	case "refresh_token":
+		return s.refresh(r, c, q)
+	case "":
+		return nil, bad("invalid_request", "grant_type is missing")
+	}
+	return nil, bad("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
+}
+
+// redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a
+// second use takes back what came of the first.
+func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
+	gone := bad("invalid_grant", "the code is not good, or not any more")
+	signature, ok := s.minter.signature(q.Get("code"), codePrefix)
+	if !ok {
+		return nil, gone
+	}
+	reused := ""
+	err = s.f.store.WithTx(r.Context(), func(ctx context.Context) error {
+		code, stale := s.f.store.Code(ctx, signature)
+		if stale != nil && code.Signature == "" {
+			return outcome(stale, gone)
+		}
+		g, over := s.f.store.Grant(ctx, code.Grant)
+		switch {
+		case over != nil && g.ID == "":
+			return fmt.Errorf("the grant of a code: %w", errors.Join(errInconsistent, over))
+		case g.ClientID != c.ID:
+			return gone // and it stays good for whoever it was made for
+		case errors.Is(stale, store.ErrUsed) && over == nil:
+			reused = g.ID
+			if _, err := s.f.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
+				return err
+			}
+			by := callerOf(ctx)
+			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address, RequestID: by.request}
+			if err := s.f.store.Audit(ctx, e); err != nil {
+				return err
+			}
+			return store.Keep(gone)
+		case stale != nil:
+			return outcome(stale, gone)
+		case over != nil:
+			return outcome(over, gone)
+		}
+		if resource := q.Get("resource"); resource != "" && s.f.resource(resource) != g.Resource {
+			return bad("invalid_target", "the code is for %s", g.Resource)
+		}
+		body, err = s.exchangeCode(ctx, code, g, q)
+		if told, ok := errors.AsType[*oauthError](err); ok {
+			return store.Keep(told) // the verifier has been tried
+		}
+		return err
+	})
+	if reused != "" {
+		s.f.forget(reused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+var errInconsistent = errors.New("the store is inconsistent")
+
+// outcome is what a client is told of a row that is over; other errors stay what they are.
+func outcome(err error, told *oauthError) error {
+	if isOver(err) {
+		return told
+	}
+	return err
+}
+
+// exchangeCode makes tokens of a code that is good, if the request names the redirect URI and the
+// verifier of it. It runs in the transaction that has locked the code.
+func (s *server) exchangeCode(ctx context.Context, code store.Code, g store.Grant, q url.Values) ([]byte, error) {
+	rec, err := readRecord(code.Request, g)
+	if err != nil {
+		return nil, err
+	}
+	if redirect := rec.Form.Get("redirect_uri"); redirect != "" && redirect != q.Get("redirect_uri") {
+		return nil, bad("invalid_grant", `The "redirect_uri" from this request does not match the one from the authorize request.`)
+	}
+	if err := s.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
+		return nil, err
+	}
+	if err := s.f.store.UseCode(ctx, code.Signature); err != nil {
+		return nil, err
+	}
+	made, err := s.addTokens(ctx, g, rec, nil)
+	return made.response, err
+}
+
+// Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family
+// goes. Whoever has a token may do that, and of one that is not good there is nothing to do.
+func (s *server) Revoke(w http.ResponseWriter, r *http.Request) {
+	err := s.giveUp(r)
+	s.answer(w, r, []byte("{}"), err)
+}
+
+func (s *server) giveUp(r *http.Request) error {
+	q, err := form(r)
+	if err != nil {
+		return err
+	}
+	ctx, id := r.Context(), ""
+	if q.Get("client_id") != "" || q.Get("client_assertion") != "" {
+		c, err := s.f.authenticate(ctx, r, q)
+		if err != nil {
+			return err
+		}
+		id = c.ID
+	}
+	token := q.Get("token")
+	if token == "" {
+		return bad("invalid_request", "token is missing")
+	}
+	kind, prefix := store.RefreshToken, refreshPrefix
+	if strings.HasPrefix(token, accessPrefix) {
+		kind, prefix = store.AccessToken, accessPrefix
+	}
+	signature, ok := s.minter.signature(token, prefix)
+	if !ok {
+		return nil
+	}
+	t, err := s.f.store.Token(ctx, kind, signature)
+	if err != nil && !isOver(err) {
+		return err
+	}
+	if t.Grant == "" {
+		return nil
+	}
+	g, err := s.f.store.Grant(ctx, t.Grant)
+	if err != nil {
+		if isOver(err) {
+			return nil
+		}
+		return err
+	}
+	if id != "" && g.ClientID != id {
+		return nil // as if it did not exist: nothing of another client's ends
+	}
+	if err := s.RevokeGrant(ctx, g.ID, "revoked_by_client"); err != nil {
+		return err
+	}
+	s.f.audit(ctx, "grant_revoked", g.User, g.ClientID, "by the client")
+	return nil
+}
