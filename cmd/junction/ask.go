@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"junction/cmd/junction/prose"
 )
 
 // This file asks the admin address of a running proxy, for the commands that do.
@@ -76,7 +78,7 @@ func askAdmin(ctx context.Context, address, path string, query url.Values, limit
 	case resp.StatusCode == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
 		return fmt.Errorf("what answers at %s is no admin address of a junction of this version", address)
 	case resp.StatusCode != http.StatusOK:
-		return errors.New(cut(flat(string(text)), 400))
+		return errors.New(prose.Cut(prose.Flat(string(text)), 400))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("what answers at %s is no admin address of a junction", address)

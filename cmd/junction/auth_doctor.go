@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/prose"
 	"junction/upstream/oauth"
 )
 
@@ -92,7 +93,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 		return err
 	}
 	if d.wrong > 0 {
-		return errors.New(count(d.wrong, "problem"))
+		return errors.New(prose.Count(d.wrong, "problem"))
 	}
 	return nil
 }
@@ -105,18 +106,18 @@ type signInDoctor struct {
 }
 
 func (d *signInDoctor) begin(what string) { fmt.Fprintf(&d.out, "%s\n", what) }
-func (d *signInDoctor) good(text string)  { wrap(&d.out, "  ok    ", "        ", text) }
+func (d *signInDoctor) good(text string)  { prose.Wrap(&d.out, "  ok    ", "        ", text) }
 func (d *signInDoctor) bad(text, remedy string) {
 	d.wrong++
-	wrap(&d.out, "  WRONG ", "        ", text)
-	wrap(&d.out, "        → ", "          ", remedy)
+	prose.Wrap(&d.out, "  WRONG ", "        ", text)
+	prose.Wrap(&d.out, "        → ", "          ", remedy)
 }
 
 // upstream asks a server where people sign in to it.
 func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us, clientID string) {
 	at, scopes, err := there.Describe(ctx, name)
 	if err != nil {
-		d.bad(flat(err.Error()), "see that url is right (upstreams."+name+".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
+		d.bad(prose.Flat(err.Error()), "see that url is right (upstreams."+name+".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
 		return
 	}
 	d.good("people sign in at " + at + ", and are asked for: " + cmp.Or(strings.Join(scopes, " "), "nothing by name"))
@@ -205,7 +206,7 @@ func (d *signInDoctor) keys(ctx context.Context, url string) {
 		d.bad("it has no key to check a signature with at "+url, "set it up to sign with RS256, ES256 or PS256")
 		return
 	}
-	d.good(fmt.Sprintf("%s at %s", count(n, "key"), url))
+	d.good(fmt.Sprintf("%s at %s", prose.Count(n, "key"), url))
 }
 
 // read reads a JSON document of at most 1 MiB.

@@ -7,8 +7,9 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"junction/cmd/junction/prose"
 )
 
 // bannerRow is what the banner tells of one upstream.
@@ -19,9 +20,6 @@ type bannerRow struct {
 	Tools     int
 	LastError string // may have several lines; empty when there is none
 }
-
-// bannerWidth is the width of the terminal that everything but a long address fits into.
-const bannerWidth = 80
 
 // banner writes what a person needs at the start: the address, the upstreams, and the lines to
 // paste into clients. It writes once, so that the log, should it go to the same terminal, comes
@@ -84,7 +82,7 @@ func writeTable(b *bytes.Buffer, rows []bannerRow) {
 		if r.Tools == 0 && r.Era == "" {
 			tools = "-" // never listed
 		}
-		cells = append(cells, [5]string{flat(r.Name), flat(r.State), cmp.Or(flat(r.Era), "-"), tools, flat(r.LastError)})
+		cells = append(cells, [5]string{prose.Flat(r.Name), prose.Flat(r.State), cmp.Or(prose.Flat(r.Era), "-"), tools, prose.Flat(r.LastError)})
 		if r.LastError != "" {
 			cells[0][4] = "LAST ERROR"
 		}
@@ -98,33 +96,7 @@ func writeTable(b *bytes.Buffer, rows []bannerRow) {
 	for _, row := range cells {
 		line := fmt.Sprintf("  %-*s  %-*s  %-*s  %*s  ", width[0], row[0], width[1], row[1], width[2], row[2], width[3], row[3])
 		const least = 16 // of an error; with very long names the table gets too wide rather than useless
-		line += cut(row[4], max(least, bannerWidth-utf8.RuneCountInString(line)))
+		line += prose.Cut(row[4], max(least, prose.Width-utf8.RuneCountInString(line)))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-}
-
-// flat makes text from elsewhere safe for one line of a terminal: white space becomes one space,
-// and what could steer the terminal goes.
-func flat(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
-
-// cut shortens s to at most width characters, the last of which is then an ellipsis.
-func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	if width <= 0 {
-		return ""
-	}
-	return strings.TrimRight(string([]rune(s)[:width-1]), " ") + "…"
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"junction/cmd/junction/prose"
 )
 
 func TestBanner(t *testing.T) {
@@ -49,8 +51,8 @@ func TestBannerFits(t *testing.T) {
 				banner(&b, "http://127.0.0.1:8420/mcp", keys, rows)
 				for line := range strings.Lines(b.String()) {
 					line = strings.TrimSuffix(line, "\n")
-					if n := utf8.RuneCountInString(line); n > bannerWidth {
-						t.Errorf("%d columns, want at most %d: %s", n, bannerWidth, line)
+					if n := utf8.RuneCountInString(line); n > prose.Width {
+						t.Errorf("%d columns, want at most %d: %s", n, prose.Width, line)
 					}
 					if strings.TrimRight(line, " ") != line {
 						t.Errorf("space at the end of %q", line)
@@ -66,20 +68,6 @@ func TestBannerFits(t *testing.T) {
 					t.Errorf("the lines for clients have %d headers with a key; want them: %v", got, keys)
 				}
 			})
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, test := range []struct {
-		s     string
-		width int
-		want  string
-	}{
-		{"", 0, ""}, {"a", 0, ""}, {"a", 1, "a"}, {"ab", 1, "…"}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"ä ö", 3, "ä ö"}, {"ä öü", 3, "ä…"}, {"abc", -1, ""},
-	} {
-		if got := cut(test.s, test.width); got != test.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", test.s, test.width, got, test.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -27,7 +28,7 @@ func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	}
 	printProblems(w, problems, warnings)
 	if isProblems {
-		return fmt.Errorf("%s has %s", file, count(len(problems), "mistake"))
+		return fmt.Errorf("%s has %s", file, prose.Count(len(problems), "mistake"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
@@ -38,7 +39,7 @@ func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 			fmt.Fprintf(w, "note: upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another\n", name)
 		}
 	}
-	fmt.Fprintf(w, "ok: %s\n", count(len(c.Upstreams), "upstream"))
+	fmt.Fprintf(w, "ok: %s\n", prose.Count(len(c.Upstreams), "upstream"))
 	return nil
 }
 
@@ -50,13 +51,6 @@ func printProblems(w io.Writer, problems Problems, warnings Warnings) {
 	for _, p := range warnings {
 		fmt.Fprintf(w, "warning: %v\n", p)
 	}
-}
-
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // self is the program name in a command that means our own executable, wherever it lies.
@@ -173,7 +167,7 @@ func notRunnable(u *upstream.Config) string {
 		if len(u.Command) > 1 {
 			words = append(words, "…") // an argument may be a secret
 		}
-		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", show(program), strings.Join(words, ", "))
+		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program), strings.Join(words, ", "))
 	}
 	if filepath.Base(program) != program {
 		file := program

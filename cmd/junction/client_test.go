@@ -359,23 +359,6 @@ func TestArgumentTypes(t *testing.T) {
 	}
 }
 
-func TestClosest(t *testing.T) {
-	names := []string{"demo__ask", "demo__count", "demo__echo", "gh__create_issue", "gh__list_issues", "memory__echo"}
-	for _, test := range []struct{ want, near string }{
-		{"echo", "demo__echo memory__echo"},
-		{"demo_echo", "demo__echo"},
-		{"DEMO__ECHO", "demo__echo"},
-		{"gh__craete_issue", "gh__create_issue"},
-		{"issue", "gh__create_issue gh__list_issues"},
-		{"nothing_like_it", ""},
-		{"", ""},
-	} {
-		if got := strings.Join(closest(names, test.want), " "); got != test.near {
-			t.Errorf("closest(%q) = %q, want %q", test.want, got, test.near)
-		}
-	}
-}
-
 func TestSizeOf(t *testing.T) {
 	for _, test := range []struct{ encoded, want string }{
 		{"", "0 B"}, {"AA==", "1 B"}, {"AAA=", "2 B"}, {"AAAA", "3 B"}, {"AAA", "2 B"}, {strings.Repeat("AAAA", 333), "999 B"},

@@ -18,6 +18,7 @@ import (
 
 	"junction/auth/authserver"
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
 
@@ -134,7 +135,7 @@ func chooseApp(all []*app, word string) (*app, error) {
 			}
 			ids = append(ids, id+")")
 		}
-		return nil, fmt.Errorf("%s may be any of %d apps; give the id of one: %s", show(word), len(found), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%s may be any of %d apps; give the id of one: %s", prose.Quote(word), len(found), strings.Join(ids, ", "))
 	}
 	if len(found) == 1 {
 		return found[0], nil
@@ -147,10 +148,10 @@ const appsListed = "junction clients list --ended shows those that were"
 // noApp is the error for a word that is none of the apps with these names. of is what they have in
 // common, then what helps if none is called nearly so.
 func noApp(names []string, word, of, then string) error {
-	if near := closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
+	if near := prose.Closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
 		then = "did you mean " + proxy.Visible(strings.Join(near, " or ")) + "?"
 	}
-	return fmt.Errorf("no app with the id or the name %s %s; %s", show(word), of, then)
+	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of, then)
 }
 
 func labels(apps []*app) (names []string) {
@@ -173,12 +174,12 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	case byItself:
 		name, err := authserver.NameOf(s.keys, word)
 		if err != nil {
-			return nil, fmt.Errorf("%s is no client_id of this server: a part of it may be missing", show(word))
+			return nil, fmt.Errorf("%s is no client_id of this server: a part of it may be missing", prose.Quote(word))
 		}
 		return &app{Block: store.Block{ClientID: word, ClientName: name}}, nil
 	}
 	if _, err := authserver.NameOf(s.keys, word); err != nil {
-		return nil, fmt.Errorf("%s is no client_id: %w", show(word), err)
+		return nil, fmt.Errorf("%s is no client_id: %w", prose.Quote(word), err)
 	}
 	return &app{Block: store.Block{ClientID: word}}, nil
 }
@@ -318,7 +319,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 			if len(b.Grants) == 0 {
 				fmt.Fprintf(w, "Blocked: %s. It had no grants.\n", chosen[i])
 			} else {
-				fmt.Fprintf(w, "Blocked: %s. Ended: %s. %s\n", chosen[i], count(len(b.Grants), "grant"), noticed)
+				fmt.Fprintf(w, "Blocked: %s. Ended: %s. %s\n", chosen[i], prose.Count(len(b.Grants), "grant"), noticed)
 			}
 		}
 	}), err)
@@ -326,7 +327,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 
 // String is what messages call an app.
 func (a *app) String() string {
-	return fmt.Sprintf("%s (%s, %s)", proxy.Visible(cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
+	return fmt.Sprintf("%s (%s, %s)", proxy.Visible(prose.Cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
 }
 
 // unblockClients lets apps be let in again, all of which are looked up before the first one is.

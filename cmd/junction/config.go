@@ -12,6 +12,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -149,7 +150,7 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 		*f = w
 		return nil
 	}
-	return fmt.Errorf("%s is none of text, json", show(string(text)))
+	return fmt.Errorf("%s is none of text, json", prose.Quote(string(text)))
 }
 
 // defaultAdmin is the admin address of a file that names none.
@@ -200,7 +201,7 @@ func loadForCommand(file string) (*Config, error) {
 
 // mistaken is the error of a command that a file with mistakes is of no use to.
 func mistaken(file string, problems Problems) error {
-	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, count(len(problems), "mistake"), file)
+	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(problems), "mistake"), file)
 }
 
 // parse returns what could be understood of a text, and the decoder that knows the lines and the

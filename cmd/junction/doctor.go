@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/cmd/junction/prose"
 	"junction/proxy"
 	"junction/upstream"
 )
@@ -147,7 +148,7 @@ func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
 	}
 	switch {
 	case r.Err != nil:
-		u.Failed = flat(r.Err.Error())
+		u.Failed = prose.Flat(r.Err.Error())
 		f := findingJSON{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed), Advice: r.Advice}
 		if e.status != nil && e.status.State == upstream.StateReady {
 			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
@@ -227,7 +228,7 @@ func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error
 	}
 	for _, s := range p.providers.Status() {
 		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, findingJSON{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + flat(s.Err),
+			d.Findings = append(d.Findings, findingJSON{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
 				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to the letter (auth.jwt, auth.introspection)"})
 		}
 	}
@@ -241,10 +242,10 @@ func unknownUpstream(wanted, known []string) error {
 		if slices.Contains(known, name) {
 			continue
 		}
-		if near := nearest(name, known); near != "" {
-			return fmt.Errorf("there is no upstream %s; did you mean %s?", show(name), near)
+		if near := prose.Nearest(name, known); near != "" {
+			return fmt.Errorf("there is no upstream %s; did you mean %s?", prose.Quote(name), near)
 		}
-		return fmt.Errorf("there is no upstream %s, or it is not enabled; there is %s", show(name), cmp.Or(strings.Join(known, ", "), "none"))
+		return fmt.Errorf("there is no upstream %s, or it is not enabled; there is %s", prose.Quote(name), cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	return nil
 }

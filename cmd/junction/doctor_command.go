@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/prose"
 )
 
 // doctorCommand is `junction doctor`.
@@ -56,7 +58,7 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 				return err
 			}
 			if n := d.grave(); n > 0 {
-				return errors.New(count(n, "problem"))
+				return errors.New(prose.Count(n, "problem"))
 			}
 			return nil
 		},
@@ -108,7 +110,7 @@ func printDiagnosis(w io.Writer, d *diagnosis, now time.Time) error {
 	}
 	d.writeTable(&b, now)
 	if d.Tools > 0 {
-		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", count(d.Tools, "tool"), size(d.Bytes), tokens(d.Bytes))
+		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", prose.Count(d.Tools, "tool"), size(d.Bytes), tokens(d.Bytes))
 	}
 	for _, part := range []struct {
 		title string
@@ -133,7 +135,7 @@ func of(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " of " + flat(file)
+	return " of " + prose.Flat(file)
 }
 
 // writeTable writes one line per upstream.
@@ -149,12 +151,12 @@ func (d *diagnosis) writeTable(b *bytes.Buffer, now time.Time) {
 	for _, u := range d.Upstreams {
 		state := u.State
 		if u.Since != nil {
-			state += " " + age(now.Sub(*u.Since))
+			state += " " + prose.Age(now.Sub(*u.Since))
 		}
 		if !d.Running {
 			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
 		}
-		row := []string{cut(flat(u.Name), 19), flat(state), cmp.Or(flat(u.Era), "-"), "-", "-", "-", "-", "-"}
+		row := []string{prose.Cut(prose.Flat(u.Name), 19), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-", "-", "-", "-"}
 		if u.Tools > 0 || u.OK {
 			row[3] = strconv.Itoa(u.Tools)
 		}
@@ -199,27 +201,6 @@ func brief(ms float64) string {
 	return fmt.Sprintf("%.1fs", ms/1000)
 }
 
-// age is how long something is so, in one unit.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-// size is a number of bytes for people.
-func size(n int) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f KB", float64(n)/1000)
-}
-
 // tokens is about how many tokens that many bytes of definitions are for a model.
 func tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }
 
@@ -243,7 +224,7 @@ func (d *diagnosis) groups(grave bool) []*group {
 			i = len(list)
 			list = append(list, &group{findingJSON: f})
 		}
-		list[i].items = append(list[i].items, strings.TrimSpace(flat(f.Name)+" "+inParentheses(f.Detail)))
+		list[i].items = append(list[i].items, strings.TrimSpace(prose.Flat(f.Name)+" "+inParentheses(f.Detail)))
 	}
 	slices.SortStableFunc(list, func(a, b *group) int {
 		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Advice, b.Advice))
@@ -257,48 +238,39 @@ const mostItems = 8
 
 // write writes what was found, and the advice unless next has the same.
 func (g *group) write(b *bytes.Buffer, next *group) {
-	text := flat(g.Text)
+	text := prose.Flat(g.Text)
 	switch n := len(g.items); {
 	case n == 1:
 		text += " " + inParentheses(g.Detail)
 		if g.Name != "" {
-			text = g.Kind + " " + flat(g.Name) + ": " + text
+			text = g.Kind + " " + prose.Flat(g.Name) + ": " + text
 		}
 	default:
-		text = count(n, g.Kind) + ": " + text + ": " + strings.Join(g.items[:min(n, mostItems)], ", ")
+		text = prose.Count(n, g.Kind) + ": " + text + ": " + strings.Join(g.items[:min(n, mostItems)], ", ")
 		if more := n - mostItems; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 	}
 	if g.Upstream != "" {
-		text = flat(g.Upstream) + ": " + text
+		text = prose.Flat(g.Upstream) + ": " + text
 	}
-	wrap(b, "  ", "    ", text)
+	prose.Wrap(b, "  ", "    ", text)
 	if g.Advice != "" && (next == nil || next.Upstream != g.Upstream || next.Advice != g.Advice) {
-		wrap(b, "    → ", "      ", flat(g.Advice))
+		prose.Wrap(b, "    → ", "      ", prose.Flat(g.Advice))
 	}
+}
+
+// size is a number of bytes for people.
+func size(n int) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f KB", float64(n)/1000)
 }
 
 func inParentheses(s string) string {
-	if s = flat(s); s == "" {
+	if s = prose.Flat(s); s == "" {
 		return ""
 	}
 	return "(" + s + ")"
-}
-
-// wrap writes a text in lines of the banner's width, the first after one indent and the others
-// after another. A word that is too long has a line of its own.
-func wrap(b *bytes.Buffer, first, others, text string) {
-	line, empty := first, true
-	for word := range strings.FieldsSeq(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > bannerWidth {
-			b.WriteString(line + "\n")
-			line, empty = others, true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	b.WriteString(line + "\n")
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"junction/cmd/junction/prose"
 	"junction/upstream/upstreamtest"
 )
 
@@ -193,7 +194,7 @@ func TestDiagnosisFitsATerminal(t *testing.T) {
 	}
 	text := b.String()
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > bannerWidth {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > prose.Width {
 			t.Errorf("%d wide: %s", n, line)
 		}
 	}

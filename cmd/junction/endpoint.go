@@ -19,6 +19,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/junction/prose"
 )
 
 // endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and
@@ -154,7 +156,7 @@ func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 		names[i] = t.name
 	}
 	hint := "junction tools lists what there is"
-	if near := closest(names, name); len(near) > 0 {
+	if near := prose.Closest(names, name); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
@@ -264,14 +266,14 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 		Description string `json:"error_description"` // of a guard, which speaks no JSON-RPC
 	}
 	if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
-		said += ": " + flat(answer.Error.Message)
+		said += ": " + prose.Flat(answer.Error.Message)
 	} else if json.Unmarshal(start, &refusal) == nil && refusal.Description != "" {
-		said += ": " + flat(refusal.Description)
+		said += ": " + prose.Flat(refusal.Description)
 		if resp.StatusCode == http.StatusUnauthorized {
 			said += " (--key or JUNCTION_KEY has the key)"
 		}
 	} else if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") && utf8.Valid(start) {
-		said += ": " + cut(flat(string(start)), 200)
+		said += ": " + prose.Cut(prose.Flat(string(start)), 200)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,7 +320,7 @@ func (p *progressReport) notify(n mcp.JSONRPCNotification) {
 		line += fmt.Sprint("/", total)
 	}
 	if message, ok := fields["message"].(string); ok {
-		line += " " + flat(message)
+		line += " " + prose.Flat(message)
 	}
 	fmt.Fprintln(p.w, line)
 }

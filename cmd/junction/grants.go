@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 )
 
 // grants returns those of a person, or of all if user is "", and of an app, or of all if app is "".
@@ -37,7 +38,7 @@ func (s *storage) grants(ctx context.Context, user, app string, standing bool) (
 	case len(meant) == 0:
 		return nil, noApp(names, app, "was let in", appsListed)
 	case byID && len(meant) > 1:
-		return nil, fmt.Errorf("%s may be any of %d apps; give more of the id of one, which junction clients list --ended shows", show(app), len(meant))
+		return nil, fmt.Errorf("%s may be any of %d apps; give more of the id of one, which junction clients list --ended shows", prose.Quote(app), len(meant))
 	}
 	return slices.DeleteFunc(all, func(g store.Grant) bool { return !meant[g.ClientID] }), nil
 }

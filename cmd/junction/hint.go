@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -93,7 +94,7 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 		d.at(p.line, at, "unknown key; %s", f.text)
 		return
 	}
-	if near := nearest(p.key, known); near != "" {
+	if near := prose.Nearest(p.key, known); near != "" {
 		d.meant(join(path, near))
 		d.at(p.line, at, "unknown key; did you mean %s?", near)
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 )
 
 // keysCommand is `junction keys`: API keys for the file. It changes no file, and asks no server.
@@ -163,10 +164,10 @@ func keysRevokeCommand(file *string) *cobra.Command {
 				}
 			}
 			if len(at) == 0 {
-				if near := closest(names, args[0]); len(near) > 0 {
-					return fmt.Errorf("%s has no key called %s; did you mean %s?", *file, show(args[0]), near[0])
+				if near := prose.Closest(names, args[0]); len(near) > 0 {
+					return fmt.Errorf("%s has no key called %s; did you mean %s?", *file, prose.Quote(args[0]), near[0])
 				}
-				return fmt.Errorf("%s has no key called %s", *file, show(args[0]))
+				return fmt.Errorf("%s has no key called %s", *file, prose.Quote(args[0]))
 			}
 			return fmt.Errorf("keys are revoked in the file, which no command changes: take out what begins at %s. A running proxy notices within ten seconds, and ends what was begun with the key",
 				strings.Join(at, " and at "))

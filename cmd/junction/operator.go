@@ -16,6 +16,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
 
@@ -87,9 +88,9 @@ func (x *signIns) revoked(ended store.Ended, of string) error {
 		case ended.Sessions == 0 && len(ended.Grants) == 0:
 			fmt.Fprintf(w, "Nothing to revoke%s.\n", of)
 		case ended.Sessions == 0:
-			fmt.Fprintf(w, "Ended: %s%s. %s\n", count(len(ended.Grants), "grant"), of, noticed)
+			fmt.Fprintf(w, "Ended: %s%s. %s\n", prose.Count(len(ended.Grants), "grant"), of, noticed)
 		default:
-			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", count(ended.Sessions, "session"), count(len(ended.Grants), "grant"), of, noticed)
+			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), prose.Count(len(ended.Grants), "grant"), of, noticed)
 		}
 	})
 }
@@ -131,18 +132,18 @@ func (s *storage) person(who string) (store.User, error) {
 	slices.Sort(names)
 	switch {
 	case len(found) == 0:
-		near := closest(slices.Compact(names), who)
+		near := prose.Closest(slices.Compact(names), who)
 		if len(near) > 0 {
-			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", show(who), proxy.Visible(strings.Join(near, " or ")))
+			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", prose.Quote(who), proxy.Visible(strings.Join(near, " or ")))
 		}
-		return store.User{}, fmt.Errorf("nobody called %s has signed in here; junction users list shows who has", show(who))
+		return store.User{}, fmt.Errorf("nobody called %s has signed in here; junction users list shows who has", prose.Quote(who))
 	case len(found) > 1:
 		var all []string
 		for _, u := range found {
 			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, proxy.Visible(u.Subject), proxy.Visible(u.Issuer)))
 		}
 		slices.Sort(all)
-		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one: %s", show(who), len(found), strings.Join(all, ", "))
+		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one: %s", prose.Quote(who), len(found), strings.Join(all, ", "))
 	}
 	return found[0], nil
 }
@@ -171,11 +172,11 @@ func only(ids []string, word, thing string) (string, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return "", fmt.Errorf("%s may be any of %d %ss; write more of the one that you mean: %s", show(word), len(found), thing, strings.Join(found, ", "))
+		return "", fmt.Errorf("%s may be any of %d %ss; write more of the one that you mean: %s", prose.Quote(word), len(found), thing, strings.Join(found, ", "))
 	case len(word) < shortest:
-		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters of it", show(word), thing, shortest)
+		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters of it", prose.Quote(word), thing, shortest)
 	}
-	return "", fmt.Errorf("there is no %s %s; junction %ss list shows them", thing, show(word), thing)
+	return "", fmt.Errorf("there is no %s %s; junction %ss list shows them", thing, prose.Quote(word), thing)
 }
 
 func stamp(t time.Time) string {
@@ -186,4 +187,4 @@ func stamp(t time.Time) string {
 }
 
 // column is a text that others wrote, for a table.
-func column(s string) string { return cut(proxy.Visible(s), shownText) }
+func column(s string) string { return prose.Cut(proxy.Visible(s), shownText) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
 
@@ -184,7 +185,7 @@ func (p *pinning) named(names []string) ([]proxy.Definition, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(list, func(d proxy.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
 			near := ""
-			if c := closest(known, name); len(c) > 0 {
+			if c := prose.Closest(known, name); len(c) > 0 {
 				near = "; did you mean " + proxy.Visible(strings.Join(c, " or ")) + "?"
 			}
 			return nil, fmt.Errorf("no upstream offers %s now%s", proxy.Visible(name), near)
@@ -268,6 +269,6 @@ func (p *pinning) accept(names []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", count(n, "tool"))
+	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", prose.Count(n, "tool"))
 	return err
 }

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 )
 
 // Problem is one mistake of the file, or one warning: where it is, and in Text what is wrong and
@@ -24,9 +23,9 @@ type Problem struct {
 // String returns FILE:LINE: PATH: TEXT in one line.
 func (p Problem) String() string {
 	if p.Path == "" {
-		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, oneLine(p.Text))
+		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, prose.OneLine(p.Text))
 	}
-	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, oneLine(p.Path), oneLine(p.Text))
+	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, prose.OneLine(p.Path), prose.OneLine(p.Text))
 }
 
 // Problems are all mistakes of a file in the order of their lines. As an error it is never empty.
@@ -49,29 +48,6 @@ func (ps *Problems) sort() {
 
 // Warnings are problems that do not keep the program from starting.
 type Warnings []Problem
-
-// show quotes a value of the file for a message: not longer than a line holds.
-func show(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return strconv.Quote(s)
-}
-
-// oneLine keeps what the file contains from breaking the line of a message, or from driving the
-// terminal.
-func oneLine(s string) string {
-	const most = 400
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	q := strconv.Quote(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
 
 // bad reports a mistake of the value at path.
 func (d *decoder) bad(path, format string, args ...any) {

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/plain"
@@ -90,7 +91,7 @@ func open(o options) (_ *program, err error) {
 	config, warnings, err := Load(o.file, o.getenv)
 	if problems, ok := errors.AsType[Problems](err); ok {
 		printProblems(o.stderr, problems, warnings)
-		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, count(len(problems), "mistake"))
+		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, prose.Count(len(problems), "mistake"))
 	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, err
 	}

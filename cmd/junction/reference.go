@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"junction/cmd/junction/prose"
 )
 
 // An expander replaces the references in the values of one file:
@@ -111,7 +113,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !variable(name) {
-		return "", show("${"+body+"}") + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
+		return "", prose.Quote("${"+body+"}") + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
 	}
 	if strings.Contains(fallback, "${") {
 		return "", fmt.Sprintf("the default of ${%s:-…} holds another reference, which is not possible; use a plain value", name)

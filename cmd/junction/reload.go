@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"junction/cmd/junction/prose"
 )
 
 // settle is how long the file must have been left alone before it is read: editors write in several
@@ -102,7 +104,7 @@ func (p *program) reload(asked bool) {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
 		}
 		first := problems[0]
-		err = errors.New(count(len(problems), "mistake"))
+		err = errors.New(prose.Count(len(problems), "mistake"))
 		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
 	}
 	if err == nil {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"junction/cmd/junction/prose"
 )
 
 // listWidth is how wide a list of tools may get.
@@ -23,19 +25,19 @@ func printTools(w io.Writer, tools []listedTool) error {
 	}
 	width := len("NAME")
 	for _, t := range tools {
-		width = max(width, utf8.RuneCountInString(flat(t.name)))
+		width = max(width, utf8.RuneCountInString(prose.Flat(t.name)))
 	}
 	width = min(width, listWidth/2) // a longer name, and only its own line, moves to the right
 	var b bytes.Buffer
 	line := func(name, about string) {
 		line := fmt.Sprintf("%-*s  ", width, name)
-		line += cut(about, max(listWidth-utf8.RuneCountInString(line), 0))
+		line += prose.Cut(about, max(listWidth-utf8.RuneCountInString(line), 0))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	line("NAME", "WHAT IT DOES")
 	for _, t := range tools {
 		first, _, _ := strings.Cut(strings.TrimSpace(t.description), "\n")
-		line(flat(t.name), cmp.Or(flat(t.title), flat(first)))
+		line(prose.Flat(t.name), cmp.Or(prose.Flat(t.title), prose.Flat(first)))
 	}
 	_, err := b.WriteTo(w)
 	return err
@@ -117,13 +119,13 @@ func describe(item json.RawMessage) string {
 	case "text":
 		return stringOf(m["text"])
 	case "image", "audio":
-		return fmt.Sprintf("[%s %s, %s]", kind, cmp.Or(flat(stringOf(m["mimeType"])), "of unknown type"), sizeOf(stringOf(m["data"])))
+		return fmt.Sprintf("[%s %s, %s]", kind, cmp.Or(prose.Flat(stringOf(m["mimeType"])), "of unknown type"), sizeOf(stringOf(m["data"])))
 	case "resource_link":
-		return fmt.Sprintf("[resource %s %s]", flat(cmp.Or(stringOf(m["title"]), stringOf(m["name"]))), flat(stringOf(m["uri"])))
+		return fmt.Sprintf("[resource %s %s]", prose.Flat(cmp.Or(stringOf(m["title"]), stringOf(m["name"]))), prose.Flat(stringOf(m["uri"])))
 	case "resource":
 		r := membersOf(m["resource"])
-		about := "[resource " + flat(stringOf(r["uri"]))
-		if mime := flat(stringOf(r["mimeType"])); mime != "" {
+		about := "[resource " + prose.Flat(stringOf(r["uri"]))
+		if mime := prose.Flat(stringOf(r["mimeType"])); mime != "" {
 			about += " " + mime
 		}
 		if body, ok := r["text"]; ok {
@@ -131,7 +133,7 @@ func describe(item json.RawMessage) string {
 		}
 		return about + ", " + sizeOf(stringOf(r["blob"])) + "]"
 	default:
-		return fmt.Sprintf("[%s; --output json shows it]", cmp.Or(flat(kind), "content of unknown type"))
+		return fmt.Sprintf("[%s; --output json shows it]", cmp.Or(prose.Flat(kind), "content of unknown type"))
 	}
 }
 

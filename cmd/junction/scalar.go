@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -87,7 +88,7 @@ func tooSmall(path string, v reflect.Value) string {
 // scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what
 // is wanted.
 func scalar(v reflect.Value) func(string) error {
-	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), show(text)) }
+	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), prose.Quote(text)) }
 	switch dst := v.Addr().Interface().(type) {
 	case *time.Duration:
 		return func(text string) (err error) {
@@ -106,7 +107,7 @@ func scalar(v reflect.Value) func(string) error {
 			case "debug", "info", "warn", "error":
 				return dst.UnmarshalText([]byte(text))
 			}
-			return fmt.Errorf("%s is none of debug, info, warn, error", show(text))
+			return fmt.Errorf("%s is none of debug, info, warn, error", prose.Quote(text))
 		}
 	case encoding.TextUnmarshaler:
 		return func(text string) error { return dst.UnmarshalText([]byte(text)) }

@@ -16,6 +16,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 )
 
 // This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no
@@ -238,7 +239,7 @@ func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, 
 		if err != nil {
 			return again(err)
 		}
-		fmt.Fprintf(w, "Ended: %s and %s.\n", count(ended.Sessions, "session"), count(len(ended.Grants), "grant"))
+		fmt.Fprintf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"), prose.Count(len(ended.Grants), "grant"))
 	}
 	n, err := s.Reencrypt(ctx)
 	if err == nil {
@@ -247,7 +248,7 @@ func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, 
 	if err != nil {
 		return again(err)
 	}
-	fmt.Fprintf(w, "Sealed anew with %s: %s.\n", first, count(n, "value"))
+	fmt.Fprintf(w, "Sealed anew with %s: %s.\n", first, prose.Count(n, "value"))
 	left := strings.Join(ring.IDs()[1:], ", ")
 	switch {
 	case text != nil && revokeAll:

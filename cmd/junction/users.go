@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
 
@@ -125,7 +126,7 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 				fmt.Fprintf(w, "Disabled: %s. There was nothing to end.\n", proxy.Visible(label(chosen[i])))
 				continue
 			}
-			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", proxy.Visible(label(chosen[i])), count(d.Sessions, "session"), count(len(d.Grants), "grant"), noticed)
+			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", proxy.Visible(label(chosen[i])), prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
 		}
 	}), err)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
+	"junction/cmd/junction/prose"
 )
 
 // validate adds to d what is wrong with values that are well formed each. It opens and looks up
@@ -233,7 +234,7 @@ func (c *Config) validateNames(d *decoder) {
 		}
 		prefix := u.PrefixOr(name)
 		if other, ok := prefixes[prefix]; ok && prefix != "" {
-			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", show(prefix), other)
+			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", prose.Quote(prefix), other)
 			continue // each of its tools would be the same mistake
 		}
 		prefixes[prefix] = name
@@ -285,8 +286,8 @@ func (c *Config) validateEndpoints(d *decoder) {
 		}
 		for i, u := range c.Endpoints[name].Upstreams {
 			if _, there := c.Upstreams[u]; !there {
-				problem := "there is no upstream " + show(u)
-				if near := closest(slices.Sorted(maps.Keys(c.Upstreams)), u); len(near) > 0 {
+				problem := "there is no upstream " + prose.Quote(u)
+				if near := prose.Closest(slices.Sorted(maps.Keys(c.Upstreams)), u); len(near) > 0 {
 					problem += "; did you mean " + near[0] + "?"
 				}
 				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s", problem)
@@ -342,7 +343,7 @@ func (c *Config) validateSignIn(d *decoder) {
 	}
 	switch s := c.Storage; {
 	case s.Driver != "" && s.Driver != store.SQLite && s.Driver != store.Postgres:
-		d.check("storage.driver", show(s.Driver)+" is none of sqlite, postgres")
+		d.check("storage.driver", prose.Quote(s.Driver)+" is none of sqlite, postgres")
 	case s.Driver == store.Postgres && s.DSN == "":
 		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${DATABASE_URL}")
 	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):

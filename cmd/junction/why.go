@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -152,14 +153,14 @@ func (p *program) explain(q question, now time.Time) (account, error) {
 	for _, e := range endpoints(q.endpoint) {
 		list, ok := p.server.Explain(who, e, q.name)
 		if ok && known {
-			return account{}, fmt.Errorf("%s may be %s or %s; write which", show(q.endpoint), endpointPath(endpoint), endpointPath(e))
+			return account{}, fmt.Errorf("%s may be %s or %s; write which", prose.Quote(q.endpoint), endpointPath(endpoint), endpointPath(e))
 		}
 		if ok {
 			found, endpoint, known = list, e, true
 		}
 	}
 	if !known {
-		return account{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", show(q.endpoint))
+		return account{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", prose.Quote(q.endpoint))
 	}
 	a := account{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.name, Refused: p.refused(&who, now), Items: []itemAccount{}, Hints: []string{}}
 	statuses := map[string]upstream.Status{}
@@ -202,7 +203,7 @@ func (p *program) refused(who *policy.Subject, now time.Time) string {
 			return ""
 		}
 	}
-	switch near := closest(names, who.Key); {
+	switch near := prose.Closest(names, who.Key); {
 	case elsewhere:
 		return fmt.Sprintf("%s is in none of the networks that the key is good from (cidrs)", who.Address)
 	case expired:
@@ -331,7 +332,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 			}
 		}
 		if s.State != upstream.StateReady && s.State != upstream.StateClosed && catalog.Listed.IsZero() {
-			text := fmt.Sprintf("%s may have it, and has said nothing yet (%s for %s", u.Name(), s.State, age(now.Sub(s.Since)))
+			text := fmt.Sprintf("%s may have it, and has said nothing yet (%s for %s", u.Name(), s.State, prose.Age(now.Sub(s.Since)))
 			if s.Err != "" {
 				text += ": " + s.Err
 			}
@@ -339,7 +340,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 		}
 	}
 	if len(hints) == 0 {
-		if near := closest(names, name); len(near) > 0 {
+		if near := prose.Closest(names, name); len(near) > 0 {
 			hint("nothing has that name, for anybody; did you mean %s?", strings.Join(near, " or "))
 		} else {
 			hint("nothing has that name, for anybody")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -102,7 +103,7 @@ func (a *account) usable() bool {
 func printAccount(w io.Writer, a *account, now time.Time) error {
 	var b bytes.Buffer
 	if a.Refused != "" {
-		wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", flat(a.As), flat(a.Refused)))
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", prose.Flat(a.As), prose.Flat(a.Refused)))
 		b.WriteString("If it were:\n\n")
 	}
 	for i := range a.Items {
@@ -112,29 +113,29 @@ func printAccount(w io.Writer, a *account, now time.Time) error {
 		a.Items[i].print(&b, a, now)
 	}
 	if len(a.Items) == 0 {
-		wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", flat(a.Name), a.Endpoint))
+		prose.Wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", prose.Flat(a.Name), a.Endpoint))
 	}
 	for _, h := range a.Hints {
-		wrap(&b, "  → ", "    ", flat(h))
+		prose.Wrap(&b, "  → ", "    ", prose.Flat(h))
 	}
 	_, err := b.WriteTo(w)
 	return err
 }
 
 func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
-	seen := fmt.Sprintf("%s sees the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
+	seen := fmt.Sprintf("%s sees the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
-		seen = fmt.Sprintf("Nobody sees the %s %s of %s at %s", i.Kind, flat(i.Own), flat(i.Upstream), a.Endpoint)
+		seen = fmt.Sprintf("Nobody sees the %s %s of %s at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream), a.Endpoint)
 	case !i.Visible:
-		seen = fmt.Sprintf("%s does not see the %s %s at %s", flat(a.As), i.Kind, flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s does not see the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	case !i.Listed:
-		seen = fmt.Sprintf("%s may read %s at %s; it is in no list", flat(a.As), flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s may read %s at %s; it is in no list", prose.Flat(a.As), prose.Flat(i.Exposed), a.Endpoint)
 	}
-	wrap(b, "", "", seen+".")
-	field := func(name, value string) { wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
+	prose.Wrap(b, "", "", seen+".")
+	field := func(name, value string) { prose.Wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
 	if i.Exposed != "" && i.Own != i.Exposed {
-		field("is", fmt.Sprintf("%s of %s", flat(i.Own), flat(i.Upstream)))
+		field("is", fmt.Sprintf("%s of %s", prose.Flat(i.Own), prose.Flat(i.Upstream)))
 	}
 	call := map[string]string{"allow": "allowed", "ask": "allowed once a person has said so", "deny": "denied"}[i.Verdict]
 	if i.Kind == upstream.PartTools.String() || i.Reads {
@@ -148,17 +149,17 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 	}
 	state := i.State
 	if since, err := time.Parse(time.RFC3339, i.Since); err == nil {
-		state += fmt.Sprintf(" for %s, since %s", age(now.Sub(since)), since.Local().Format(time.DateTime))
+		state += fmt.Sprintf(" for %s, since %s", prose.Age(now.Sub(since)), since.Local().Format(time.DateTime))
 	}
 	if i.Error != "" {
-		state += ": " + flat(i.Error)
+		state += ": " + prose.Flat(i.Error)
 	}
-	field("upstream", flat(i.Upstream)+" is "+state)
+	field("upstream", prose.Flat(i.Upstream)+" is "+state)
 	if i.Problem != "" {
-		field("problem", flat(i.Problem))
+		field("problem", prose.Flat(i.Problem))
 	}
 	if i.Held != "" {
-		field("held", flat(i.Held))
+		field("held", prose.Flat(i.Held))
 	}
 	title := "because"
 	for _, r := range i.Reasons {
@@ -169,7 +170,7 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 		title = ""
 	}
 	for _, text := range i.Advice {
-		wrap(b, "  → ", "    ", flat(text))
+		prose.Wrap(b, "  → ", "    ", prose.Flat(text))
 	}
 }
 
@@ -177,13 +178,13 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 func (r *reasonJSON) line() string {
 	switch {
 	case r.Missing != "":
-		return "the capability " + flat(r.Missing) + " is missing"
+		return "the capability " + prose.Flat(r.Missing) + " is missing"
 	case r.Scopes != "":
-		return "the token lacks a scope; needed are: " + flat(r.Scopes)
+		return "the token lacks a scope; needed are: " + prose.Flat(r.Scopes)
 	case r.Policy == "" && r.Rule == "":
-		return flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
+		return prose.Flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
 	case r.Rule == "":
-		return flat(fmt.Sprintf("%s %s%s", r.Policy, r.Note, layerOf(r.Layer)))
+		return prose.Flat(fmt.Sprintf("%s %s%s", r.Policy, r.Note, layerOf(r.Layer)))
 	}
 	text := fmt.Sprintf("%s %s: %s", r.Policy, r.Rule, r.Verdict)
 	if r.Where != "" {
@@ -196,7 +197,7 @@ func (r *reasonJSON) line() string {
 	if r.Note != "" {
 		text += "; but " + r.Note
 	}
-	return flat(text)
+	return prose.Flat(text)
 }
 
 // layerOf says in which layer something is.

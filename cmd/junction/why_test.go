@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"junction/cmd/junction/prose"
 	"junction/upstream/upstreamtest"
 )
 
@@ -104,7 +105,7 @@ upstreams:
 				t.Errorf("%q in:\n%s%s", tt.not, out, said)
 			}
 			for line := range strings.Lines(out) {
-				if n := utf8.RuneCountInString(line); n > bannerWidth+1 {
+				if n := utf8.RuneCountInString(line); n > prose.Width+1 {
 					t.Errorf("%d wide: %s", n, line)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -112,7 +113,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 		return true
 	}
 	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !plainTag(tag) {
-		d.bad(path, "the tag %s means nothing here; remove it (a secret is written ${VAR} or ${file:/path})", show(tag))
+		d.bad(path, "the tag %s means nothing here; remove it (a secret is written ${VAR} or ${file:/path})", prose.Quote(tag))
 		return false
 	}
 	if rules, ok := v.Addr().Interface().(*upstream.Rules); ok {

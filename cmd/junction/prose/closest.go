@@ -1,4 +1,4 @@
-package main
+package prose
 
 import (
 	"cmp"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// closest returns at most three of names that someone who typed want may have meant, best first:
-// the bare name of a prefixed tool, a part of a name, a slip of the fingers.
-func closest(names []string, want string) []string {
+// Closest returns at most three of names that are similar to want, best first. Similar are: the name
+// without its prefix, a name that contains want, a name with few typing errors.
+func Closest(names []string, want string) []string {
 	type candidate struct {
 		name string
 		far  int
@@ -37,8 +37,8 @@ func closest(names []string, want string) []string {
 	return best
 }
 
-// nearest returns the one of known that key is a slip of, or "".
-func nearest(key string, known []string) string {
+// Nearest returns the word of known that key is most likely a misspelling of, or "".
+func Nearest(key string, known []string) string {
 	fold := strings.NewReplacer("_", "", "-", "", " ", "")
 	k := strings.ToLower(fold.Replace(key))
 	best, least := "", 3
@@ -61,8 +61,8 @@ func nearest(key string, known []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove, replace or swap with their neighbour to make
-// b of a; at least limit if it is not less.
+// distance returns the number of letters to insert, remove, replace or swap with their neighbour to
+// turn a into b. It returns limit if the number is not less.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
