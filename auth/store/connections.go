@@ -191,6 +191,15 @@ func (s *Store) UpstreamClient(ctx context.Context, upstream, issuer, redirect s
 	return c, err
 }
 
+// ReplaceUpstreamClient stores a registration in place of the earlier one.
+func (s *Store) ReplaceUpstreamClient(ctx context.Context, c UpstreamClient) error {
+	if _, err := s.exec(ctx, `DELETE FROM upstream_clients WHERE id = $1`, c.row()); err != nil {
+		return err
+	}
+	_, err := s.AddUpstreamClient(ctx, c)
+	return err
+}
+
 // DropUpstreamClient forgets a registration that the issuer does not know any more.
 func (s *Store) DropUpstreamClient(ctx context.Context, c UpstreamClient) error {
 	_, err := s.exec(ctx, `DELETE FROM upstream_clients WHERE id = $1 AND client_id = $2`, c.row(), c.ClientID)

@@ -33,6 +33,15 @@ func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	return u, err
 }
 
+// operatorIssuer is the issuer of the operator's own row, which is no person's.
+const operatorIssuer = "urn:junction:operator"
+
+// Operator returns the user whose connections to upstreams all callers share. Users does not list
+// this user.
+func (s *Store) Operator(ctx context.Context) (User, error) {
+	return s.PutUser(ctx, User{Issuer: operatorIssuer, Subject: "operator"})
+}
+
 // User returns the user with an id.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) }, `SELECT `+userColumns+` FROM users WHERE id = $1`+s.lock(ctx), id)
@@ -47,7 +56,7 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 		err := row.Scan(u.fields()...)
 		all = append(all, u)
 		return err
-	}, `SELECT `+userColumns+` FROM users WHERE $1 = '' OR lower(email) = lower($1) ORDER BY last_seen_at DESC, id`, email)
+	}, `SELECT `+userColumns+` FROM users WHERE issuer <> '`+operatorIssuer+`' AND ($1 = '' OR lower(email) = lower($1)) ORDER BY last_seen_at DESC, id`, email)
 	return all, err
 }
 

@@ -140,7 +140,12 @@ func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, f
 	if err != nil {
 		return nil, err
 	}
-	form.Set("resource", k.Resource)
+	return c.exchangeAs(ctx, u, s, who, k.Resource, form)
+}
+
+// exchangeAs asks a token endpoint for tokens for a resource, as the client that who describes.
+func (c *Client) exchangeAs(ctx context.Context, u Upstream, s *server, who store.UpstreamClient, resource string, form url.Values) (*token, error) {
+	form.Set("resource", resource)
 	body, err := c.form(ctx, u, s.TokenEndpoint, who, form)
 	if err != nil {
 		return nil, err

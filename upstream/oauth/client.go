@@ -21,7 +21,15 @@ const (
 
 // redirect is where people come back to from the sign-in of an upstream: one address for each, so
 // that an answer cannot be brought to another's.
-func (c *Client) redirect(name string) string { return c.URL + "/connect/" + name + "/callback" }
+func (c *Client) redirect(name string) string { return c.URL + CallbackPath(name) }
+
+// redirectOf is the redirect URI under which our registration for an upstream is stored.
+func (c *Client) redirectOf(name string, u Upstream) string {
+	if u.Shared {
+		return sharedRedirect(name)
+	}
+	return c.redirect(name)
+}
 
 // documentPath is where authorization servers read who we are.
 const documentPath = "/oauth/client-metadata.json"
@@ -128,7 +136,7 @@ func (c *Client) configured(who store.UpstreamClient, u Upstream, s *server) sto
 func (c *Client) register(ctx context.Context, u Upstream, s *server, who *store.UpstreamClient) error {
 	asked := c.registration(who.RedirectURI)
 	asked.ApplicationType = "web"
-	if strings.HasPrefix(c.URL, "http://") {
+	if strings.HasPrefix(who.RedirectURI, "http://") {
 		asked.ApplicationType = "native" // it is on loopback, which is for these alone
 	}
 	switch {
@@ -170,7 +178,7 @@ func (c *Client) register(ctx context.Context, u Upstream, s *server, who *store
 
 // clientOf returns who a connection was given to, if we still are that one.
 func (c *Client) clientOf(ctx context.Context, u Upstream, s *server, k store.Connection) (store.UpstreamClient, error) {
-	who := store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirect(k.Upstream), ClientID: k.ClientID, AuthMethod: methodNone}
+	who := store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID, AuthMethod: methodNone}
 	switch {
 	case u.ClientID != "":
 		who = c.configured(who, u, s)
@@ -196,7 +204,7 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
 		return errors.New("it is the operator's")
 	}
-	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirect(k.Upstream), ClientID: k.ClientID})
+	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID})
 }
 
 func host(where string) string {

@@ -72,26 +72,60 @@ func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where
 		return "", nil, err
 	}
 	a.ClientID = who.ClientID
+	to, err := a.location(s, c.redirect(name), state, verifier)
+	if err != nil {
+		return "", nil, err
+	}
+	kept, err = json.Marshal(a)
+	return to, kept, err
+}
+
+// location returns the address at which a person signs in and returns to redirect.
+func (a attempt) location(s *server, redirect, state, verifier string) (string, error) {
 	to, err := url.Parse(s.AuthorizationEndpoint)
 	if err != nil {
-		return "", nil, err // it was looked at
+		return "", err
 	}
 	challenge := sha256.Sum256([]byte(verifier))
 	q := to.Query()
 	for key, value := range map[string]string{
-		"response_type": "code", "client_id": who.ClientID, "redirect_uri": c.redirect(name), "state": state, "resource": a.Resource, "scope": strings.Join(a.Scopes, " "),
-		"code_challenge": base64.RawURLEncoding.EncodeToString(challenge[:]), "code_challenge_method": "S256",
+		"response_type": "code", "client_id": a.ClientID, "redirect_uri": redirect, "state": state,
+		"resource": a.Resource, "scope": strings.Join(a.Scopes, " "),
+		"code_challenge":        base64.RawURLEncoding.EncodeToString(challenge[:]),
+		"code_challenge_method": "S256",
 	} {
 		if q.Set(key, value); value == "" {
 			q.Del(key)
 		}
 	}
 	if slices.Contains(a.Scopes, scopeOffline) {
-		q.Set("prompt", "consent") // without which OpenID Connect gives nothing to renew with (Core, section 11)
+		// Without the prompt OpenID Connect issues no refresh token (Core, section 11).
+		q.Set("prompt", "consent")
 	}
 	to.RawQuery = q.Encode()
-	kept, err = json.Marshal(a)
-	return to.String(), kept, err
+	return to.String(), nil
+}
+
+// code returns the code in the answer of an authorization server. The error is a *Problem.
+func (a attempt) code(s *server, answer url.Values) (string, error) {
+	for _, member := range []string{"iss", "code", "error"} {
+		if len(answer[member]) > 1 {
+			return "", problem(nil, "the answer of %s is ambiguous", host(a.Issuer))
+		}
+	}
+	// An answer of another server's may have a code in it that is that server's, and ours for it
+	// (RFC 9207).
+	switch _, given := answer["iss"]; {
+	case given && answer.Get("iss") != a.Issuer:
+		return "", problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
+	case !given && s.IssParameter:
+		return "", problem(nil, "the answer does not say that it comes from %s, so that it was not used", host(a.Issuer))
+	case answer.Get("error") != "":
+		return "", problem(nil, "%s answered: %s", host(a.Issuer), plain(answer.Get("error")))
+	case answer.Get("code") == "":
+		return "", problem(nil, "%s answered without a code", host(a.Issuer))
+	}
+	return answer.Get("code"), nil
 }
 
 // Finish takes the answer that a person's browser has brought back, and stores what they were given
@@ -106,26 +140,13 @@ func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier 
 	if err != nil {
 		return err
 	}
-	for _, member := range []string{"iss", "code", "error"} {
-		if len(answer[member]) > 1 {
-			return problem(nil, "the answer of %s is ambiguous", host(a.Issuer))
-		}
-	}
-	// An answer of another server's may have a code in it that is that server's, and ours for it
-	// (RFC 9207).
-	switch _, given := answer["iss"]; {
-	case given && answer.Get("iss") != a.Issuer:
-		return problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
-	case !given && s.IssParameter:
-		return problem(nil, "the answer does not say that it comes from %s, so that it was not used", host(a.Issuer))
-	case answer.Get("error") != "":
-		return problem(nil, "%s answered: %s", host(a.Issuer), plain(answer.Get("error")))
-	case answer.Get("code") == "":
-		return problem(nil, "%s answered without a code", host(a.Issuer))
+	code, err := a.code(s, answer)
+	if err != nil {
+		return err
 	}
 	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource, ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " ")}
 	t, err := c.exchange(ctx, u, k, url.Values{
-		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {c.redirect(name)}, "code_verifier": {verifier},
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)}, "code_verifier": {verifier},
 	})
 	if no, refused := errors.AsType[*refusal](err); refused {
 		if no.code == "invalid_client" {

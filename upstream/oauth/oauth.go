@@ -34,6 +34,7 @@ type Upstream struct {
 	URL                    string
 	Scopes                 []string // to ask for; none means what the upstream says
 	ClientID, ClientSecret string   // that its authorization server knows us by; "" means that we find a way ourselves
+	Shared                 bool     // the operator signs in for everyone, with Login
 }
 
 // Options is what a Client is made of. Store, URL, Fetch and HTTP are required.
@@ -105,7 +106,14 @@ func (c *Client) Apply(upstreams map[string]Upstream) {
 func (c *Client) Upstreams() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.upstreams))
+	var names []string
+	for name, u := range c.upstreams {
+		if !u.Shared {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (c *Client) upstream(name string) (Upstream, bool) {

@@ -1,0 +1,134 @@
+package oauth
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net/url"
+	"strings"
+
+	"golang.org/x/oauth2"
+
+	"junction/auth/store"
+)
+
+// Operator is the principal of the operator's own connections (Upstream.Shared). It differs from the
+// IDs of all callers, which are "local" or contain a colon.
+const Operator = "operator"
+
+// Login is one sign-in of the operator at an upstream, from the browser's first address to the
+// stored tokens. Nothing is stored before Finish succeeds.
+type Login struct {
+	client          *Client
+	name            string
+	upstream        Upstream
+	server          *server
+	attempt         attempt
+	who             store.UpstreamClient // as it will be stored
+	redirect        string
+	state, verifier string
+}
+
+// sharedRedirect is the redirect URI under which the operator's registration is stored. The URI in
+// use has the port of the program that waits for the answer (RFC 8252, section 7.3).
+func sharedRedirect(name string) string { return "http://127.0.0.1" + CallbackPath(name) }
+
+// CallbackPath is the path to which browsers return from the sign-in of an upstream.
+func CallbackPath(name string) string { return "/connect/" + name + "/callback" }
+
+// Login prepares a sign-in of the operator at an upstream that is Shared. redirect is the address
+// on loopback that will receive the answer; its path should be that of CallbackPath. Login registers
+// with the authorization server if the configuration has no client_id. The error is a *Problem if
+// the operator can do something about it.
+func (c *Client) Login(ctx context.Context, name, redirect string) (*Login, error) {
+	u, s, a, err := c.prepare(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: redirect, AuthMethod: methodNone}
+	switch {
+	case u.ClientID != "":
+		who = c.configured(who, u, s)
+	case s.RegistrationEndpoint == "":
+		return nil, problem(nil, "%s accepts only registered clients; register one there with the redirect URI "+
+			"%s and set auth.client_id", host(s.Issuer), redirect)
+	default:
+		if err := c.register(ctx, u, s, &who); err != nil {
+			return nil, problem(err, "%s rejected the registration of this client", host(s.Issuer))
+		}
+	}
+	who.RedirectURI = sharedRedirect(name)
+	a.ClientID = who.ClientID
+	return &Login{
+		client: c, name: name, upstream: u, server: s, attempt: a, who: who, redirect: redirect,
+		state: store.NewID(), verifier: oauth2.GenerateVerifier(),
+	}, nil
+}
+
+// URL returns the address at which the operator signs in.
+func (l *Login) URL() (string, error) {
+	return l.attempt.location(l.server, l.redirect, l.state, l.verifier)
+}
+
+// Mine reports whether an answer belongs to this sign-in.
+func (l *Login) Mine(answer url.Values) bool {
+	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) == 1
+}
+
+// Finish redeems the answer that the browser brought back, and stores the tokens in place of the
+// earlier ones. It is called once, with an answer that is Mine. The error is a *Problem if the
+// operator can do something about it.
+func (l *Login) Finish(ctx context.Context, answer url.Values) error {
+	c := l.client
+	if !l.Mine(answer) {
+		return problem(nil, "the answer does not belong to this sign-in; start the sign-in again")
+	}
+	code, err := l.attempt.code(l.server, answer)
+	if err != nil {
+		return err
+	}
+	t, err := c.exchangeAs(ctx, l.upstream, l.server, l.who, l.attempt.Resource, url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect}, "code_verifier": {l.verifier},
+	})
+	if no, refused := errors.AsType[*refusal](err); refused {
+		return problem(err, "%s rejected the sign-in (%s); start it again", host(l.server.Issuer), no.code)
+	}
+	if err != nil {
+		return problem(err, "%s returned no usable token; try again later", host(l.server.Issuer))
+	}
+	operator, err := c.Store.Operator(ctx)
+	if err != nil {
+		return err
+	}
+	k := store.Connection{
+		Upstream: l.name, User: operator.ID, Principal: Operator, Issuer: l.attempt.Issuer, Resource: l.attempt.Resource,
+		ClientID: l.who.ClientID, Scope: strings.Join(l.attempt.Scopes, " "),
+		Access: t.Access, Refresh: t.Refresh, Expires: t.expires(c.Now()),
+	}
+	if t.Scope != "" {
+		k.Scope = t.Scope
+	}
+	err = c.Store.WithTx(ctx, func(ctx context.Context) error {
+		if l.upstream.ClientID == "" {
+			if err := c.Store.ReplaceUpstreamClient(ctx, l.who); err != nil {
+				return err
+			}
+		}
+		return c.Store.PutConnection(ctx, k)
+	})
+	if err != nil {
+		return err
+	}
+	c.changed(l.name, Operator)
+	return nil
+}
+
+// Logout revokes and deletes the operator's tokens for an upstream. ErrNotConnected means that there
+// are none.
+func (c *Client) Logout(ctx context.Context, name string) error {
+	operator, err := c.Store.Operator(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Disconnect(ctx, name, operator.ID)
+}
