@@ -96,7 +96,7 @@ func (c *Call) headerName() string {
 }
 
 // HeaderField is one field of an HTTP header.
-type HeaderField struct{ Name, Value string }
+type HeaderField = plainField
 
 // Kind says in one word what went wrong between us and an upstream.
 type Kind string

@@ -494,16 +494,6 @@ func validCapability(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-") == ""
 }
 
-// token reports whether s is an HTTP token (RFC 9110, section 5.6.2).
-func token(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // withDefaults fills in what the entry leaves out, from the file's defaults and then from the
 // figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {

@@ -48,7 +48,7 @@ const (
 func openHTTP(o httpOptions, in receiver) *httpWire {
 	w := &httpWire{in: in}
 	w.init(o)
-	w.bare = with(w.header, HeaderField{"Content-Type", "application/json"}, HeaderField{"Accept", "application/json, text/event-stream"})
+	w.bare = with(w.header, plainField{"Content-Type", "application/json"}, plainField{"Accept", "application/json, text/event-stream"})
 	w.place("", "")
 	return w
 }
@@ -78,15 +78,15 @@ func (w *httpWire) place(id, version string) {
 	if old := w.session.Load(); old != nil && old.id == id {
 		p.worked = old.worked
 	}
-	var more []HeaderField
+	var more []plainField
 	if id != "" {
-		more = append(more, HeaderField{headerSession, id})
+		more = append(more, plainField{headerSession, id})
 	}
 	if version != "" {
-		more = append(more, HeaderField{headerVersion, version})
+		more = append(more, plainField{headerVersion, version})
 	}
 	p.post = with(w.bare, more...)
-	p.get = with(with(w.header, HeaderField{"Accept", "text/event-stream"}), more...)
+	p.get = with(with(w.header, plainField{"Accept", "text/event-stream"}), more...)
 	w.session.Store(p)
 }
 
@@ -173,7 +173,7 @@ func (w *httpWire) leave(s *places) {
 	defer cancel()
 	header := s.get
 	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
-		header = with(header, HeaderField{"Authorization", "Bearer " + *token})
+		header = with(header, plainField{"Authorization", "Bearer " + *token})
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	resp, err := w.rt.RoundTrip(r.WithContext(ctx))

@@ -102,7 +102,7 @@ func TestHTTPRequest(t *testing.T) {
 	long := func(size int) string { return `{"long":"` + strings.Repeat("x", size) + `"}` }
 	for _, params := range []string{`{ "a" : 1.0}`, long(48 << 10), long(plainOneWrite), long(3 << 20)} {
 		req := &request{Message: jsonrpc.Message{ID: "7", Method: "tools/call", Params: []byte(params)},
-			Header: []HeaderField{{"mcp-method", "tools/call"}, {"Mcp-Name", "n"}, {headerVersion, modernVersion}}}
+			Header: []plainField{{"mcp-method", "tools/call"}, {"Mcp-Name", "n"}, {headerVersion, modernVersion}}}
 		if _, err := w.Call(short(t), req, nil); err != nil {
 			t.Fatal(err)
 		}

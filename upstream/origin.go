@@ -66,26 +66,36 @@ func newTransport() http.RoundTripper {
 	}
 }
 
+// transportFor returns the pool of connections to the origin of a URL.
+func transportFor(rawURL string) http.RoundTripper {
+	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
+	if err == nil && r.URL.Scheme == "http" {
+		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
+			return &plainTransport{dial: dial}
+		}
+	}
+	return newTransport()
+}
+
 // origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP
 // wires have in common: how they begin, fail and end.
 type origin struct {
-	url     *url.URL
-	address string                                                       // host and port of url
-	header  http.Header                                                  // of the configuration, and ours; never modified
-	token   func(ctx context.Context, refused ...string) (string, error) // see httpOptions
-	last    atomic.Pointer[string]                                       // the token of the latest request; nil before
-	rt      http.RoundTripper
-	own     bool // nobody else uses rt
-	limit   int
-	depth   int
-	log     *slog.Logger
-	odd     flood // of what the log is told that the server should not have sent
+	url    *url.URL
+	plain  *plainGroup                                                  // what rt is used through if it is a plainTransport; otherwise nil
+	header http.Header                                                  // of the configuration, and ours; never modified
+	token  func(ctx context.Context, refused ...string) (string, error) // see httpOptions
+	last   atomic.Pointer[string]                                       // the token of the latest request; nil before
+	rt     http.RoundTripper
+	own    bool // nobody else uses rt
+	limit  int
+	depth  int
+	log    *slog.Logger
+	odd    flood // of what the log is told that the server should not have sent
 
 	ctx      context.Context // ends with the wire; every request's context is derived from it
 	cancel   context.CancelCauseFunc
-	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work, and conns
+	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work
 	closed   bool
-	conns    []*plainConn   // of plain trips under way; each knows its place
 	work     sync.WaitGroup // calls, listening, draining
 	draining atomic.Int32
 
@@ -116,7 +126,9 @@ func (o *origin) init(opts httpOptions) {
 		o.over(errors.New("the url is no URL"))
 		return
 	}
-	o.address = net.JoinHostPort(o.url.Hostname(), port(o.url))
+	if p, ok := o.rt.(*plainTransport); ok {
+		o.plain = &plainGroup{transport: p, address: net.JoinHostPort(o.url.Hostname(), port(o.url)), closing: o.ctx}
+	}
 }
 
 // begin admits one piece of work, which ends with work.Done.
@@ -172,33 +184,12 @@ func (o *origin) close() {
 	o.over(nil)
 	o.mu.Lock()
 	o.closed = true
-	for _, c := range o.conns {
-		c.abort()
-	}
 	o.mu.Unlock()
+	if o.plain != nil {
+		o.plain.abort()
+	}
 	o.cancel(errClosed)
 	o.work.Wait()
-}
-
-// use notes that a plain trip uses the connection, and unuse that it does not any more. Both report
-// whether the origin is closed, which aborts it.
-func (o *origin) use(c *plainConn) (closed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c.place = len(o.conns)
-	o.conns = append(o.conns, c)
-	return o.closed
-}
-
-func (o *origin) unuse(c *plainConn) (closed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	last := len(o.conns) - 1
-	o.conns[c.place] = o.conns[last]
-	o.conns[c.place].place = c.place
-	o.conns[last] = nil
-	o.conns = o.conns[:last]
-	return o.closed
 }
 
 // release gives up the idle connections, if nobody else uses them.
@@ -219,14 +210,11 @@ type trip struct {
 	clock  *clock      // hears of each part of the body; may be nil
 	memory Memory      // of the body; may be nil
 
-	// Either a context of its own, or a connection of a plainTransport, is what breaks it off.
-	ctx    context.Context
-	cancel context.CancelFunc
-	mu     sync.Mutex
-	conn   *plainConn // nil when it was given back
-	broken bool
+	// Either a context of its own, or the exchange of a plainTransport, is what breaks it off.
+	ctx      context.Context
+	cancel   context.CancelFunc
+	exchange plainExchange // the latest one
 
-	body  plainBody // of a plainTransport: the latest response's
 	out   payload
 	first reader
 }
@@ -263,17 +251,12 @@ func (t *trip) get(name string) string {
 	if t.Response.Header != nil {
 		return t.Response.Header.Get(name)
 	}
-	for _, f := range t.body.fields {
-		if f.Name == name {
-			return f.Value
-		}
-	}
-	return ""
+	return t.exchange.field(name)
 }
 
 func (t *trip) header() http.Header {
 	if t.Response.Header == nil {
-		t.Response.Header = headerOf(t.body.fields)
+		t.Response.Header = t.exchange.header()
 	}
 	return t.Response.Header
 }
@@ -284,12 +267,7 @@ func (t *trip) breakOff() {
 		t.cancel()
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.broken = true
-	if t.conn != nil {
-		t.conn.abort()
-	}
+	t.exchange.abort()
 }
 
 // detach keeps the caller's context from breaking the trip off; false means that it has.
@@ -300,26 +278,7 @@ func (t *trip) detach() bool {
 	if t.cancel != nil {
 		return t.ctx.Err() == nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.broken
-}
-
-// take gives the trip its connection; false means that it was broken off.
-func (t *trip) take(c *plainConn) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.conn = c
-	return !t.broken
-}
-
-// giveBack takes the connection from the trip; false means that the trip was broken off, and the
-// connection with it.
-func (t *trip) giveBack() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.conn = nil
-	return !t.broken
+	return !t.exchange.aborted()
 }
 
 // close ends the trip. The connection is used again if the body was read to its end, and closed
@@ -346,9 +305,9 @@ func (t *trip) close() {
 //
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The
 // error is context.Cause(ctx) then.
-func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...HeaderField) (*trip, error) {
+func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...plainField) (*trip, error) {
 	t := &trip{url: u}
-	plain, isPlain := o.rt.(*plainTransport)
+	isPlain := o.plain != nil
 	if !isPlain {
 		// The trip's context is no child of ctx, because callers end theirs when they have the
 		// answer, and the connection would be lost with it.
@@ -370,7 +329,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			return nil, err
 		}
 		if token != "" {
-			field := HeaderField{"Authorization", "Bearer " + token}
+			field := plainField{"Authorization", "Bearer " + token}
 			if more = append(more[:own:own], field); !isPlain {
 				header = with(header, field)
 			}
@@ -389,7 +348,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		var resp *http.Response
 		if isPlain {
-			resp, err = o.plainTrip(ctx, plain, t, &r, more)
+			resp, err = o.plain.do(ctx, &t.exchange, &r, more)
 		} else {
 			if m != nil {
 				r.GetBody = t.out.again
@@ -443,32 +402,6 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 // visibleASCII reports whether s can stand in a header, and is there.
 func visibleASCII(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
-}
-
-// plainTrip is RoundTrip of a plainTransport, without a context for each request: the trip, and the
-// end of the origin, break off the connection itself.
-func (o *origin) plainTrip(ctx context.Context, p *plainTransport, t *trip, r *http.Request, more []HeaderField) (*http.Response, error) {
-	c, err := p.take(ctx, o.ctx, o.address)
-	if err != nil {
-		return nil, err
-	}
-	b := &t.body
-	*b = plainBody{pool: p, conn: c, trip: t, of: o}
-	if closed := o.use(c); !t.take(c) || closed {
-		b.finish(false)
-		return nil, context.Canceled
-	}
-	resp := &b.response
-	if err := c.roundTrip(r, more, b); err != nil {
-		b.finish(false)
-		return nil, err
-	}
-	b.content, b.reusable = contentOf(resp, c.r), !resp.Close
-	resp.Body = b
-	if b.left == 0 {
-		b.finish(true)
-	}
-	return resp, nil
 }
 
 // failed says why there is no response, or why its body broke off.
@@ -624,7 +557,7 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 }
 
 // with returns the header with more fields, which replace those of the same name.
-func with(header http.Header, more ...HeaderField) http.Header {
+func with(header http.Header, more ...plainField) http.Header {
 	h := make(http.Header, len(header)+len(more))
 	maps.Copy(h, header)
 	values := make([]string, len(more))

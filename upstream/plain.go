@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 // It is an http.RoundTripper for requests whose body has a known length. Close of a response's body
 // before its end closes the connection.
 type plainTransport struct {
+	// dial opens a connection.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	mu   sync.Mutex
 	idle []*plainConn // the last used at the end
 	reap *time.Timer  // closes what was idle for too long; nil while nothing is idle
@@ -41,17 +45,6 @@ const (
 	plainFresh = time.Millisecond
 )
 
-// transportFor returns the pool of connections to the origin of a URL.
-func transportFor(rawURL string) http.RoundTripper {
-	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
-	if err == nil && r.URL.Scheme == "http" {
-		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
-			return new(plainTransport)
-		}
-	}
-	return newTransport()
-}
-
 // plainConn is one connection. Whoever has it owns it: a request, or the pool.
 type plainConn struct {
 	net.Conn
@@ -62,29 +55,97 @@ type plainConn struct {
 	alive   func() bool
 	since   time.Time // it is idle
 	used    int       // how often it was idle
-	place   int       // among those that its origin uses
+	place   int       // in its group
 }
 
 // abort breaks off whatever is being read or written.
 func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
-// RoundTrip implements http.RoundTripper. It is the slow way in; (*origin).plainTrip is the other.
+// RoundTrip implements http.RoundTripper. It is the slow way in; (*plainGroup).do is the other.
 func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	o := &origin{address: net.JoinHostPort(r.URL.Hostname(), port(r.URL))}
-	o.ctx, o.cancel = context.WithCancelCause(context.Background())
-	trip := new(trip)
-	trip.stop = context.AfterFunc(r.Context(), trip.breakOff)
-	resp, err := o.plainTrip(r.Context(), t, trip, r, nil)
+	port := cmp.Or(r.URL.Port(), "80")
+	g := &plainGroup{transport: t, address: net.JoinHostPort(r.URL.Hostname(), port), closing: context.Background()}
+	x := new(plainExchange)
+	stop := context.AfterFunc(r.Context(), x.abort)
+	resp, err := g.do(r.Context(), x, r, nil)
 	if err != nil {
-		trip.stop()
+		stop()
 		return nil, err
 	}
-	resp.Request, resp.Header = r, headerOf(trip.body.fields)
+	resp.Request, resp.Header = r, x.header()
 	return resp, nil
 }
 
-// roundTrip writes the request and reads the head of the answer into b.
-func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, b *plainBody) error {
+// plainGroup is the exchanges with one server that can be broken off together.
+type plainGroup struct {
+	transport *plainTransport
+	address   string          // host and port
+	closing   context.Context // dialing ends with it
+
+	mu      sync.Mutex
+	conns   []*plainConn // in use; each knows its place
+	aborted bool
+}
+
+// do sends a request and returns when the head of its response is there, without its Header: that
+// is x's. more replaces fields of the same name, and is not kept. x may be used again after the
+// response's body was closed.
+func (g *plainGroup) do(ctx context.Context, x *plainExchange, r *http.Request, more []plainField) (*http.Response, error) {
+	c, err := g.transport.take(ctx, g.closing, g.address)
+	if err != nil {
+		return nil, err
+	}
+	x.group, x.conn, x.fields, x.reusable = g, c, nil, false
+	if aborted := g.add(c); !x.take(c) || aborted {
+		x.finish(false)
+		return nil, context.Canceled
+	}
+	resp := &x.response
+	if err := c.roundTrip(r, more, x); err != nil {
+		x.finish(false)
+		return nil, err
+	}
+	x.content, x.reusable = contentOf(resp, c.r), !resp.Close
+	resp.Body = x
+	if x.left == 0 {
+		x.finish(true)
+	}
+	return resp, nil
+}
+
+// abort breaks off what is under way, and what begins later.
+func (g *plainGroup) abort() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.aborted = true
+	for _, c := range g.conns {
+		c.abort()
+	}
+}
+
+// add notes that an exchange uses the connection, and remove that it does not any more. Both report
+// whether the group was aborted, and the connection with it.
+func (g *plainGroup) add(c *plainConn) (aborted bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.place = len(g.conns)
+	g.conns = append(g.conns, c)
+	return g.aborted
+}
+
+func (g *plainGroup) remove(c *plainConn) (aborted bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := len(g.conns) - 1
+	g.conns[c.place] = g.conns[last]
+	g.conns[c.place].place = c.place
+	g.conns[last] = nil
+	g.conns = g.conns[:last]
+	return g.aborted
+}
+
+// roundTrip writes the request and reads the head of the answer into x.
+func (c *plainConn) roundTrip(r *http.Request, more []plainField, x *plainExchange) error {
 	w, err := c.header(r, more)
 	if err != nil {
 		return err
@@ -92,18 +153,18 @@ func (c *plainConn) roundTrip(r *http.Request, more []HeaderField, b *plainBody)
 	if err := c.send(w, r); err != nil {
 		// A server that refuses a large body says so before it has read it.
 		c.SetReadDeadline(time.Now().Add(plainLastWords))
-		if c.receive(b) != nil {
+		if c.receive(x) != nil {
 			return err
 		}
-		b.response.Close = true
+		x.response.Close = true
 		return nil
 	}
-	return c.receive(b)
+	return c.receive(x)
 }
 
 // header makes the head of a request; more replaces fields of the same name, and the last of
 // several counts.
-func (c *plainConn) header(r *http.Request, more []HeaderField) ([]byte, error) {
+func (c *plainConn) header(r *http.Request, more []plainField) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
 	w = append(append(w, r.Host...), "\r\n"...)
@@ -135,7 +196,7 @@ func (c *plainConn) header(r *http.Request, more []HeaderField) ([]byte, error) 
 }
 
 // hasField reports whether one of the fields has that name.
-func hasField(fields []HeaderField, name string) bool {
+func hasField(fields []plainField, name string) bool {
 	for _, f := range fields {
 		if len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
 			return true
@@ -192,11 +253,11 @@ func (c *plainConn) send(w []byte, r *http.Request) error {
 }
 
 // receive reads the head of the answer.
-func (c *plainConn) receive(b *plainBody) (err error) {
-	resp := &b.response
+func (c *plainConn) receive(x *plainExchange) (err error) {
+	resp := &x.response
 	for range plainInterim {
 		*resp = http.Response{}
-		if b.fields, err = readHead(c.r, &c.head, resp, b.few[:0]); err != nil {
+		if x.fields, err = readHead(c.r, &c.head, resp, x.few[:0]); err != nil {
 			return err
 		}
 		switch {
@@ -209,45 +270,96 @@ func (c *plainConn) receive(b *plainBody) (err error) {
 	return errors.New("too many interim answers")
 }
 
-// plainBody is the body of an answer; at its end the connection goes back to the pool.
-type plainBody struct {
+// plainExchange is a request and its response, whose body it is. At the end of the body the
+// connection goes back to the pool. The zero value is ready for use. Only abort and aborted may be
+// called by other goroutines than the one that uses it.
+type plainExchange struct {
 	content
 	response http.Response // without its Header
-	fields   []HeaderField // which these are
-	few      [8]HeaderField
-	pool     *plainTransport
+	fields   []plainField  // which these are
+	few      [8]plainField
+	group    *plainGroup
 	conn     *plainConn // nil when it was given back
-	trip     *trip
-	of       *origin
 	reusable bool
+
+	mu     sync.Mutex
+	taken  *plainConn // conn; nil when it was given back
+	broken bool
 }
 
-func (b *plainBody) Read(p []byte) (int, error) {
-	if b.conn == nil {
+// field returns a field of the response's header; name is canonical. header returns all of them.
+func (x *plainExchange) field(name string) string {
+	for _, f := range x.fields {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
+func (x *plainExchange) header() http.Header { return headerOf(x.fields) }
+
+// abort makes everything fail that is read or written, now and later.
+func (x *plainExchange) abort() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.broken = true
+	if x.taken != nil {
+		x.taken.abort()
+	}
+}
+
+// aborted reports whether abort was called.
+func (x *plainExchange) aborted() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.broken
+}
+
+// take gives the exchange its connection; false means that it was aborted.
+func (x *plainExchange) take(c *plainConn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.taken = c
+	return !x.broken
+}
+
+// giveBack takes the connection from the exchange; false means that the exchange was aborted, and
+// the connection with it.
+func (x *plainExchange) giveBack() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.taken = nil
+	return !x.broken
+}
+
+func (x *plainExchange) Read(p []byte) (int, error) {
+	if x.conn == nil {
 		return 0, io.EOF
 	}
-	n, err := b.content.Read(p)
+	n, err := x.content.Read(p)
 	if err != nil {
-		b.finish(err == io.EOF)
+		x.finish(err == io.EOF)
 	}
 	return n, err
 }
 
-func (b *plainBody) Close() error {
-	b.finish(false)
+// Close closes the connection if the body was not read to its end.
+func (x *plainExchange) Close() error {
+	x.finish(false)
 	return nil
 }
 
 // finish gives the connection back if it can be used again, and closes it otherwise.
-func (b *plainBody) finish(whole bool) {
-	c := b.conn
+func (x *plainExchange) finish(whole bool) {
+	c := x.conn
 	if c == nil {
 		return
 	}
-	b.conn = nil
-	closed := b.of.unuse(c) // then it was aborted, perhaps just now
-	if b.trip.giveBack() && whole && b.reusable && !closed && c.r.Buffered() == 0 {
-		b.pool.put(c)
+	x.conn = nil
+	aborted := x.group.remove(c) // then the connection was, perhaps just now
+	if x.giveBack() && whole && x.reusable && !aborted && c.r.Buffered() == 0 {
+		x.group.transport.put(c)
 		return
 	}
 	c.Close()
@@ -260,7 +372,7 @@ func (t *plainTransport) take(ctx, closing context.Context, address string) (*pl
 	for {
 		c := t.pop(address)
 		if c == nil {
-			return dialPlain(ctx, closing, address)
+			return t.open(ctx, closing, address)
 		}
 		if c.used >= plainProven && time.Since(c.since) < plainFresh || c.alive() {
 			return c, nil
@@ -282,11 +394,11 @@ func (t *plainTransport) pop(address string) *plainConn {
 	return nil
 }
 
-func dialPlain(ctx, closing context.Context, address string) (*plainConn, error) {
+func (t *plainTransport) open(ctx, closing context.Context, address string) (*plainConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()
-	n, err := dial(ctx, "tcp", address)
+	n, err := t.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func notHTTP(format string, args ...any) error {
 // chunks or ends with the connection, and Close says that there is no other response after this
 // one. The fields of the header, whose names are canonical, are appended to some memory: nearly all
 // answers are read without a look at most of them.
-func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []HeaderField) ([]HeaderField, error) {
+func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []plainField) ([]plainField, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
 		return nil, err
@@ -47,13 +47,16 @@ func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []He
 		if err != nil {
 			return nil, err
 		}
-		fields = append(fields, HeaderField{name, value})
+		fields = append(fields, plainField{name, value})
 	}
 	return fields, frame(resp, fields)
 }
 
+// plainField is one field of an HTTP header.
+type plainField struct{ Name, Value string }
+
 // headerOf makes a header of fields whose names are canonical.
-func headerOf(fields []HeaderField) http.Header {
+func headerOf(fields []plainField) http.Header {
 	h := make(http.Header, len(fields))
 	for _, f := range fields {
 		h[f.Name] = append(h[f.Name], f.Value)
@@ -112,10 +115,21 @@ func parseStatus(line string, resp *http.Response) error {
 // tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
 var tokenBytes = func() (in [256]bool) {
 	for c := range in {
-		in[c] = token(string(rune(c)))
+		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
+			strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
 	}
 	return in
 }()
+
+// token reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
+func token(s string) bool {
+	for i := range len(s) {
+		if !tokenBytes[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
 
 // parseField reads one line of a header. A line that goes on with the one before is none, and there
 // is no white space in or after a name.
@@ -144,7 +158,7 @@ func parseField(line string) (name, value string, err error) {
 
 // frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on
 // after it (section 9.3).
-func frame(resp *http.Response, fields []HeaderField) error {
+func frame(resp *http.Response, fields []plainField) error {
 	length, chunked, said := int64(-1), false, ""
 	var ends, stays bool // what the header says of the connection
 	for _, f := range fields {

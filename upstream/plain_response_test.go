@@ -182,7 +182,7 @@ func BenchmarkResponse(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		var scratch []byte
 		resp := new(http.Response)
-		var few [8]HeaderField
+		var few [8]plainField
 		b.ReportAllocs()
 		for b.Loop() {
 			source.Reset(text)
@@ -210,14 +210,14 @@ func BenchmarkResponse(b *testing.B) {
 func TestRequestHeader(t *testing.T) {
 	r, _ := http.NewRequest(http.MethodPost, "http://h:1/p?q=1", strings.NewReader("{}"))
 	r.Header = http.Header{"User-Agent": {"junction"}, "Mcp-Method": {"configured"}}
-	head := func(more ...HeaderField) (*http.Request, error) {
+	head := func(more ...plainField) (*http.Request, error) {
 		w, err := new(plainConn).header(r, more)
 		if err != nil {
 			return nil, err
 		}
 		return http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(w), strings.NewReader("{}"))))
 	}
-	got, err := head(HeaderField{"mcp-method", "tools/call"}, HeaderField{"Mcp-Param-a", "1"}, HeaderField{"Mcp-Name", "x"}, HeaderField{"Mcp-Param-A", "2"})
+	got, err := head(plainField{"mcp-method", "tools/call"}, plainField{"Mcp-Param-a", "1"}, plainField{"Mcp-Name", "x"}, plainField{"Mcp-Param-A", "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestRequestHeader(t *testing.T) {
 	if !maps.EqualFunc(got.Header, want, slices.Equal) || got.Host != "h:1" || got.RequestURI != "/p?q=1" {
 		t.Errorf("%s %s has the header %q, want %q", got.Host, got.RequestURI, got.Header, want)
 	}
-	for _, bad := range []HeaderField{{"A", "b\r\nC: d"}, {"A", "b\nC: d"}, {"A", "\x00"}, {"A\r\nB", "c"}, {"A B", "c"}, {"A:", "c"}, {"", "c"}, {"Ä", "c"}} {
+	for _, bad := range []plainField{{"A", "b\r\nC: d"}, {"A", "b\nC: d"}, {"A", "\x00"}, {"A\r\nB", "c"}, {"A B", "c"}, {"A:", "c"}, {"", "c"}, {"Ä", "c"}} {
 		if got, err := head(bad); err == nil {
 			t.Errorf("%q was sent: %q", bad, got.Header)
 		}
