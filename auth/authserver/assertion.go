@@ -31,7 +31,7 @@ type clientKeys struct {
 // authenticate returns the client that a request for programs comes from. One that can sign must;
 // for all others the id is all there is, which is why their codes are bound to a verifier and their
 // refresh tokens are good once. The error is an *oauthError, or one that kept us from finding out.
-func (f *Server) authenticate(ctx context.Context, r *http.Request, q url.Values) (*client, error) {
+func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Values) (*client, error) {
 	id := q.Get("client_id")
 	if user, password, basic := r.BasicAuth(); basic {
 		name, err := url.QueryUnescape(user)
@@ -55,8 +55,8 @@ func (f *Server) authenticate(ctx context.Context, r *http.Request, q url.Values
 	if id == "" || len(id) > maxParam || !printable(id) {
 		return nil, bad("invalid_client", "client_id is missing")
 	}
-	c, err := f.clientOf(ctx, id)
-	if wrong, ok := errors.AsType[*problem](err); ok && wrong.code == blocked {
+	c, err := srv.clientOf(ctx, id)
+	if wrong, ok := errors.AsType[*pageError](err); ok && wrong.code == codeBlocked {
 		// Whatever the client shows has ended. It is not told invalid_client: that would have it
 		// register again by itself, and be another one that nobody has blocked.
 		return nil, bad("invalid_grant", "%s", wrong.text)
@@ -70,7 +70,7 @@ func (f *Server) authenticate(ctx context.Context, r *http.Request, q url.Values
 	case assertion != "" && c.Keys == nil:
 		return nil, bad("invalid_client", "the client has no keys to sign with")
 	case assertion != "":
-		return c, f.checkAssertion(ctx, c, assertion)
+		return c, srv.checkAssertion(ctx, c, assertion)
 	case c.MustSign:
 		return nil, bad("invalid_client", "the client signs (private_key_jwt), and did not: client_assertion is missing")
 	}
@@ -89,7 +89,7 @@ func subjectOf(assertion string) string {
 
 // checkAssertion wants a JWT that the client has signed for us, and that was not here before (RFC
 // 7523, section 3).
-func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string) error {
+func (srv *Server) checkAssertion(ctx context.Context, c *client, assertion string) error {
 	no := func(why string) error { return bad("invalid_client", "client_assertion: %s", why) }
 	if len(assertion) > maxAssertion {
 		return no("it is too large")
@@ -103,7 +103,7 @@ func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	}
 	// Nothing is fetched or written down for a client that no user has allowed: it has no code and
 	// no token.
-	allowed, err := f.store.ClientAllowed(ctx, c.ID)
+	allowed, err := srv.store.ClientAllowed(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	verified := false
 	var tried *jose.JSONWebKeySet
 	for _, again := range []bool{false, true} { // a second time with keys that were fetched anew
-		keys, err := f.keysOf(ctx, c, again)
+		keys, err := srv.keysOf(ctx, c, again)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string
 			break
 		}
 		tried = keys
-		for _, k := range matching(keys, t.Headers[0]) {
+		for _, k := range matchingKeys(keys, t.Headers[0]) {
 			if t.Claims(k.Key, &claims) == nil {
 				verified = true
 				break
@@ -132,14 +132,14 @@ func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string
 			break
 		}
 	}
-	now := f.now()
+	now := srv.now()
 	switch {
 	case !verified:
 		return no("no key of the client has signed it")
 	case claims.Issuer != c.ID || claims.Subject != c.ID:
 		return no("iss and sub must be the client_id")
-	case !slices.Contains(claims.Audience, f.url) && !slices.Contains(claims.Audience, f.url+"/oauth/token"):
-		return no("aud must be " + f.url)
+	case !slices.Contains(claims.Audience, srv.url) && !slices.Contains(claims.Audience, srv.url+"/oauth/token"):
+		return no("aud must be " + srv.url)
 	case claims.Expiry == nil || !now.Before(claims.Expiry.Time().Add(assertionSkew)):
 		return no("it is expired, or says not when")
 	case claims.Expiry.Time().After(now.Add(assertionAge)):
@@ -149,7 +149,7 @@ func (f *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	case claims.ID == "" || len(claims.ID) > 512:
 		return no("jti is missing")
 	}
-	err = f.store.UseAssertion(ctx, c.ID, claims.ID, claims.Expiry.Time().Add(2*assertionSkew))
+	err = srv.store.UseAssertion(ctx, c.ID, claims.ID, claims.Expiry.Time().Add(2*assertionSkew))
 	if errors.Is(err, store.ErrUsed) {
 		return no("it was used before")
 	}
@@ -165,7 +165,7 @@ const (
 
 // matching returns the keys that may have signed: public ones for signing, of the kind of the
 // algorithm, and of the id that the header names, if it names one.
-func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
+func matchingKeys(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	var all []jose.JSONWebKey
 	for _, k := range set.Keys {
 		if !k.IsPublic() || !k.Valid() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != h.Algorithm || h.KeyID != "" && k.KeyID != h.KeyID {
@@ -183,12 +183,12 @@ func matching(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 
 // keysOf returns the keys of a client. again asks for those of the net anew, which happens at most
 // once a minute for each place.
-func (f *Server) keysOf(ctx context.Context, c *client, again bool) (*jose.JSONWebKeySet, error) {
+func (srv *Server) keysOf(ctx context.Context, c *client, again bool) (*jose.JSONWebKeySet, error) {
 	if c.Keys.Set != nil {
 		return c.Keys.Set, nil
 	}
-	if f.documents == nil || f.documents.outside == nil {
+	if srv.documents == nil || srv.documents.fetcher == nil {
 		return nil, bad("invalid_client", "this server reads no keys from the net")
 	}
-	return f.documents.keys.get(ctx, c.Keys.URI, c.Host, again)
+	return srv.documents.keys.get(ctx, c.Keys.URI, c.Host, again)
 }

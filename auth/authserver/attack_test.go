@@ -88,7 +88,7 @@ func TestAuthT59BlockedClients(t *testing.T) {
 					t.Errorf("%s: %d %v", what, status, m)
 				}
 			}
-			s.clock.forward(believed)
+			s.clock.forward(cacheTTL)
 			s.mustNotVerify(t, m["access_token"], "it was revoked")
 			other.mustSignIn(t, newBrowser(t))
 			grants, err := s.store.Grants(t.Context(), store.GrantFilter{ClientID: a.id, Standing: true})

@@ -32,7 +32,7 @@ const (
 )
 
 // asking is what pages need to know about a request after its first page.
-type asking struct {
+type requestDetail struct {
 	Name string     `json:"name,omitempty"` // the client's
 	Host string     `json:"host,omitempty"`
 	Kind clientKind `json:"kind,omitempty"`
@@ -43,7 +43,7 @@ type asking struct {
 
 // AuthRequest is a client's request that has been checked: what it asks for is in order, and where
 // the answer goes too. Nothing has been given for it.
-type AuthRequest struct {
+type checkedRequest struct {
 	Client           *client
 	RedirectURI      string
 	State, Challenge string
@@ -52,22 +52,22 @@ type AuthRequest struct {
 }
 
 // flaw is a mistake of a client that it is told of by way of the browser.
-type flaw struct {
+type redirectError struct {
 	redirect, state   string
 	code, description string
 }
 
-func (f *flaw) Error() string { return f.code + ": " + f.description }
+func (f *redirectError) Error() string { return f.code + ": " + f.description }
 
 var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // once are the parameters that mean something; one that comes twice could mean two things.
-var once = []string{
+var singleParams = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge", "code_challenge_method", "prompt", "request", "request_uri",
 }
 
 // bound returns how many bytes a parameter may have.
-func bound(name string) int {
+func maxLen(name string) int {
 	switch name {
 	case "state":
 		return maxState
@@ -79,22 +79,22 @@ func bound(name string) int {
 
 // begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which
 // comes with the client and is for it, or one that kept us from finding out.
-func (f *Server) begin(ctx context.Context, form url.Values) (AuthRequest, error) {
+func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (checkedRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
-			return AuthRequest{}, &problem{"invalid_client", "The app says twice what it is, or where to return to (" + name + ")."}
+			return checkedRequest{}, &pageError{"invalid_client", "The app says twice what it is, or where to return to (" + name + ")."}
 		}
 	}
 	if id := form.Get("client_id"); id == "" || len(id) > maxParam || !printable(id) {
-		return AuthRequest{}, &problem{"invalid_client", "The app does not say what it is (client_id)."}
+		return checkedRequest{}, &pageError{"invalid_client", "The app does not say what it is (client_id)."}
 	}
-	c, err := f.clientOf(ctx, form.Get("client_id"))
+	c, err := srv.clientOf(ctx, form.Get("client_id"))
 	if err != nil {
-		return AuthRequest{}, err
+		return checkedRequest{}, err
 	}
 	redirect, err := redirectOf(c, form.Get("redirect_uri"))
 	if err != nil {
-		return AuthRequest{}, err
+		return checkedRequest{}, err
 	}
 	// From here on the client is who it says, as far as anybody can know, and can be told, if a
 	// user has allowed it.
@@ -102,17 +102,17 @@ func (f *Server) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	if len(state) > maxState {
 		state = ""
 	}
-	bad := func(code, description string) (AuthRequest, error) {
-		return AuthRequest{Client: c, RedirectURI: redirect}, &flaw{redirect, state, code, description}
+	bad := func(code, description string) (checkedRequest, error) {
+		return checkedRequest{Client: c, RedirectURI: redirect}, &redirectError{redirect, state, code, description}
 	}
-	for _, name := range once {
+	for _, name := range singleParams {
 		switch v := form[name]; {
 		case len(v) > 1 && name == "resource":
 			return bad("invalid_target", "there is more than one resource; a token is for one endpoint")
 		case len(v) > 1:
 			return bad("invalid_request", name+" is there twice")
-		case len(v) == 1 && len(v[0]) > bound(name):
-			return bad("invalid_request", fmt.Sprintf("%s is longer than %d bytes", name, bound(name)))
+		case len(v) == 1 && len(v[0]) > maxLen(name):
+			return bad("invalid_request", fmt.Sprintf("%s is longer than %d bytes", name, maxLen(name)))
 		}
 	}
 	switch {
@@ -133,21 +133,21 @@ func (f *Server) begin(ctx context.Context, form url.Values) (AuthRequest, error
 	case slices.Contains(strings.Fields(form.Get("prompt")), "none"):
 		return bad("interaction_required", "a person has to agree each time")
 	}
-	resource := f.resource(form.Get("resource"))
+	resource := srv.resource(form.Get("resource"))
 	if resource == "" {
 		return bad("invalid_target", "resource is no endpoint of this server")
 	}
-	return AuthRequest{
-		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: f.scopeOf(form.Get("scope")), Resource: resource,
+	return checkedRequest{
+		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: srv.scopeOf(form.Get("scope")), Resource: resource,
 		ExplicitRedirect: form.Get("redirect_uri") != "",
 	}, nil
 }
 
 // scopeOf returns what is granted of what is asked for: what we do not know is left out, and
 // without anything left it is the one that all need.
-func (f *Server) scopeOf(asked string) string {
+func (srv *Server) scopeOf(asked string) string {
 	var granted []string
-	for _, s := range f.scopes {
+	for _, s := range srv.scopes {
 		if slices.Contains(strings.Fields(asked), s) {
 			granted = append(granted, s)
 		}
@@ -164,35 +164,35 @@ func printable(s string) bool {
 
 // authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the
 // person.
-func (f *Server) authorize(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		f.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
+		srv.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
 		return
 	}
-	request, err := f.core.BeginAuthorize(r.Context(), r)
-	if wrong, ok := errors.AsType[*problem](err); ok {
-		f.cannot(w, r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
+	request, err := srv.checkAuthorization(r.Context(), r.Form)
+	if wrong, ok := errors.AsType[*pageError](err); ok {
+		srv.showPageError(w, r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
 		return
 	}
-	if wrong, ok := errors.AsType[*flaw](err); ok {
-		f.tell(w, r, request, wrong)
+	if wrong, ok := errors.AsType[*redirectError](err); ok {
+		srv.answerRedirectError(w, r, request, wrong)
 		return
 	}
-	if gone, ok := errors.AsType[*unreachable](err); ok {
-		f.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now",
+	if gone, ok := errors.AsType[*fetchError](err); ok {
+		srv.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now",
 			Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
 		return
 	}
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	detail, err := json.Marshal(asking{Name: request.Client.label(), Host: request.Client.Host, Kind: request.Client.Kind})
+	detail, err := json.Marshal(requestDetail{Name: request.Client.label(), Host: request.Client.Host, Kind: request.Client.Kind})
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	f.ask(w, r, store.AuthRequest{
+	srv.startRequest(w, r, store.AuthRequest{
 		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI, State: []byte(request.State), Scope: request.Scope,
 		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect), Detail: detail,
 	})
@@ -201,45 +201,45 @@ func (f *Server) authorize(w http.ResponseWriter, r *http.Request) {
 // tell tells a client what is wrong with its request. A client that no user has allowed is told
 // only if the person goes there: anybody can register one, and a link to us would lead to wherever
 // they want.
-func (f *Server) tell(w http.ResponseWriter, r *http.Request, request AuthRequest, wrong *flaw) {
+func (srv *Server) answerRedirectError(w http.ResponseWriter, r *http.Request, request checkedRequest, wrong *redirectError) {
 	c := request.Client
-	known, err := f.returnsTo(r.Context(), c, request.RedirectURI)
+	known, err := srv.returnsTo(r.Context(), c, request.RedirectURI)
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	if known {
-		http.Redirect(w, r, f.refusal(wrong), http.StatusSeeOther)
+		http.Redirect(w, r, srv.errorURL(wrong), http.StatusSeeOther)
 		return
 	}
-	f.event(r, "authorize_refused", "", c.ID, wrong.code)
+	srv.event(r, "authorize_refused", "", c.ID, wrong.code)
 	d := pageData{
 		Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code,
-		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: f.refusal(wrong),
+		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: srv.errorURL(wrong),
 	}
-	d.Target, d.Local = target(request.RedirectURI)
-	f.page(w, http.StatusBadRequest, "mistake", d)
+	d.Target, d.Local = displayTarget(request.RedirectURI)
+	srv.page(w, http.StatusBadRequest, "mistake", d)
 }
 
 // returnsTo reports whether a client returns people to where a redirect URI leads: the operator has
 // named it, or a user allows the client now and went there. Of this machine every port is the same
 // place, since a client has another one each time.
-func (f *Server) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
+func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
 	if c.Kind == kindStatic {
 		return true, nil
 	}
-	host, local := target(redirect)
+	host, local := displayTarget(redirect)
 	if u, err := url.Parse(redirect); local && err == nil {
 		host = strings.TrimSuffix(host, ":"+u.Port())
 	}
-	return f.store.RedirectAllowed(ctx, c.ID, host, local)
+	return srv.store.RedirectAllowed(ctx, c.ID, host, local)
 }
 
 // cannot tells a person what is wrong with the app that sent them here.
-func (f *Server) cannot(w http.ResponseWriter, r *http.Request, wrong *problem, client, redirect string) {
-	f.event(r, "authorize_refused", "", visible(client, 64), wrong.code)
-	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: visible(redirect, 200), Blocked: wrong.code == blocked}
-	f.page(w, http.StatusBadRequest, "client", d)
+func (srv *Server) showPageError(w http.ResponseWriter, r *http.Request, wrong *pageError, client, redirect string) {
+	srv.event(r, "authorize_refused", "", safeText(client, 64), wrong.code)
+	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: safeText(redirect, 200), Blocked: wrong.code == codeBlocked}
+	srv.page(w, http.StatusBadRequest, "client", d)
 }
 
 func explicit(b bool) []byte {
@@ -251,42 +251,42 @@ func explicit(b bool) []byte {
 
 // ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a
 // browser that was sent here cannot be told from a person who came.
-func (f *Server) ask(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
-	binding := f.binding(w, r)
+func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
+	binding := srv.binding(w, r)
 	id := secret()
-	row.Expires, row.Network = f.now().Add(requestTTL), callerOf(r.Context()).network()
-	if err := f.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
-		f.unreachable(w, r, err)
+	row.Expires, row.Network = srv.now().Add(requestTTL), callerOf(r.Context()).network()
+	if err := srv.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
+		srv.showOutage(w, r, err)
 		return
 	}
-	f.showConsent(w, r, id, binding, row)
+	srv.showConsent(w, r, id, binding, row)
 }
 
-func (f *Server) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
-	var who asking
+func (srv *Server) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
+	var who requestDetail
 	_ = json.Unmarshal(row.Detail, &who)
-	d := pageData{Tx: id, CSRF: f.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(f.tokens.RefreshTTL)}
-	d.Target, d.Local = target(row.RedirectURI)
+	d := pageData{Tx: id, CSRF: srv.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
+	d.Target, d.Local = displayTarget(row.RedirectURI)
 	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope), func(s string) bool { return slices.Contains(scopes, s) }), ", ")
-	for _, p := range f.providers {
+	for _, p := range srv.providers {
 		d.Providers = append(d.Providers, choice{p.ID, p.label()})
 	}
 	if row.Purpose == purposeLogin {
-		d.Title = "Sign in to " + f.name
+		d.Title = "Sign in to " + srv.name
 		if to, err := url.Parse(string(row.Request)); err == nil {
 			d.Upstream = strings.TrimPrefix(to.Path, "/connect/")
 		}
-		f.page(w, http.StatusOK, "login", d)
+		srv.page(w, http.StatusOK, "login", d)
 		return
 	}
-	if s, err := f.session(r); err == nil {
+	if s, err := srv.session(r); err == nil {
 		d.User = s.label()
 	} else if !isOver(err) {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	d.Title = "Allow " + who.Name + "?"
-	f.page(w, http.StatusOK, "consent", d)
+	srv.page(w, http.StatusOK, "consent", d)
 }
 
 // lasts is a duration in words.
@@ -302,109 +302,109 @@ func lasts(d time.Duration) string {
 }
 
 // consent is POST /oauth/consent: the person has decided.
-func (f *Server) consent(w http.ResponseWriter, r *http.Request) {
-	if !f.ownForm(w, r) {
+func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
+	if !srv.sameOriginForm(w, r) {
 		return
 	}
 	id, action := r.PostForm.Get("tx"), r.PostForm.Get("action")
 	binding := cookie(r, bindingCookie)
-	if binding == "" || id == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
-		f.startAgain(w, binding == "")
+	if binding == "" || id == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
+		srv.startAgain(w, binding == "")
 		return
 	}
-	row, err := f.store.AuthRequest(r.Context(), id, binding)
+	row, err := srv.store.AuthRequest(r.Context(), id, binding)
 	if err != nil {
-		f.over(w, r, err)
+		srv.showRequestError(w, r, err)
 		return
 	}
-	var who asking
+	var who requestDetail
 	_ = json.Unmarshal(row.Detail, &who)
 	switch {
 	case action == "cancel" && row.Purpose == purposeAuthorize:
-		if _, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil && !errors.Is(err, store.ErrUsed) {
-			f.over(w, r, err)
+		if _, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil && !errors.Is(err, store.ErrUsed) {
+			srv.showRequestError(w, r, err)
 			return
 		}
-		if _, err := f.store.ConsumeApproved(r.Context(), id, binding); err != nil {
-			f.over(w, r, err)
+		if _, err := srv.store.ConsumeApproved(r.Context(), id, binding); err != nil {
+			srv.showRequestError(w, r, err)
 			return
 		}
-		f.event(r, "consent_denied", "", row.ClientID, "")
-		f.goTo(w, f.refusal(&flaw{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
+		srv.event(r, "consent_denied", "", row.ClientID, "")
+		srv.redirectByPage(w, srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
 			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
-		f.allow(w, r, id, binding, who)
+		srv.allow(w, r, id, binding, who)
 	case strings.HasPrefix(action, "idp:"):
-		f.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
+		srv.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
 	default:
-		f.startAgain(w, false)
+		srv.startAgain(w, false)
 	}
 }
 
 // allow approves a request for the person who is signed in in this browser.
-func (f *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who asking) {
-	s, err := f.session(r)
+func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who requestDetail) {
+	s, err := srv.session(r)
 	if err != nil {
-		f.over(w, r, err)
+		srv.showRequestError(w, r, err)
 		return
 	}
 	who.User, who.Session = s.user.ID, s.IDPSession
 	detail, err := json.Marshal(who)
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	// A second click finds it approved, and goes the same way: only what comes after it happens
 	// once.
-	row, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
+	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil
 	}
 	if err != nil {
-		f.over(w, r, err)
+		srv.showRequestError(w, r, err)
 		return
 	}
-	f.goTo(w, f.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
+	srv.redirectByPage(w, srv.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
 // toProvider approves a request, and sends the browser to the provider. All that the provider is
 // given is made now, and of this request and browser, so that a second click is sent the same way.
-func (f *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
-	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == idp })
+func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
+	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == idp })
 	if i < 0 {
-		f.startAgain(w, false)
+		srv.startAgain(w, false)
 		return
 	}
-	p := f.providers[i]
-	state, nonce, verifier := f.derive("state", id, binding), f.derive("nonce", id, binding), f.derive("verifier", id, binding)
+	p := srv.providers[i]
+	state, nonce, verifier := srv.derive("state", id, binding), srv.derive("nonce", id, binding), srv.derive("verifier", id, binding)
 	where, err := p.begin(r.Context(), state, nonce, verifier)
 	if err != nil {
-		f.providerAway(w, r, p, err) // not approved yet: the same page works again
+		srv.showProviderOutage(w, r, p, err) // not approved yet: the same page works again
 		return
 	}
-	approved, err := f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
+	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
 	if errors.Is(err, store.ErrUsed) && approved.Consumed.IsZero() && approved.IDP == idp {
 		err = nil
 	}
 	if err != nil {
-		f.over(w, r, err)
+		srv.showRequestError(w, r, err)
 		return
 	}
-	f.goTo(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
+	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
 }
 
 // refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1;
 // RFC 9207).
-func (f *Server) refusal(wrong *flaw) string {
-	return f.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}}, wrong.state)
+func (srv *Server) errorURL(wrong *redirectError) string {
+	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}}, wrong.state)
 }
 
 // answerURL adds the members of an answer to where it goes, which keeps the query that it has.
-func (f *Server) answerURL(redirect string, members url.Values, state string) string {
+func (srv *Server) answerURL(redirect string, members url.Values, state string) string {
 	if state != "" {
 		members.Set("state", state)
 	}
-	members.Set("iss", f.url)
+	members.Set("iss", srv.url)
 	separator := "?"
 	if strings.Contains(redirect, "?") {
 		separator = "&"
@@ -414,49 +414,49 @@ func (f *Server) answerURL(redirect string, members url.Values, state string) st
 
 // goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser
 // that checks where a form's answers lead would stop a redirect.
-func (f *Server) goTo(w http.ResponseWriter, where string, d pageData) {
+func (srv *Server) redirectByPage(w http.ResponseWriter, where string, d pageData) {
 	d.Next = where
 	w.Header().Set("Refresh", "0; url="+where)
-	f.page(w, http.StatusOK, "going", d)
+	srv.page(w, http.StatusOK, "going", d)
 }
 
 // startAgain tells a person that a page is not theirs, or too old.
-func (f *Server) startAgain(w http.ResponseWriter, noCookies bool) {
+func (srv *Server) startAgain(w http.ResponseWriter, noCookies bool) {
 	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. Nothing was allowed. Go back to your app and let it connect once more."}
 	if noCookies {
 		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. " +
 			"Allow cookies for this server, go back to your app and let it connect once more."
 	}
-	f.page(w, http.StatusForbidden, "error", d)
+	srv.page(w, http.StatusForbidden, "error", d)
 }
 
 // over answers for a request that is not there any more, or one that could not be looked up.
-func (f *Server) over(w http.ResponseWriter, r *http.Request, err error) {
+func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, store.ErrUsed):
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
 	case errors.Is(err, store.ErrExpired):
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
 	case isOver(err):
-		f.startAgain(w, false)
+		srv.startAgain(w, false)
 	default:
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 	}
 }
 
 // unreachable tells a person that it is not their fault.
-func (f *Server) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+func (srv *Server) showOutage(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		f.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
 }
 
-func (f *Server) providerAway(w http.ResponseWriter, r *http.Request, p *provider, err error) {
+func (srv *Server) showProviderOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) {
 	if r.Context().Err() == nil {
-		f.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	f.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
 }

@@ -5,7 +5,7 @@
 // A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go,
 // register.go, documents.go); its person's browser comes to authorize.go, which knows it again by a
 // cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who
-// agrees to the provider (provider.go); callback.go takes the provider's answer; server.go makes a
+// agrees to the provider (provider.go); callback.go takes the provider's answer; mint.go makes a
 // code of it, and token.go and refresh.go tokens of the code, for a client that signs where it has
 // keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what
 // they have allowed and takes it back. redirect.go says where an answer may go. On the pages of
@@ -75,31 +75,31 @@ type Options struct {
 // Server is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens
 // that it gives. Close it.
 type Server struct {
-	config    Config
-	tokens    Tokens
-	url, name string
-	resources *auth.Resources
-	scopes    []string
-	store     *store.Store
-	registrar registrar
-	documents *documents // nil reads none
-	static    map[string]*client
-	providers []*provider
-	core      AuthorizationServer
-	cookies   [][]byte // keys
-	granted   func(*auth.Principal) bool
-	connector Connector // nil: there is nothing to connect
-	mayUse    func(*auth.Principal, string) bool
-	links     *seal.Vault // of ConnectURL
-	address   func(*http.Request) netip.Addr
-	ended     func()
-	log       *slog.Logger
-	now       func() time.Time
-	pages     *pages
-	routes    http.Handler
-	gates     gates
-	crowd     rate.Sometimes // says that an address is refused
-	known     known
+	config       Config
+	tokens       Tokens
+	url, name    string
+	resources    *auth.Resources
+	scopes       []string
+	store        *store.Store
+	registrar    registrar
+	documents    *documents // nil reads none
+	static       map[string]*client
+	providers    []*provider
+	minter       minter
+	cookies      [][]byte // keys
+	granted      func(*auth.Principal) bool
+	connector    Connector // nil: there is nothing to connect
+	mayUse       func(*auth.Principal, string) bool
+	links        *seal.Vault // of ConnectURL
+	address      func(*http.Request) netip.Addr
+	ended        func()
+	log          *slog.Logger
+	now          func() time.Time
+	pages        *pages
+	routes       http.Handler
+	limits       rateLimits
+	logOverLimit rate.Sometimes // says that an address is refused
+	cache        tokenCache
 
 	stop   context.CancelFunc
 	polled sync.WaitGroup
@@ -111,7 +111,7 @@ func New(o Options) (*Server, error) {
 	f := &Server{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
 		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log, now: o.Now,
-		gates: newGates(), crowd: rate.Sometimes{Interval: time.Minute},
+		limits: newRateLimits(), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
 	u, err := url.Parse(o.URL)
@@ -162,8 +162,8 @@ func New(o Options) (*Server, error) {
 	if f.pages, err = newPages(); err != nil {
 		return nil, err
 	}
-	f.core = newServer(f, secrets)
-	f.known.tokens = map[auth.Hash]*verdict{}
+	f.minter = minter{secrets}
+	f.cache.tokens = map[auth.Hash]*knownToken{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
@@ -172,12 +172,12 @@ func New(o Options) (*Server, error) {
 }
 
 // Close ends the Server; the store stays open.
-func (f *Server) Close() {
-	f.stop()
-	f.polled.Wait()
+func (srv *Server) Close() {
+	srv.stop()
+	srv.polled.Wait()
 }
 
-func (f *Server) router() http.Handler {
+func (srv *Server) router() http.Handler {
 	m := http.NewServeMux()
 	// for programs, also those that run in a browser on another page
 	public := func(pattern string, answer http.HandlerFunc, methods string) {
@@ -207,35 +207,35 @@ func (f *Server) router() http.Handler {
 		})
 	}
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
-	public("/.well-known/oauth-authorization-server", f.metadata, get)
+	public("/.well-known/oauth-authorization-server", srv.metadata, get)
 	// for clients that look below the path of the endpoint
-	public("/.well-known/oauth-authorization-server/", f.metadata, get)
-	public("/oauth/register", f.limited(f.gates.register, f.register), post)
-	public("/oauth/token", f.limited(f.gates.token, f.token), post)
-	public("/oauth/revoke", f.limited(f.gates.revoke, f.revoke), post)
+	public("/.well-known/oauth-authorization-server/", srv.metadata, get)
+	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
+	public("/oauth/token", srv.limited(srv.limits.token, srv.token), post)
+	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
 	begins := func(pattern string, answer http.HandlerFunc) {
-		m.HandleFunc(pattern, f.limitedPage(f.gates.begin, answer))
+		m.HandleFunc(pattern, srv.limitedPage(srv.limits.begin, answer))
 	}
 	goesOn := func(pattern string, answer http.HandlerFunc) {
-		m.HandleFunc(pattern, f.limitedPage(f.gates.finish, answer))
+		m.HandleFunc(pattern, srv.limitedPage(srv.limits.finish, answer))
 	}
-	begins("GET /oauth/authorize", f.authorize)
-	begins("POST /oauth/authorize", f.authorize)
-	goesOn("POST /oauth/consent", f.consent)
-	goesOn("GET /oauth/continue", f.carryOn)
-	goesOn("GET /oauth/callback/{idp}", f.callback)
-	public("/oauth/client-metadata.json", f.ourDocument, get)
-	begins("GET /connect/{upstream}", f.connectPage)
-	goesOn("POST /connect/{upstream}", f.connectUpstream)
-	goesOn("GET /connect/{upstream}/callback", f.connectBack)
-	goesOn("POST /connect/{upstream}/disconnect", f.disconnect)
-	begins("GET /account", f.account)
-	goesOn("POST /account/grants/{id}/revoke", f.revokeGrant)
-	goesOn("POST /account/logout", f.logout)
-	m.HandleFunc("GET /{$}", f.connect)
+	begins("GET /oauth/authorize", srv.authorize)
+	begins("POST /oauth/authorize", srv.authorize)
+	goesOn("POST /oauth/consent", srv.consent)
+	goesOn("GET /oauth/continue", srv.continueRequest)
+	goesOn("GET /oauth/callback/{idp}", srv.callback)
+	public("/oauth/client-metadata.json", srv.clientDocument, get)
+	begins("GET /connect/{upstream}", srv.connectPage)
+	goesOn("POST /connect/{upstream}", srv.connectUpstream)
+	goesOn("GET /connect/{upstream}/callback", srv.connectCallback)
+	goesOn("POST /connect/{upstream}/disconnect", srv.disconnect)
+	begins("GET /account", srv.account)
+	goesOn("POST /account/grants/{id}/revoke", srv.revokeGrant)
+	goesOn("POST /account/logout", srv.logout)
+	m.HandleFunc("GET /{$}", srv.instructions)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
-			f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+			srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 			return
 		}
 		fail(w, http.StatusNotFound, "not_found", "nothing is here")
@@ -245,11 +245,11 @@ func (f *Server) router() http.Handler {
 
 // ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has
 // given it one, with auth.RequestIDs.
-func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	by := caller{request: auth.RequestID(w)}
-	if f.address != nil {
-		if by.from = f.address(r); by.from.IsValid() {
+	if srv.address != nil {
+		if by.from = srv.address(r); by.from.IsValid() {
 			by.address = by.from.String()
 		}
 	}
@@ -257,7 +257,7 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
-	f.routes.ServeHTTP(w, r)
+	srv.routes.ServeHTTP(w, r)
 }
 
 // caller is where a request comes from, and its id, in the words of what is written down; "" where
@@ -288,15 +288,15 @@ const maxBody = 64 << 10
 
 // away answers a program when something that we need cannot be reached. It is never the client's
 // fault, and never the end of a sign-in.
-func (f *Server) away(w http.ResponseWriter, r *http.Request, err error) {
+func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, theirs := errors.AsType[*unreachable](err); theirs { // a stranger can cause as many of these as they like
-		if level = slog.LevelWarn; f.gates.events.pass(callerOf(r.Context()).from, f.now()) != passes {
+	if _, theirs := errors.AsType[*fetchError](err); theirs { // a stranger can cause as many of these as they like
+		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}
 	}
 	if r.Context().Err() == nil {
-		f.log.Log(r.Context(), level, "a sign-in request could not be answered",
+		srv.log.Log(r.Context(), level, "a sign-in request could not be answered",
 			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
@@ -332,11 +332,11 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // resource returns the canonical name of the endpoint that a client means, "" if it means none of
 // ours. Whoever names none means the one over everything.
-func (f *Server) resource(given string) string {
+func (srv *Server) resource(given string) string {
 	if given == "" {
-		given = f.url
+		given = srv.url
 	}
-	return f.resources.Canonical(given)
+	return srv.resources.Canonical(given)
 }
 
 // secret returns 256 random bits in 43 characters.
@@ -348,13 +348,13 @@ func secret() string {
 
 // derive returns a secret that is made of others, the same each time. It is made with the first
 // key.
-func (f *Server) derive(purpose string, of ...string) string {
-	return derive(f.cookies[0], purpose, of)
+func (srv *Server) derive(purpose string, of ...string) string {
+	return derive(srv.cookies[0], purpose, of)
 }
 
 // derived reports whether a text was derived so, with whatever key.
-func (f *Server) derived(text, purpose string, of ...string) bool {
-	return slices.ContainsFunc(f.cookies, func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
+func (srv *Server) derived(text, purpose string, of ...string) bool {
+	return slices.ContainsFunc(srv.cookies, func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
 }
 
 func derive(key []byte, purpose string, of []string) string {

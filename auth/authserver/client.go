@@ -39,31 +39,31 @@ func (c *client) label() string { return cmp.Or(c.Name, c.Host, "An app without 
 
 // problem is what is wrong with a client, or with its redirect URI, in words for the person in the
 // browser: it is shown here and never sent anywhere.
-type problem struct {
+type pageError struct {
 	code string // invalid_client, invalid_redirect_uri or blocked
 	text string
 }
 
-func (p *problem) Error() string { return p.text }
+func (p *pageError) Error() string { return p.text }
 
 // clientOf returns the client with an id. The error is a *problem if there is none; another means
 // that it could not be found out.
-func (f *Server) clientOf(ctx context.Context, id string) (*client, error) {
+func (srv *Server) clientOf(ctx context.Context, id string) (*client, error) {
 	// First, so that nothing is fetched from where a client that is shut out comes from.
-	if err := f.unblocked(ctx, id); err != nil {
+	if err := srv.checkBlocked(ctx, id); err != nil {
 		return nil, err
 	}
-	return f.resolve(ctx, id)
+	return srv.resolve(ctx, id)
 }
 
 // blocked is the code of a problem that a new registration must not help with.
-const blocked = "blocked"
+const codeBlocked = "blocked"
 
 // unblocked returns a *problem if the operator has shut a client out.
-func (f *Server) unblocked(ctx context.Context, id string) error {
-	err := f.store.ClientBlocked(ctx, id)
+func (srv *Server) checkBlocked(ctx context.Context, id string) error {
+	err := srv.store.ClientBlocked(ctx, id)
 	if errors.Is(err, store.ErrRevoked) {
-		return &problem{blocked, "The operator of this server has blocked this app."}
+		return &pageError{codeBlocked, "The operator of this server has blocked this app."}
 	}
 	return err
 }
@@ -85,26 +85,26 @@ func NameOf(keys *seal.Ring, id string) (string, error) {
 	return c.Name, nil
 }
 
-func (f *Server) resolve(ctx context.Context, id string) (*client, error) {
-	if s, ok := f.static[id]; ok {
+func (srv *Server) resolve(ctx context.Context, id string) (*client, error) {
+	if s, ok := srv.static[id]; ok {
 		return s, nil
 	}
 	switch {
 	case strings.HasPrefix(id, registeredPrefix):
-		if f.config.Clients.DCR == dcrOff {
+		if srv.config.Clients.DCR == dcrOff {
 			break
 		}
-		c, err := f.registrar.open(id)
+		c, err := srv.registrar.open(id)
 		if err != nil {
-			return nil, &problem{"invalid_client", "This server did not make the app's client_id, or no longer knows the key that it was made with."}
+			return nil, &pageError{"invalid_client", "This server did not make the app's client_id, or no longer knows the key that it was made with."}
 		}
 		return c, nil
 	case strings.HasPrefix(id, "https://"):
-		if f.documents != nil {
-			return f.documents.client(ctx, id)
+		if srv.documents != nil {
+			return srv.documents.client(ctx, id)
 		}
 	}
-	return nil, &problem{"invalid_client", "The app is not known here."}
+	return nil, &pageError{"invalid_client", "The app is not known here."}
 }
 
 // redirectOf returns where the client wants its answer, if that may be.
@@ -113,10 +113,10 @@ func redirectOf(c *client, given string) (string, error) {
 		return c.Redirects[0], nil // RFC 6749, section 3.1.2.3
 	}
 	if given == "" {
-		return "", &problem{"invalid_redirect_uri", "The app does not say where to return to (redirect_uri)."}
+		return "", &pageError{"invalid_redirect_uri", "The app does not say where to return to (redirect_uri)."}
 	}
 	if !matchRedirect(c.Redirects, given) {
-		return "", &problem{"invalid_redirect_uri", "The app wants to return to an address that it has not registered: " + visible(given, 200)}
+		return "", &pageError{"invalid_redirect_uri", "The app wants to return to an address that it has not registered: " + safeText(given, 200)}
 	}
 	return given, nil
 }
@@ -125,7 +125,7 @@ const maxClientName = 80 // runes
 
 // clean returns a name without what would make it look like something else: control characters,
 // those that turn the direction of writing around, and those that have no width.
-func clean(name string) string {
+func cleanName(name string) string {
 	n := 0
 	s := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || n >= maxClientName || !unicode.IsPrint(r) && r != ' ' {
@@ -145,7 +145,7 @@ func clean(name string) string {
 
 // visible returns a stranger's text for a page or a log, cut after n bytes: whatever is not plain
 // is escaped.
-func visible(s string, n int) string {
+func safeText(s string, n int) string {
 	cut := len(s) > n
 	if cut {
 		s = s[:n]
@@ -163,7 +163,7 @@ func visible(s string, n int) string {
 }
 
 // target is where a redirect URI leads, in words for people.
-func target(uri string) (host string, local bool) {
+func displayTarget(uri string) (host string, local bool) {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return "", false
@@ -174,4 +174,4 @@ func target(uri string) (host string, local bool) {
 	return u.Scheme + "://", false
 }
 
-var errNotOurs = errors.New("not made by us")
+var errNotIssued = errors.New("not made by us")

@@ -188,13 +188,13 @@ func (c *Config) Validate() []Problem {
 			add(at+".scopes", "needs openid: without it the provider does not say who signed in")
 		}
 		for name := range p.Parameters {
-			if slices.Contains(ownParameters, name) {
+			if slices.Contains(reservedParameters, name) {
 				add(at+".parameters."+name, "is set by this server")
 			}
 		}
 	}
 	for i, s := range c.Clients.AllowedSchemes {
-		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(never, s) || s == "http" || s == "https" {
+		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" || s == "https" {
 			add(at, "%s can never be allowed: what it opens runs, or shows, what the address says", s)
 		} else if !privateScheme.MatchString(s) {
 			add(at, "want the name of a scheme, such as cursor, in lower case and without ://")
@@ -236,7 +236,7 @@ func (c *Config) Validate() []Problem {
 func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within := func(path string, d, from, to time.Duration) {
 		if d != 0 && (d < from || d > to) {
-			add("tokens."+path, "%s is out of range; want %s to %s", short(d), short(from), short(to))
+			add("tokens."+path, "%s is out of range; want %s to %s", shortDuration(d), shortDuration(from), shortDuration(to))
 		}
 	}
 	within("access_ttl", t.AccessTTL, 10*time.Minute, 24*time.Hour)
@@ -245,7 +245,7 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within("max_age_without_idp_refresh", t.MaxAgeWithoutIDPRefresh, 10*time.Minute, 8784*time.Hour)
 	within("idp_outage_grace", t.IDPOutageGrace, time.Minute, 8784*time.Hour)
 	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > 10*time.Minute) {
-		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", short(*r))
+		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", shortDuration(*r))
 	}
 	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {
 		add("tokens.absolute_ttl", "is shorter than refresh_ttl, which would never be reached")
@@ -253,7 +253,7 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 }
 
 // short writes a duration as people do.
-func short(d time.Duration) string {
+func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -288,7 +288,7 @@ func (c Clients) schemes() []string {
 
 // ownParameters of an authorization request mean something to us, or would change what the provider
 // answers, and how.
-var ownParameters = []string{
+var reservedParameters = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri",
 }
 

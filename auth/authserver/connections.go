@@ -41,7 +41,7 @@ type Connector interface {
 const purposeConnect = "connect"
 
 // onTheWay is what is kept of a person who has gone to connect an upstream.
-type onTheWay struct {
+type connectState struct {
 	User    string          `json:"user"`
 	Session string          `json:"session"`
 	Kept    json.RawMessage `json:"kept"`
@@ -56,17 +56,17 @@ type upstreamRow struct {
 
 // ConnectURL returns the page on which a principal connects an upstream. Nobody else can do
 // anything with it.
-func (f *Server) ConnectURL(upstream, principal string) string {
-	return f.url + "/connect/" + url.PathEscape(upstream) + "?t=" + base64.RawURLEncoding.EncodeToString(f.links.Seal([]byte(principal), upstream))
+func (srv *Server) ConnectURL(upstream, principal string) string {
+	return srv.url + "/connect/" + url.PathEscape(upstream) + "?t=" + base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(principal), upstream))
 }
 
 // linkOf returns whom a link was made for, "" if we have not made it.
-func (f *Server) linkOf(upstream, t string) string {
+func (srv *Server) linkPrincipal(upstream, t string) string {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(t)
 	if err != nil {
 		return ""
 	}
-	principal, err := f.links.Open(sealed, upstream)
+	principal, err := srv.links.Open(sealed, upstream)
 	if err != nil {
 		return ""
 	}
@@ -75,10 +75,10 @@ func (f *Server) linkOf(upstream, t string) string {
 
 // connectable returns the name of the upstream that a request is about; if it is "", the request
 // has been answered.
-func (f *Server) connectable(w http.ResponseWriter, r *http.Request) string {
+func (srv *Server) connectableUpstream(w http.ResponseWriter, r *http.Request) string {
 	name := r.PathValue("upstream")
-	if f.connector == nil || !slices.Contains(f.connector.Upstreams(), name) {
-		f.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server", Text: "Nothing of that name is connected here by the people who use it."})
+	if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
+		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server", Text: "Nothing of that name is connected here by the people who use it."})
 		return ""
 	}
 	return name
@@ -86,106 +86,106 @@ func (f *Server) connectable(w http.ResponseWriter, r *http.Request) string {
 
 // uses reports whether policies let somebody use anything of an upstream, with what their apps may
 // ask for.
-func (f *Server) uses(s session, upstream string) bool {
-	return f.mayUse == nil || f.mayUse(f.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(f.scopes, " ")}), upstream)
+func (srv *Server) canUse(s session, upstream string) bool {
+	return srv.mayUse == nil || srv.mayUse(srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")}), upstream)
 }
 
 // principal is who a session's apps act for.
 func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
 // connectPage is GET /connect/{upstream}: what connecting means, and for whom.
-func (f *Server) connectPage(w http.ResponseWriter, r *http.Request) {
-	name := f.connectable(w, r)
+func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
+	name := srv.connectableUpstream(w, r)
 	if name == "" {
 		return
 	}
 	link := r.URL.Query().Get("t")
-	if link != "" && (len(link) > maxLink || f.linkOf(name, link) == "") {
+	if link != "" && (len(link) > maxLink || srv.linkPrincipal(name, link) == "") {
 		link = "?" // not ours: a stranger's text is not stored
 	}
-	s, err := f.session(r)
+	s, err := srv.session(r)
 	if isOver(err) {
-		f.ask(w, r, store.AuthRequest{Purpose: purposeLogin, Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
+		srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin, Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
 		return
 	}
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	if r.URL.Query().Get("t") != "" && f.linkOf(name, link) != s.principal() {
-		f.event(r, "connect_refused", s.user.ID, "", name)
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: f.url + "/account", Label: "Go to your account",
+	if r.URL.Query().Get("t") != "" && srv.linkPrincipal(name, link) != s.principal() {
+		srv.event(r, "connect_refused", s.user.ID, "", name)
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: srv.url + "/account", Label: "Go to your account",
 			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
 				"To connect " + name + " for yourself, start from your own app or from your account."})
 		return
 	}
-	if !f.mayConnect(w, s, name) {
+	if !srv.mayConnect(w, s, name) {
 		return
 	}
-	at, scopes, err := f.connector.Describe(r.Context(), name)
+	at, scopes, err := srv.connector.Describe(r.Context(), name)
 	if err != nil {
-		f.notConnected(w, r, name, err)
+		srv.notConnected(w, r, name, err)
 		return
 	}
-	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at, Scopes: strings.Join(scopes, ", "), CSRF: f.connectCSRF(name, s, f.binding(w, r))}
-	f.page(w, http.StatusOK, "upstream", d)
+	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at, Scopes: strings.Join(scopes, ", "), CSRF: srv.connectCSRF(name, s, srv.binding(w, r))}
+	srv.page(w, http.StatusOK, "upstream", d)
 }
 
-func (f *Server) connectCSRF(name string, s session, binding string) string {
-	return f.derive("csrf", purposeConnect, name, s.user.ID, binding)
+func (srv *Server) connectCSRF(name string, s session, binding string) string {
+	return srv.derive("csrf", purposeConnect, name, s.user.ID, binding)
 }
 
 // mayConnect reports whether policies let the person use what they want to connect; if not, they
 // have been told.
-func (f *Server) mayConnect(w http.ResponseWriter, s session, name string) bool {
-	if f.uses(s, name) {
+func (srv *Server) mayConnect(w http.ResponseWriter, s session, name string) bool {
+	if srv.canUse(s, name) {
 		return true
 	}
-	f.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name,
+	srv.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name,
 		Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
 	return false
 }
 
 // connectUpstream is POST /connect/{upstream}: the person goes there.
-func (f *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
-	name := f.connectable(w, r)
-	if name == "" || !f.ownForm(w, r) {
+func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
+	name := srv.connectableUpstream(w, r)
+	if name == "" || !srv.sameOriginForm(w, r) {
 		return
 	}
-	s, err := f.session(r)
+	s, err := srv.session(r)
 	if err != nil && !isOver(err) {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	binding := cookie(r, bindingCookie)
-	if err != nil || binding == "" || !f.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was connected. Open it again.", Next: f.url + "/connect/" + url.PathEscape(name)})
+	if err != nil || binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
 		return
 	}
-	if !f.mayConnect(w, s, name) {
+	if !srv.mayConnect(w, s, name) {
 		return
 	}
 	id, state, verifier := secret(), secret(), secret()
-	where, kept, err := f.connector.Begin(r.Context(), name, state, verifier)
+	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier)
 	if err != nil {
-		f.notConnected(w, r, name, err)
+		srv.notConnected(w, r, name, err)
 		return
 	}
-	detail, err := json.Marshal(onTheWay{s.user.ID, s.IDPSession, kept})
+	detail, err := json.Marshal(connectState{s.user.ID, s.IDPSession, kept})
 	if err == nil {
-		err = f.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{
-			Purpose: purposeConnect, Detail: detail, Expires: f.now().Add(requestTTL),
+		err = srv.store.AddAuthRequest(r.Context(), id, binding, store.AuthRequest{
+			Purpose: purposeConnect, Detail: detail, Expires: srv.now().Add(requestTTL),
 			Network: callerOf(r.Context()).network(),
 		})
 	}
 	if err == nil {
-		_, err = f.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
+		_, err = srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
 	}
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	f.goTo(w, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
+	srv.redirectByPage(w, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
 }
 
 // connectKey is where a request keeps which upstream answers it. No identity provider has such an
@@ -195,96 +195,96 @@ func connectKey(name string) string { return "upstream:" + name }
 // connectBack is GET /connect/{upstream}/callback: the answer of an upstream's authorization
 // server. It counts once, in the browser that was sent there, and for the person who was signed in
 // in it then and still is.
-func (f *Server) connectBack(w http.ResponseWriter, r *http.Request) {
-	name := f.connectable(w, r)
+func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
+	name := srv.connectableUpstream(w, r)
 	if name == "" {
 		return
 	}
 	binding, q := cookie(r, bindingCookie), r.URL.Query()
 	if binding == "" || len(q["state"]) != 1 {
-		f.startAgain(w, binding == "")
+		srv.startAgain(w, binding == "")
 		return
 	}
-	row, err := f.store.ConsumeAuthRequest(r.Context(), connectKey(name), q.Get("state"), binding)
+	row, err := srv.store.ConsumeAuthRequest(r.Context(), connectKey(name), q.Get("state"), binding)
 	if err != nil {
-		f.over(w, r, err)
+		srv.showRequestError(w, r, err)
 		return
 	}
-	var way onTheWay
+	var way connectState
 	if err := json.Unmarshal(row.Detail, &way); err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	s, err := f.session(r)
+	s, err := srv.session(r)
 	if err != nil && !isOver(err) {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
-		f.event(r, "connect_refused", way.User, "", name)
-		f.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Next: f.url + "/account", Label: "Go to your account",
+		srv.event(r, "connect_refused", way.User, "", name)
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Next: srv.url + "/account", Label: "Go to your account",
 			Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected."})
 		return
 	}
-	if !f.mayConnect(w, s, name) {
+	if !srv.mayConnect(w, s, name) {
 		return
 	}
-	if err := f.connector.Finish(r.Context(), name, way.Kept, row.Verifier, q, s.user.ID, s.principal()); err != nil {
-		f.event(r, "connect_failed", s.user.ID, "", name)
-		f.notConnected(w, r, name, err)
+	if err := srv.connector.Finish(r.Context(), name, way.Kept, row.Verifier, q, s.user.ID, s.principal()); err != nil {
+		srv.event(r, "connect_failed", s.user.ID, "", name)
+		srv.notConnected(w, r, name, err)
 		return
 	}
-	f.event(r, "upstream_connected", s.user.ID, "", name)
-	f.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
+	srv.event(r, "upstream_connected", s.user.ID, "", name)
+	srv.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
 }
 
 // notConnected tells a person why an upstream is not connected.
-func (f *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) {
+func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) {
 	said, known := errors.AsType[interface {
 		error
 		Public() string
 	}](err)
 	if !known {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
 	if r.Context().Err() == nil {
-		f.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
 	}
-	f.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Next: f.url + "/account", Label: "Go to your account",
-		Text: "This is why: " + visible(said.Public(), 300) + "."})
+	srv.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
+		Text: "This is why: " + safeText(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
-func (f *Server) disconnect(w http.ResponseWriter, r *http.Request) {
-	s, ok := f.mine(w, r)
+func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) {
+	s, ok := srv.accountForm(w, r)
 	if !ok {
 		return
 	}
 	name := r.PathValue("upstream")
-	mine, err := f.store.Connections(r.Context(), s.user.ID)
-	if err == nil && f.connector != nil && slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
-		if err = f.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
-			f.event(r, "upstream_disconnected", s.user.ID, "", name)
+	mine, err := srv.store.Connections(r.Context(), s.user.ID)
+	if err == nil && srv.connector != nil && slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
+		if err = srv.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
+			srv.event(r, "upstream_disconnected", s.user.ID, "", name)
 		}
 	}
 	if err != nil {
-		f.unreachable(w, r, err)
+		srv.showOutage(w, r, err)
 		return
 	}
-	http.Redirect(w, r, f.url+"/account", http.StatusSeeOther)
+	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
 }
 
 // upstreams are those of the account page: what the person may connect, and what they have.
-func (f *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow, err error) {
-	if f.connector == nil {
+func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow, err error) {
+	if srv.connector == nil {
 		return nil, nil
 	}
-	have, err := f.store.Connections(ctx, s.user.ID)
+	have, err := srv.store.Connections(ctx, s.user.ID)
 	if err != nil {
 		return nil, err
 	}
-	names := f.connector.Upstreams()
+	names := srv.connector.Upstreams()
 	for _, c := range have {
 		row := upstreamRow{Name: c.Upstream, Connected: !c.Broken, Broken: c.Broken, Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
 		if at, err := url.Parse(c.Issuer); err == nil {
@@ -293,7 +293,7 @@ func (f *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow, 
 		rows = append(rows, row)
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(rows, func(r upstreamRow) bool { return r.Name == name }) && f.uses(s, name) {
+		if !slices.ContainsFunc(rows, func(r upstreamRow) bool { return r.Name == name }) && srv.canUse(s, name) {
 			rows = append(rows, upstreamRow{Name: name})
 		}
 	}
@@ -303,10 +303,10 @@ func (f *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow, 
 
 // ourDocument is GET /oauth/client-metadata.json: who we are to the authorization servers of
 // upstreams.
-func (f *Server) ourDocument(w http.ResponseWriter, _ *http.Request) {
+func (srv *Server) clientDocument(w http.ResponseWriter, _ *http.Request) {
 	var text []byte
-	if f.connector != nil {
-		text = f.connector.Document()
+	if srv.connector != nil {
+		text = srv.connector.Document()
 	}
 	if text == nil {
 		fail(w, http.StatusNotFound, "not_found", "nothing is here")

@@ -19,7 +19,7 @@ const (
 
 // binding returns the secret of the browser, and gives it one if it has none. It stays the same, so
 // that several sign-ins can go on in one browser.
-func (f *Server) binding(w http.ResponseWriter, r *http.Request) string {
+func (srv *Server) binding(w http.ResponseWriter, r *http.Request) string {
 	b := cookie(r, bindingCookie)
 	if b == "" {
 		b = secret()
@@ -54,28 +54,28 @@ type session struct {
 func (s session) label() string { return cmp.Or(s.user.Email, s.user.Display, s.user.Subject) }
 
 // session returns who is signed in in the browser; store.ErrNotFound and the like if nobody is.
-func (f *Server) session(r *http.Request) (session, error) {
+func (srv *Server) session(r *http.Request) (session, error) {
 	value := cookie(r, sessionCookie)
 	if value == "" {
 		return session{}, store.ErrNotFound
 	}
-	s, user, err := f.store.WebSession(r.Context(), value)
+	s, user, err := srv.store.WebSession(r.Context(), value)
 	return session{s, user}, err
 }
 
 // ownForm reports whether a POST comes from a page of ours, as far as the browser says; if not, it
 // has been answered. The token in the form is checked apart.
-func (f *Server) ownForm(w http.ResponseWriter, r *http.Request) bool {
+func (srv *Server) sameOriginForm(w http.ResponseWriter, r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	// Pages that send no referrer have the browser send Origin: null (Fetch, section 3.2), which a
 	// page of somebody else's in a frame has too; that one is cross-site.
-	own := origin == "" || origin == f.url || origin == "null" && site == "same-origin"
+	own := origin == "" || origin == srv.url || origin == "null" && site == "same-origin"
 	if !own || site != "" && site != "same-origin" {
-		f.startAgain(w, false)
+		srv.startAgain(w, false)
 		return false
 	}
 	if err := r.ParseForm(); err != nil {
-		f.startAgain(w, false)
+		srv.startAgain(w, false)
 		return false
 	}
 	return true

@@ -73,25 +73,25 @@ const (
 // documents are clients whose id is the URL of their metadata. Each document is kept in the store
 // for a while, and fetched once however many ask.
 type documents struct {
-	f       *Server
-	outside *outside // nil reads nothing from the net
+	srv     *Server
+	fetcher *limitedFetcher // nil reads nothing from the net
 	keys    clientKeySets
 	static  map[string][]byte
 }
 
 // unreachable means that a document, or the keys of a client, cannot be had now; what it says is
 // not known.
-type unreachable struct{ host, why string }
+type fetchError struct{ host, why string }
 
-func (u *unreachable) Error() string {
+func (u *fetchError) Error() string {
 	return "what the app publishes at " + u.host + " cannot be read: " + u.why
 }
 
 func newDocuments(f *Server, fetch Fetch) (*documents, error) {
-	d := &documents{f: f, static: map[string][]byte{}}
+	d := &documents{srv: f, static: map[string][]byte{}}
 	if fetch != nil {
-		d.outside = newOutside(fetch, f.gates.fetches, f.now)
-		d.keys = clientKeySets{outside: d.outside, now: f.now, kept: map[string]keptKeys{}}
+		d.fetcher = newLimitedFetcher(fetch, f.limits.fetches, f.now)
+		d.keys = clientKeySets{fetcher: d.fetcher, now: f.now, kept: map[string]keptKeys{}}
 	}
 	for where, file := range f.config.Clients.CIMD.StaticDocuments {
 		text, err := os.ReadFile(file)
@@ -136,17 +136,17 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 		return d.parse(id, text)
 	}
 	if err := checkDocumentURL(id); err != nil {
-		return nil, &problem{"invalid_client", "The address by which the app says what it is cannot be used: " + err.Error() + "."}
+		return nil, &pageError{"invalid_client", "The address by which the app says what it is cannot be used: " + err.Error() + "."}
 	}
 	u, err := url.Parse(id)
 	if err != nil {
 		return nil, err
 	}
-	if c := d.f.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
-		return nil, &problem{"invalid_client", "The operator of this server does not let apps of " + u.Host + " in."}
+	if c := d.srv.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
+		return nil, &pageError{"invalid_client", "The operator of this server does not let apps of " + u.Host + " in."}
 	}
-	if d.outside == nil {
-		return nil, &problem{"invalid_client", "This server does not read the descriptions of apps from the net."}
+	if d.fetcher == nil {
+		return nil, &pageError{"invalid_client", "This server does not read the descriptions of apps from the net."}
 	}
 	text, err := d.text(ctx, id, u.Host)
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
 			return text, err
 		}
-		done, err := d.outside.turn(ctx, id)
+		done, err := d.fetcher.turn(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -182,38 +182,38 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 // kept returns what the store has, and whether that is the answer: a document, or the reason why
 // there is none.
 func (d *documents) kept(ctx context.Context, id, host string) (kept store.Document, text []byte, fresh bool, err error) {
-	kept, err = d.f.store.Document(ctx, id)
+	kept, err = d.srv.store.Document(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return kept, nil, false, nil
-	case err != nil, !d.f.now().Before(kept.FreshUntil):
+	case err != nil, !d.srv.now().Before(kept.FreshUntil):
 		return kept, nil, false, err
 	case kept.Failure != "" && len(kept.Body) == 0:
-		return kept, nil, true, &unreachable{host, kept.Failure}
+		return kept, nil, true, &fetchError{host, kept.Failure}
 	}
 	return kept, kept.Body, true, nil
 }
 
 func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {
 	ctx = context.WithoutCancel(ctx) // others wait for it
-	now := d.f.now()
-	allowed, err := d.f.store.ClientAllowed(ctx, id)
+	now := d.srv.now()
+	allowed, err := d.srv.store.ClientAllowed(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	usable := len(kept.Body) > 0 && now.Before(kept.Fetched.Add(freshMost+staleMost))
-	got, err := d.outside.get(ctx, id, maxDocument, allowed)
-	if errors.Is(err, errCrowded) { // says nothing about the document, so that it is not remembered
+	got, err := d.fetcher.get(ctx, id, maxDocument, allowed)
+	if errors.Is(err, errTooManyFetches) { // says nothing about the document, so that it is not remembered
 		if usable {
 			return kept.Body, nil
 		}
-		return nil, &unreachable{host, err.Error()}
+		return nil, &fetchError{host, err.Error()}
 	}
 	if err == nil {
 		if _, wrong := d.parse(id, got.Body); wrong != nil {
 			err = errors.New("it is not a description of the app")
-			if p, ok := errors.AsType[*problem](wrong); ok {
-				_ = d.f.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
+			if p, ok := errors.AsType[*pageError](wrong); ok {
+				_ = d.srv.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
 				return nil, p
 			}
 		}
@@ -223,20 +223,20 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		if usable {
 			next.Body, next.Fetched = kept.Body, kept.Fetched
 		}
-		if err := d.f.store.PutDocument(ctx, next); err != nil {
+		if err := d.srv.store.PutDocument(ctx, next); err != nil {
 			return nil, err
 		}
 		if len(next.Body) > 0 {
 			return next.Body, nil
 		}
-		return nil, &unreachable{host, next.Failure}
+		return nil, &fetchError{host, next.Failure}
 	}
 	fresh := got.Fresh
 	if fresh < 0 {
 		fresh = time.Hour
 	}
 	fresh = max(freshLeast, min(fresh, freshMost))
-	return got.Body, d.f.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
+	return got.Body, d.srv.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }
 
 // description is a client's metadata document: what means something here of the members of RFC
@@ -256,9 +256,9 @@ type description struct {
 // parse returns the client that a document describes. The error is a *problem.
 func (d *documents) parse(id string, text []byte) (*client, error) {
 	no := func(why string) (*client, error) {
-		return nil, &problem{"invalid_client", "What the app says of itself cannot be used: " + why + "."}
+		return nil, &pageError{"invalid_client", "What the app says of itself cannot be used: " + why + "."}
 	}
-	if twice(text) {
+	if hasDuplicates(text) {
 		return no("a member is there twice, or it is no JSON object")
 	}
 	var m description
@@ -271,14 +271,14 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 		return no("its address is no URL")
 	case m.ClientID != id:
 		return no("its client_id is another address")
-	case clean(m.ClientName) == "":
+	case cleanName(m.ClientName) == "":
 		return no("client_name is missing")
 	case m.Secret != nil || m.SecretEnds != nil:
 		return no("it has a secret, which everybody can read")
 	}
-	c := &client{ID: id, Kind: kindDocument, Name: clean(m.ClientName), Host: u.Host}
+	c := &client{ID: id, Kind: kindDocument, Name: cleanName(m.ClientName), Host: u.Host}
 	for _, uri := range m.RedirectURIs {
-		if len(c.Redirects) < maxRedirects && checkRedirect(uri, d.f.config.Clients.AllowedSchemes) == nil {
+		if len(c.Redirects) < maxRedirects && checkRedirect(uri, d.srv.config.Clients.AllowedSchemes) == nil {
 			c.Redirects = append(c.Redirects, uri)
 		}
 	}
@@ -309,22 +309,22 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 
 // twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is
 // there twice: two readers could see two clients in it.
-func twice(text []byte) bool {
+func hasDuplicates(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return true
 	}
-	if members(d, 0) != nil {
+	if skipObject(d, 0) != nil {
 		return true
 	}
 	_, err := d.Token()
 	return !errors.Is(err, io.EOF)
 }
 
-var errTwice = errors.New("a member is there twice")
+var errDuplicate = errors.New("a member is there twice")
 
 // members reads the rest of an object whose brace has been read.
-func members(d *json.Decoder, depth int) error {
+func skipObject(d *json.Decoder, depth int) error {
 	seen := map[string]bool{}
 	for d.More() {
 		t, err := d.Token()
@@ -333,10 +333,10 @@ func members(d *json.Decoder, depth int) error {
 		}
 		name, _ := t.(string)
 		if name = strings.ToLower(name); seen[name] || depth > 20 {
-			return errTwice
+			return errDuplicate
 		}
 		seen[name] = true
-		if err := value(d, depth+1); err != nil {
+		if err := skipValue(d, depth+1); err != nil {
 			return err
 		}
 	}
@@ -344,20 +344,20 @@ func members(d *json.Decoder, depth int) error {
 	return err
 }
 
-func value(d *json.Decoder, depth int) error {
+func skipValue(d *json.Decoder, depth int) error {
 	t, err := d.Token()
 	if err != nil {
 		return err
 	}
 	switch t {
 	case json.Delim('{'):
-		return members(d, depth)
+		return skipObject(d, depth)
 	case json.Delim('['):
 		if depth > 20 {
-			return errTwice
+			return errDuplicate
 		}
 		for d.More() {
-			if err := value(d, depth+1); err != nil {
+			if err := skipValue(d, depth+1); err != nil {
 				return err
 			}
 		}

@@ -40,12 +40,12 @@ func TestSafety9TheStoreStaysSmall(t *testing.T) {
 		t.Skip("-short: it makes many thousand requests, one after the other")
 	}
 	s, _ := mustNet(t, behindProxy(t))
-	for _, g := range []*gate{s.gates.begin, s.gates.finish} {
+	for _, g := range []*rateLimit{s.limits.begin, s.limits.finish} {
 		g.open() // it is not the pace that bounds the store
 	}
 	s.connector = connectable{}
 	redirect := "https://a.example/" + strings.Repeat("r", 400)
-	id, err := s.registrar.seal(metadata{Name: strings.Repeat("ä", 80), Redirects: []string{redirect}})
+	id, err := s.registrar.seal(sealedClient{Name: strings.Repeat("ä", 80), Redirects: []string{redirect}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func TestTokensOfTheOldCodeReused(t *testing.T) {
 // TestTokensWithoutTheKey opens the store of the old code with another secret for tokens alone.
 func TestTokensWithoutTheKey(t *testing.T) {
 	i := mustIssued(t)
-	i.core = newServer(i.Server, [][]byte{seal.NewSecret()})
+	i.minter = minter{[][]byte{seal.NewSecret()}}
 	i.mustNotVerify(t, i.had["access"])
 	status, m := i.refresh(t, i.had["refresh"])
 	refused(t, "a refresh token", status, m, "invalid_grant")
@@ -228,7 +228,7 @@ func TestTokensRowsKeepTheirForm(t *testing.T) {
 	}
 	g := grants[0]
 	g.ID = ""
-	if _, err = i.core.IssueCode(t.Context(), AuthRequest{
+	if _, err = i.issueCode(t.Context(), checkedRequest{
 		RedirectURI: clientAt, State: "x", Challenge: challengeOf(i.had["verifier"]), ExplicitRedirect: true,
 	}, g); err != nil {
 		t.Fatal(err)

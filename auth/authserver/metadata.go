@@ -41,17 +41,17 @@ type document struct {
 	IssParameterSupported                  bool                      `json:"authorization_response_iss_parameter_supported"`
 }
 
-func (f *Server) metadata(w http.ResponseWriter, _ *http.Request) {
+func (srv *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 	methods := []string{"none", "private_key_jwt"}
 	d := document{
-		Issuer: f.url, AuthorizationEndpoint: f.url + "/oauth/authorize", TokenEndpoint: f.url + "/oauth/token", RevocationEndpoint: f.url + "/oauth/revoke",
+		Issuer: srv.url, AuthorizationEndpoint: srv.url + "/oauth/authorize", TokenEndpoint: srv.url + "/oauth/token", RevocationEndpoint: srv.url + "/oauth/revoke",
 		ScopesSupported: scopes, ResponseTypesSupported: responseTypes, ResponseModesSupported: []string{"query"}, GrantTypesSupported: grantTypes,
 		CodeChallengeMethodsSupported: []string{"S256"}, TokenEndpointAuthMethodsSupported: methods, TokenEndpointAuthSigningAlgs: assertionAlgs,
 		RevocationEndpointAuthMethodsSupported: methods, RevocationEndpointAuthSigningAlgs: assertionAlgs,
-		ClientIDMetadataDocumentSupported: f.documents != nil, IssParameterSupported: true,
+		ClientIDMetadataDocumentSupported: srv.documents != nil, IssParameterSupported: true,
 	}
-	if f.config.Clients.DCR != dcrOff {
-		d.RegistrationEndpoint = f.url + "/oauth/register"
+	if srv.config.Clients.DCR != dcrOff {
+		d.RegistrationEndpoint = srv.url + "/oauth/register"
 	}
 	w.Header().Set("Cache-Control", "public, max-age=300")
 	reply(w, http.StatusOK, d)

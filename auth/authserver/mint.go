@@ -43,7 +43,7 @@ const (
 
 // oneSpelling decodes a part of a token, and refuses other spellings of the same bytes. It skips
 // line ends; partLen characters with a line end among them are too few for partSize bytes.
-var oneSpelling = base64.RawURLEncoding.Strict()
+var strictBase64 = base64.RawURLEncoding.Strict()
 
 // mint returns a new token and its signature.
 func (m minter) mint(prefix string) (token, signature string) {
@@ -60,11 +60,11 @@ func (m minter) signature(token, prefix string) (signature string, ok bool) {
 	if !ok || len(bare) != partLen+1+partLen || bare[partLen] != '.' {
 		return "", false
 	}
-	random, err := oneSpelling.DecodeString(bare[:partLen])
+	random, err := strictBase64.DecodeString(bare[:partLen])
 	if err != nil {
 		return "", false
 	}
-	mac, err := oneSpelling.DecodeString(bare[partLen+1:])
+	mac, err := strictBase64.DecodeString(bare[partLen+1:])
 	if err != nil {
 		return "", false
 	}
@@ -104,10 +104,32 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 	return rec, nil
 }
 
+// issueCode stores the grant, and returns the URL to which the browser takes the code for it. The
+// error wraps store.ErrRevoked if the session that the grant rests on has ended.
+func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g store.Grant) (redirect string, err error) {
+	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
+		// Locked until the grant is there: whoever ends the session ends the grant too, or has
+		// ended the session already.
+		if _, err := srv.store.IDPSession(ctx, g.IDPSession); err != nil {
+			return err
+		}
+		if g, err = srv.store.AddGrant(ctx, g); err != nil {
+			return err
+		}
+		code, err := srv.addCode(ctx, request, g)
+		if err != nil {
+			return err
+		}
+		redirect = srv.answerURL(request.RedirectURI, url.Values{"code": {code}}, request.State)
+		return nil
+	})
+	return redirect, err
+}
+
 // addCode stores a new code of a grant, with the challenge that its verifier must meet.
-func (s *server) addCode(ctx context.Context, request AuthRequest, g store.Grant) (code string, err error) {
-	scope, now := strings.Fields(g.Scope), s.f.now().UTC()
-	if !subset(scope, s.f.scopes) {
+func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.Grant) (code string, err error) {
+	scope, now := strings.Fields(g.Scope), srv.now().UTC()
+	if !subset(scope, srv.scopes) {
 		return "", errors.New("a request was approved for a scope that this server does not have any more")
 	}
 	expires := now.Add(codeTTL)
@@ -122,22 +144,22 @@ func (s *server) addCode(ctx context.Context, request AuthRequest, g store.Grant
 	if err != nil {
 		return "", err
 	}
-	code, signature := s.minter.mint(codePrefix)
+	code, signature := srv.minter.mint(codePrefix)
 	c := store.Code{Signature: signature, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires}
-	if err := s.f.store.AddCode(ctx, c); err != nil {
+	if err := srv.store.AddCode(ctx, c); err != nil {
 		return "", err
 	}
 	rec.Form = url.Values{"code_challenge": {request.Challenge}, "code_challenge_method": {"S256"}}
 	if text, err = json.Marshal(rec); err != nil {
 		return "", err
 	}
-	return code, s.f.store.AddPKCE(ctx, signature, text, expires)
+	return code, srv.store.AddPKCE(ctx, signature, text, expires)
 }
 
 // checkVerifier compares a verifier with the challenge of a code, and deletes the challenge: a code
 // has one try. The error is an *oauthError if the verifier is wrong.
-func (s *server) checkVerifier(ctx context.Context, code, verifier string) error {
-	text, err := s.f.store.TakePKCE(ctx, code)
+func (srv *Server) checkVerifier(ctx context.Context, code, verifier string) error {
+	text, err := srv.store.TakePKCE(ctx, code)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && verifier == "":
 		return bad("invalid_request",
@@ -185,10 +207,10 @@ type tokens struct {
 // addTokens stores an access token and a refresh token of a grant. rec is the record of the code or
 // of the refresh token that is exchanged. narrow, if not nil, are the scopes of the access token
 // alone. Neither token outlives the grant.
-func (s *server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (tokens, error) {
-	now := s.f.now().UTC()
+func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (tokens, error) {
+	now := srv.now().UTC()
 	left := g.Expires.Sub(now)
-	access, refresh := min(s.f.tokens.AccessTTL, left), min(s.f.tokens.RefreshTTL, left)
+	access, refresh := min(srv.tokens.AccessTTL, left), min(srv.tokens.RefreshTTL, left)
 	rec.At, rec.Form, rec.Expires = now, nil, maps.Clone(rec.Expires)
 	if rec.Expires == nil {
 		rec.Expires = map[string]time.Time{}
@@ -199,12 +221,12 @@ func (s *server) addTokens(ctx context.Context, g store.Grant, rec record, narro
 	if narrow != nil {
 		narrowed.Granted = narrow
 	}
-	accessToken, signature := s.minter.mint(accessPrefix)
-	if err := s.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
+	accessToken, signature := srv.minter.mint(accessPrefix)
+	if err := srv.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
 		return tokens{}, err
 	}
-	refreshToken, signature := s.minter.mint(refreshPrefix)
-	if err := s.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
+	refreshToken, signature := srv.minter.mint(refreshPrefix)
+	if err := srv.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
 		return tokens{}, err
 	}
 	response, err := json.Marshal(tokenResponse{
@@ -214,14 +236,14 @@ func (s *server) addTokens(ctx context.Context, g store.Grant, rec record, narro
 	return tokens{signature, response}, err
 }
 
-func (s *server) addToken(
+func (srv *Server) addToken(
 	ctx context.Context, kind, signature string, g store.Grant, rec record, expires time.Time,
 ) error {
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	return s.f.store.AddToken(ctx, store.Token{
+	return srv.store.AddToken(ctx, store.Token{
 		Signature: signature, Kind: kind, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires,
 	})
 }

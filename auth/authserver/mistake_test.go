@@ -164,8 +164,8 @@ func TestSafety5AllowedClientsAreTold(t *testing.T) {
 // allowed: whatever it is, the answer is a page that stays.
 func FuzzSafety5Authorize(f *testing.F) {
 	s := mustStand(f, nil)
-	s.gates.begin.open()
-	id, err := s.registrar.seal(metadata{Redirects: []string{"http://localhost/callback",
+	s.limits.begin.open()
+	id, err := s.registrar.seal(sealedClient{Redirects: []string{"http://localhost/callback",
 		"https://evil.example/cb?x=1", "cursor://a/b"}})
 	if err != nil {
 		f.Fatal(err)

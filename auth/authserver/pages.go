@@ -93,17 +93,17 @@ func pageHeaders(w http.ResponseWriter) {
 }
 
 // page answers with a page.
-func (f *Server) page(w http.ResponseWriter, status int, name string, d pageData) {
-	d.Server, d.Request = f.name, auth.RequestID(w)
+func (srv *Server) page(w http.ResponseWriter, status int, name string, d pageData) {
+	d.Server, d.Request = srv.name, auth.RequestID(w)
 	var b bytes.Buffer
-	if err := f.pages.all[name].Execute(&b, d); err != nil {
-		f.log.Error("a page could not be written", "page", name, "error", err)
+	if err := srv.pages.all[name].Execute(&b, d); err != nil {
+		srv.log.Error("a page could not be written", "page", name, "error", err)
 		http.Error(w, "This server cannot answer now.", http.StatusInternalServerError)
 		return
 	}
 	pageHeaders(w)
 	h := w.Header()
-	h.Set("Content-Security-Policy", f.pages.policy)
+	h.Set("Content-Security-Policy", srv.pages.policy)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	if strings.ContainsAny(h.Get("Refresh"), "\r\n") {
 		h.Del("Refresh")

@@ -55,9 +55,9 @@ var (
 )
 
 // refusal is an answer of the provider that is no: code is its own word, shown to people.
-type refusal struct{ code string }
+type providerError struct{ code string }
 
-func (r *refusal) Error() string { return "the provider refuses: " + r.code }
+func (r *providerError) Error() string { return "the provider refuses: " + r.code }
 
 // asymmetric are the algorithms that a provider may sign with: none that we would need its secret
 // for.
@@ -127,9 +127,9 @@ func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	}
 	switch iss, given := q["iss"]; {
 	case !given && d.IssParameter:
-		return &refusal{"missing_iss"}
+		return &providerError{"missing_iss"}
 	case given && (len(iss) != 1 || iss[0] != p.Issuer):
-		return &refusal{"wrong_iss"}
+		return &providerError{"wrong_iss"}
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (id
 	defer cancel()
 	token, err := p.oauth(d).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return identity{}, "", answered(err)
+		return identity{}, "", asProviderError(err)
 	}
 	id, err := p.identify(ctx, d, token, nonce)
 	return id, token.RefreshToken, err
@@ -161,7 +161,7 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 	defer cancel()
 	token, err := p.oauth(d).TokenSource(ctx, &oauth2.Token{RefreshToken: refreshToken}).Token()
 	if err != nil {
-		if r, ok := errors.AsType[*refusal](answered(err)); ok && r.code == "invalid_grant" {
+		if r, ok := errors.AsType[*providerError](asProviderError(err)); ok && r.code == "invalid_grant" {
 			return identity{}, "", errEnded
 		}
 		return identity{}, "", err
@@ -177,13 +177,13 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 }
 
 // answered tells an answer of the provider that is no from a failure to get one.
-func answered(err error) error {
+func asProviderError(err error) error {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 && e.Response.StatusCode != http.StatusTooManyRequests {
 		code := e.ErrorCode
 		if code == "" {
 			code = fmt.Sprint("status ", e.Response.StatusCode)
 		}
-		return &refusal{visible(code, 60)}
+		return &providerError{safeText(code, 60)}
 	}
 	return err
 }
@@ -205,13 +205,13 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 			err = idToken.VerifyAccessToken(token.AccessToken)
 		}
 		if err != nil {
-			return identity{}, &refusal{"invalid_id_token"}
+			return identity{}, &providerError{"invalid_id_token"}
 		}
 		if err := idToken.Claims(&claims); err != nil {
-			return identity{}, &refusal{"invalid_id_token"}
+			return identity{}, &providerError{"invalid_id_token"}
 		}
 	} else if nonce != "" {
-		return identity{}, &refusal{"missing_id_token"}
+		return identity{}, &providerError{"missing_id_token"}
 	}
 	if err := p.complete(ctx, d, token, claims); err != nil {
 		return identity{}, err
@@ -233,10 +233,10 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	}
 	more := map[string]any{}
 	if err := info.Claims(&more); err != nil {
-		return &refusal{"invalid_userinfo"}
+		return &providerError{"invalid_userinfo"}
 	}
 	if sub, known := claims["sub"]; known && more["sub"] != sub { // OpenID Connect Core, section 5.3.2
-		return &refusal{"invalid_userinfo"}
+		return &providerError{"invalid_userinfo"}
 	}
 	for name, value := range more {
 		if _, known := claims[name]; !known {
@@ -277,7 +277,7 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 	}
 	for _, name := range []string{"name", "preferred_username", "email"} {
 		if id.Display, _ = claims[name].(string); id.Display != "" {
-			id.Display = clean(id.Display)
+			id.Display = cleanName(id.Display)
 			break
 		}
 	}

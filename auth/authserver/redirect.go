@@ -14,7 +14,7 @@ const maxRedirect = 1024
 
 // never are the schemes that run something, or show something, instead of leaving the browser:
 // nobody can allow them.
-var never = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source", "filesystem", "ws", "wss", "ftp"}
+var forbiddenSchemes = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source", "filesystem", "ws", "wss", "ftp"}
 
 // defaultSchemes are the private schemes of clients that we know.
 var defaultSchemes = []string{"cursor", "vscode", "vscode-insiders", "windsurf", "code-oss", "zed"}
@@ -43,7 +43,7 @@ func checkRedirect(uri string, schemes []string) error {
 		return errors.New("it has a user name")
 	case u.Scheme == "":
 		return errors.New("it is not absolute")
-	case slices.Contains(never, u.Scheme):
+	case slices.Contains(forbiddenSchemes, u.Scheme):
 		return fmt.Errorf("the scheme %s is never allowed", u.Scheme)
 	case u.Scheme == "https":
 		return checkHost(u)

@@ -74,8 +74,8 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 			t.Errorf("%.80q is registered with %d %s, want %q", uri, status, body, want)
 		}
 	}
-	for _, scheme := range never {
-		if checkRedirect(scheme+"://x/y", never) == nil {
+	for _, scheme := range forbiddenSchemes {
+		if checkRedirect(scheme+"://x/y", forbiddenSchemes) == nil {
 			t.Errorf("%s can be allowed", scheme)
 		}
 	}

@@ -16,33 +16,33 @@ import (
 
 // refresh exchanges a refresh token for its successor. The store sees to it that this happens once,
 // that whoever did not hear the answer gets it again, and that nobody else does.
-func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
+func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
 	ctx := r.Context()
 	gone := bad("invalid_grant", "the refresh token is not good, or not any more")
-	signature, ok := s.minter.signature(q.Get("refresh_token"), refreshPrefix)
+	signature, ok := srv.minter.signature(q.Get("refresh_token"), refreshPrefix)
 	if !ok {
 		return nil, gone
 	}
-	t, err := s.f.store.Token(ctx, store.RefreshToken, signature)
+	t, err := srv.store.Token(ctx, store.RefreshToken, signature)
 	if err != nil && !isOver(err) {
 		return nil, err
 	}
 	if err == nil {
-		g, err := s.f.store.Grant(ctx, t.Grant)
+		g, err := srv.store.Grant(ctx, t.Grant)
 		if err != nil && !isOver(err) {
 			return nil, err
 		}
 		if err == nil && g.ClientID == c.ID {
-			if err := s.f.confirm(ctx, g); err != nil {
+			if err := srv.recheckSession(ctx, g); err != nil {
 				return nil, err
 			}
 		}
 	}
 	by := callerOf(ctx)
-	body, err := s.f.store.Refresh(ctx, store.Presented{
-		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *s.f.tokens.ReuseInterval, Address: by.address, RequestID: by.request,
+	body, err := srv.store.Refresh(ctx, store.Presented{
+		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *srv.tokens.ReuseInterval, Address: by.address, RequestID: by.request,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
-		if resource := q.Get("resource"); resource != "" && s.f.resource(resource) != g.Resource {
+		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the token is for %s", g.Resource)
 		}
 		var narrow []string
@@ -60,60 +60,60 @@ func (s *server) refresh(r *http.Request, c *client, q url.Values) ([]byte, erro
 			return store.Successor{}, err
 		}
 		for _, scope := range rec.Granted {
-			if !slices.Contains(s.f.scopes, scope) {
+			if !slices.Contains(srv.scopes, scope) {
 				return store.Successor{}, bad("invalid_scope", "The OAuth 2.0 Client is not allowed to request scope '%s'.", scope)
 			}
 		}
-		made, err := s.addTokens(ctx, g, rec, narrow)
+		made, err := srv.addTokens(ctx, g, rec, narrow)
 		return store.Successor{Signature: made.refreshSignature, Response: made.response}, err
 	})
 	if errors.Is(err, store.ErrReused) {
-		s.f.log.Warn("a refresh token was used twice: its grant has ended", "client", visible(c.ID, 64), "grant", t.Grant)
-		s.f.forget(t.Grant)
+		srv.log.Warn("a refresh token was used twice: its grant has ended", "client", safeText(c.ID, 64), "grant", t.Grant)
+		srv.grantsEnded(t.Grant)
 		return nil, gone
 	}
 	if err != nil {
-		return nil, outcome(err, gone)
+		return nil, toldIfOver(err, gone)
 	}
-	_ = s.f.store.TouchGrant(ctx, t.Grant) // what is lost is when it was used
+	_ = srv.store.TouchGrant(ctx, t.Grant) // what is lost is when it was used
 	return body, nil
 }
 
 const (
-	fresh   = time.Minute      // for how long what a provider has said is believed without asking again
-	patient = 30 * time.Second // for how long one of us may ask it
+	recheckAfter   = time.Minute      // for how long what a provider has said is believed without asking again
+	recheckTimeout = 30 * time.Second // for how long one of us may ask it
 )
 
 // confirm asks the provider whether the person behind a grant may still sign in, and what groups
 // they are in. If they may not, their grants have ended when it returns, and the store knows. An
 // error means that nobody can say, and that too much time has gone by to go on all the same.
-func (f *Server) confirm(ctx context.Context, g store.Grant) error {
+func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	// It does not end half-way because a client hangs up: a provider that replaces its own refresh
 	// tokens tells the new one once.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patient)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recheckTimeout)
 	defer cancel()
-	session, err := f.store.IDPSession(ctx, g.IDPSession)
+	session, err := srv.store.IDPSession(ctx, g.IDPSession)
 	if err != nil {
 		if isOver(err) {
 			return nil
 		}
 		return err
 	}
-	now := f.now()
+	now := srv.now()
 	if session.RefreshToken == "" {
 		if now.Before(session.OKUntil) {
 			return nil
 		}
-		return f.end(ctx, session.ID, "idp_cannot_be_asked")
+		return srv.endSession(ctx, session.ID, "idp_cannot_be_asked")
 	}
-	if now.Before(session.Checked.Add(fresh)) {
+	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
-	i := slices.IndexFunc(f.providers, func(p *provider) bool { return p.ID == session.IDP })
+	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == session.IDP })
 	if i < 0 {
-		return f.end(ctx, session.ID, "idp_removed")
+		return srv.endSession(ctx, session.ID, "idp_removed")
 	}
-	session, err = f.store.ClaimIDPSession(ctx, session.ID, patient)
+	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
 	switch {
 	case errors.Is(err, store.ErrUsed) && now.Before(session.OKUntil):
 		return nil // somebody is asking; what was last known holds meanwhile
@@ -124,17 +124,17 @@ func (f *Server) confirm(ctx context.Context, g store.Grant) error {
 	case err != nil:
 		return err
 	}
-	user, err := f.store.User(ctx, session.User)
+	user, err := srv.store.User(ctx, session.User)
 	if err != nil {
 		return err
 	}
-	id, refreshToken, err := f.providers[i].renew(ctx, session.RefreshToken, user.Subject)
+	id, refreshToken, err := srv.providers[i].renew(ctx, session.RefreshToken, user.Subject)
 	if errors.Is(err, errEnded) {
-		return f.end(ctx, session.ID, "idp_session_ended")
+		return srv.endSession(ctx, session.ID, "idp_session_ended")
 	}
 	if err != nil {
-		f.log.Warn("a provider cannot be asked whether a person may still sign in", "provider", session.IDP, "good until", session.OKUntil, "error", err)
-		if release := f.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
+		srv.log.Warn("a provider cannot be asked whether a person may still sign in", "provider", session.IDP, "good until", session.OKUntil, "error", err)
+		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
 		}
 		if now.Before(session.OKUntil) {
@@ -142,29 +142,29 @@ func (f *Server) confirm(ctx context.Context, g store.Grant) error {
 		}
 		return err
 	}
-	claims, err := json.Marshal(claimsOf{id.Groups})
+	claims, err := json.Marshal(storedClaims{id.Groups})
 	if err != nil {
 		return err
 	}
-	session.RefreshToken, session.Claims, session.Checked, session.OKUntil = refreshToken, claims, now, now.Add(f.tokens.IDPOutageGrace)
-	err = f.store.WithTx(ctx, func(ctx context.Context) error {
-		if _, err := f.store.PutUser(ctx, store.User{Issuer: user.Issuer, Subject: user.Subject, Email: id.Email, Display: id.Display, Claims: claims}); err != nil {
+	session.RefreshToken, session.Claims, session.Checked, session.OKUntil = refreshToken, claims, now, now.Add(srv.tokens.IDPOutageGrace)
+	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
+		if _, err := srv.store.PutUser(ctx, store.User{Issuer: user.Issuer, Subject: user.Subject, Email: id.Email, Display: id.Display, Claims: claims}); err != nil {
 			return err
 		}
-		return f.store.UpdateIDPSession(ctx, session)
+		return srv.store.UpdateIDPSession(ctx, session)
 	})
 	if isOver(err) {
 		return nil
 	}
-	f.refreshed(auth.UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
+	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
 	return err
 }
 
-func (f *Server) end(ctx context.Context, session, why string) error {
-	ended, err := f.store.EndIDPSession(ctx, session, why)
+func (srv *Server) endSession(ctx context.Context, session, why string) error {
+	ended, err := srv.store.EndIDPSession(ctx, session, why)
 	if err == nil {
-		f.audit(ctx, "idp_session_ended", "", "", why)
-		f.forget(ended...)
+		srv.audit(ctx, "idp_session_ended", "", "", why)
+		srv.grantsEnded(ended...)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ type registrar struct {
 func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
 
 // metadata is what an id holds. Its form is for ever: members are only added.
-type metadata struct {
+type sealedClient struct {
 	Name      string   `json:"n,omitempty"`
 	Redirects []string `json:"r"`
 }
@@ -55,7 +55,7 @@ func keyID(key []byte) []byte {
 	return sum[:keyIDSize]
 }
 
-func (r registrar) seal(m metadata) (string, error) {
+func (r registrar) seal(m sealedClient) (string, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return "", err
@@ -89,7 +89,7 @@ func (r registrar) open(id string) (*client, error) {
 	text, ok := strings.CutPrefix(id, registeredPrefix)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if !ok || err != nil || len(id) > maxRegisteredID || len(b) < 1+keyIDSize+macSize || b[0] != registeredVersion {
-		return nil, errNotOurs
+		return nil, errNotIssued
 	}
 	body, sum := b[:len(b)-macSize], b[len(b)-macSize:]
 	for _, key := range r.keys {
@@ -97,16 +97,16 @@ func (r registrar) open(id string) (*client, error) {
 			continue
 		}
 		text, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(body[1+keyIDSize:]), []byte(dictionary)), 1<<20))
-		var m metadata
+		var m sealedClient
 		if err == nil {
 			err = json.Unmarshal(text, &m)
 		}
 		if err != nil {
-			return nil, errNotOurs
+			return nil, errNotIssued
 		}
 		return &client{ID: id, Kind: kindRegistered, Name: m.Name, Redirects: m.Redirects}, nil
 	}
-	return nil, errNotOurs
+	return nil, errNotIssued
 }
 
 func mac(key, text []byte) []byte {
@@ -137,7 +137,7 @@ type registered struct {
 // register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect
 // URIs that cannot be are left out, since clients send sets for all the places that they run in;
 // the answer has those that are left.
-func (f *Server) register(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		fail(w, http.StatusBadRequest, "invalid_client_metadata", "send application/json")
 		return
@@ -160,10 +160,10 @@ func (f *Server) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "there are more than 10 redirect_uris")
 		return
 	}
-	m := metadata{Name: clean(asked.ClientName)}
+	m := sealedClient{Name: cleanName(asked.ClientName)}
 	why := errors.New("redirect_uris is empty")
 	for _, uri := range asked.RedirectURIs {
-		if err := checkRedirect(uri, f.config.Clients.AllowedSchemes); err != nil {
+		if err := checkRedirect(uri, srv.config.Clients.AllowedSchemes); err != nil {
 			why = err
 			continue
 		}
@@ -173,13 +173,13 @@ func (f *Server) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "no redirect URI can be used: "+why.Error())
 		return
 	}
-	id, err := f.registrar.seal(m)
+	id, err := srv.registrar.seal(m)
 	if err != nil {
 		fail(w, http.StatusBadRequest, "invalid_client_metadata", err.Error())
 		return
 	}
 	reply(w, http.StatusCreated, registered{
-		ClientID: id, ClientIDIssuedAt: f.now().Truncate(time.Second).Unix(), ClientName: m.Name, RedirectURIs: m.Redirects,
+		ClientID: id, ClientIDIssuedAt: srv.now().Truncate(time.Second).Unix(), ClientName: m.Name, RedirectURIs: m.Redirects,
 		GrantTypes: grantTypes, ResponseTypes: responseTypes, TokenEndpointAuthMethod: "none", Scope: strings.Join(scopes, " "),
 	})
 }

@@ -152,7 +152,7 @@ func random(n int) string {
 // store.
 func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	s := mustStand(t, nil)
-	s.gates.register.open()
+	s.limits.register.open()
 	size := func() int64 { return authtest.Size(t, filepath.Join(s.dir, "*")) }
 	before, n := size(), 100_000
 	if testing.Short() {
@@ -267,7 +267,7 @@ func TestAuthT49Names(t *testing.T) {
 		"\xff\xfe":                     "",
 		"<b>x</b>":                     "<b>x</b>",
 	} {
-		if got := clean(name); got != want {
+		if got := cleanName(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)
 		}
 		text, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{"http://localhost/callback"}})
@@ -298,7 +298,7 @@ func FuzzRegister(f *testing.F) {
 		if json.Unmarshal([]byte(body), &asked) != nil {
 			return
 		}
-		m := metadata{Name: clean(asked.ClientName)}
+		m := sealedClient{Name: cleanName(asked.ClientName)}
 		for _, uri := range asked.RedirectURIs {
 			if checkRedirect(uri, defaultSchemes) == nil {
 				m.Redirects = append(m.Redirects, uri)
@@ -323,7 +323,7 @@ func FuzzDocument(f *testing.F) {
 	f.Add(describe(""))
 	f.Add(describe(`,"jwks":{"keys":[{"kty":"EC"}]}`))
 	f.Add(describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/keys"`))
-	d := &documents{f: &Server{config: Config{Clients: Clients{AllowedSchemes: defaultSchemes}}}}
+	d := &documents{srv: &Server{config: Config{Clients: Clients{AllowedSchemes: defaultSchemes}}}}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := d.parse(documentAt, []byte(text))
 		if err != nil {
@@ -334,7 +334,7 @@ func FuzzDocument(f *testing.F) {
 				t.Errorf("%q is let in", uri)
 			}
 		}
-		if clean(c.Name) != c.Name {
+		if cleanName(c.Name) != c.Name {
 			t.Errorf("the name %q is let in", c.Name)
 		}
 		if c.Keys != nil && c.Keys.URI != "" && !strings.HasPrefix(c.Keys.URI, "https://client.example/") {
@@ -349,7 +349,7 @@ func FuzzDocument(f *testing.F) {
 func FuzzAuthorize(f *testing.F) {
 	s := mustStand(f, nil)
 	redirects := []string{"http://localhost/callback", "https://a.example/cb?x=1", "cursor://a/b"}
-	id, err := s.registrar.seal(metadata{Redirects: redirects})
+	id, err := s.registrar.seal(sealedClient{Redirects: redirects})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -365,11 +365,11 @@ func FuzzAuthorize(f *testing.F) {
 		if !q.Has("client_id") {
 			q.Set("client_id", id)
 		}
-		request, err := s.begin(t.Context(), q)
+		request, err := s.checkAuthorization(t.Context(), q)
 		where := request.RedirectURI
-		if wrong, ok := errors.AsType[*flaw](err); ok {
+		if wrong, ok := errors.AsType[*redirectError](err); ok {
 			where = wrong.redirect
-		} else if _, shown := errors.AsType[*problem](err); err != nil && !shown {
+		} else if _, shown := errors.AsType[*pageError](err); err != nil && !shown {
 			t.Fatalf("%q: %v", query, err)
 		}
 		if where != "" && !matchRedirect(redirects, where) {
@@ -388,7 +388,7 @@ func FuzzAuthorize(f *testing.F) {
 // FuzzOpen feeds what stands where an id of a client should.
 func FuzzOpen(f *testing.F) {
 	r := newRegistrar(seal.NewSecret())
-	id, err := r.seal(metadata{Name: "x", Redirects: []string{"https://a.example/cb"}})
+	id, err := r.seal(sealedClient{Name: "x", Redirects: []string{"https://a.example/cb"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -38,9 +38,6 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-func (f *Server) token(w http.ResponseWriter, r *http.Request)  { f.core.Token(w, r) }
-func (f *Server) revoke(w http.ResponseWriter, r *http.Request) { f.core.Revoke(w, r) }
-
 // bounded are the parameters that are looked at and have no bound of their own. Others are ignored
 // (RFC 6749, section 3.2).
 var bounded = []string{
@@ -61,17 +58,17 @@ func form(r *http.Request) (url.Values, error) {
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
-			return nil, bad("invalid_request", "%s is there twice", visible(name, 40))
+			return nil, bad("invalid_request", "%s is there twice", safeText(name, 40))
 		}
-		if slices.Contains(bounded, name) && len(values[0]) > bound(name) {
-			return nil, bad("invalid_request", "%s is longer than %d bytes", name, bound(name))
+		if slices.Contains(bounded, name) && len(values[0]) > maxLen(name) {
+			return nil, bad("invalid_request", "%s is longer than %d bytes", name, maxLen(name))
 		}
 	}
 	return r.PostForm, nil
 }
 
 // answer writes what the client is told, whatever came of its request.
-func (s *server) answer(w http.ResponseWriter, r *http.Request, body []byte, err error) {
+func (srv *Server) answer(w http.ResponseWriter, r *http.Request, body []byte, err error) {
 	told, ok := errors.AsType[*oauthError](err)
 	switch {
 	case err == nil:
@@ -80,30 +77,30 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, body []byte, err
 	case ok:
 		fail(w, told.status, told.code, told.description)
 	default:
-		s.f.away(w, r, err)
+		srv.answerOutage(w, r, err)
 	}
 }
 
-// Token is AuthorizationServer's.
-func (s *server) Token(w http.ResponseWriter, r *http.Request) {
-	body, err := s.exchange(r)
-	s.answer(w, r, body, err)
+// token is POST /oauth/token.
+func (srv *Server) token(w http.ResponseWriter, r *http.Request) {
+	body, err := srv.exchange(r)
+	srv.answer(w, r, body, err)
 }
 
-func (s *server) exchange(r *http.Request) ([]byte, error) {
+func (srv *Server) exchange(r *http.Request) ([]byte, error) {
 	q, err := form(r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.f.authenticate(r.Context(), r, q)
+	c, err := srv.authenticate(r.Context(), r, q)
 	if err != nil {
 		return nil, err
 	}
 	switch q.Get("grant_type") {
 	case "authorization_code":
-		return s.redeem(r, c, q)
+		return srv.redeem(r, c, q)
 	case "refresh_token":
-		return s.refresh(r, c, q)
+		return srv.refresh(r, c, q)
 	case "":
 		return nil, bad("invalid_request", "grant_type is missing")
 	}
@@ -112,19 +109,19 @@ func (s *server) exchange(r *http.Request) ([]byte, error) {
 
 // redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a
 // second use takes back what came of the first.
-func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
+func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
 	gone := bad("invalid_grant", "the code is not good, or not any more")
-	signature, ok := s.minter.signature(q.Get("code"), codePrefix)
+	signature, ok := srv.minter.signature(q.Get("code"), codePrefix)
 	if !ok {
 		return nil, gone
 	}
 	reused := ""
-	err = s.f.store.WithTx(r.Context(), func(ctx context.Context) error {
-		code, stale := s.f.store.Code(ctx, signature)
+	err = srv.store.WithTx(r.Context(), func(ctx context.Context) error {
+		code, stale := srv.store.Code(ctx, signature)
 		if stale != nil && code.Signature == "" {
-			return outcome(stale, gone)
+			return toldIfOver(stale, gone)
 		}
-		g, over := s.f.store.Grant(ctx, code.Grant)
+		g, over := srv.store.Grant(ctx, code.Grant)
 		switch {
 		case over != nil && g.ID == "":
 			return fmt.Errorf("the grant of a code: %w", errors.Join(errInconsistent, over))
@@ -132,31 +129,31 @@ func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, 
 			return gone // and it stays good for whoever it was made for
 		case errors.Is(stale, store.ErrUsed) && over == nil:
 			reused = g.ID
-			if _, err := s.f.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
+			if _, err := srv.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
 				return err
 			}
 			by := callerOf(ctx)
 			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address, RequestID: by.request}
-			if err := s.f.store.Audit(ctx, e); err != nil {
+			if err := srv.store.Audit(ctx, e); err != nil {
 				return err
 			}
 			return store.Keep(gone)
 		case stale != nil:
-			return outcome(stale, gone)
+			return toldIfOver(stale, gone)
 		case over != nil:
-			return outcome(over, gone)
+			return toldIfOver(over, gone)
 		}
-		if resource := q.Get("resource"); resource != "" && s.f.resource(resource) != g.Resource {
+		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return bad("invalid_target", "the code is for %s", g.Resource)
 		}
-		body, err = s.exchangeCode(ctx, code, g, q)
+		body, err = srv.exchangeCode(ctx, code, g, q)
 		if told, ok := errors.AsType[*oauthError](err); ok {
 			return store.Keep(told) // the verifier has been tried
 		}
 		return err
 	})
 	if reused != "" {
-		s.f.forget(reused)
+		srv.grantsEnded(reused)
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +164,7 @@ func (s *server) redeem(r *http.Request, c *client, q url.Values) (body []byte, 
 var errInconsistent = errors.New("the store is inconsistent")
 
 // outcome is what a client is told of a row that is over; other errors stay what they are.
-func outcome(err error, told *oauthError) error {
+func toldIfOver(err error, told *oauthError) error {
 	if isOver(err) {
 		return told
 	}
@@ -176,7 +173,7 @@ func outcome(err error, told *oauthError) error {
 
 // exchangeCode makes tokens of a code that is good, if the request names the redirect URI and the
 // verifier of it. It runs in the transaction that has locked the code.
-func (s *server) exchangeCode(ctx context.Context, code store.Code, g store.Grant, q url.Values) ([]byte, error) {
+func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Grant, q url.Values) ([]byte, error) {
 	rec, err := readRecord(code.Request, g)
 	if err != nil {
 		return nil, err
@@ -184,31 +181,31 @@ func (s *server) exchangeCode(ctx context.Context, code store.Code, g store.Gran
 	if redirect := rec.Form.Get("redirect_uri"); redirect != "" && redirect != q.Get("redirect_uri") {
 		return nil, bad("invalid_grant", `The "redirect_uri" from this request does not match the one from the authorize request.`)
 	}
-	if err := s.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
+	if err := srv.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
 		return nil, err
 	}
-	if err := s.f.store.UseCode(ctx, code.Signature); err != nil {
+	if err := srv.store.UseCode(ctx, code.Signature); err != nil {
 		return nil, err
 	}
-	made, err := s.addTokens(ctx, g, rec, nil)
+	made, err := srv.addTokens(ctx, g, rec, nil)
 	return made.response, err
 }
 
-// Revoke is AuthorizationServer's (RFC 7009): whichever token of a family is given up, the family
+// revoke is POST /oauth/revoke (RFC 7009): whichever token of a family is given up, the family
 // goes. Whoever has a token may do that, and of one that is not good there is nothing to do.
-func (s *server) Revoke(w http.ResponseWriter, r *http.Request) {
-	err := s.giveUp(r)
-	s.answer(w, r, []byte("{}"), err)
+func (srv *Server) revoke(w http.ResponseWriter, r *http.Request) {
+	err := srv.revokeToken(r)
+	srv.answer(w, r, []byte("{}"), err)
 }
 
-func (s *server) giveUp(r *http.Request) error {
+func (srv *Server) revokeToken(r *http.Request) error {
 	q, err := form(r)
 	if err != nil {
 		return err
 	}
 	ctx, id := r.Context(), ""
 	if q.Get("client_id") != "" || q.Get("client_assertion") != "" {
-		c, err := s.f.authenticate(ctx, r, q)
+		c, err := srv.authenticate(ctx, r, q)
 		if err != nil {
 			return err
 		}
@@ -222,18 +219,18 @@ func (s *server) giveUp(r *http.Request) error {
 	if strings.HasPrefix(token, accessPrefix) {
 		kind, prefix = store.AccessToken, accessPrefix
 	}
-	signature, ok := s.minter.signature(token, prefix)
+	signature, ok := srv.minter.signature(token, prefix)
 	if !ok {
 		return nil
 	}
-	t, err := s.f.store.Token(ctx, kind, signature)
+	t, err := srv.store.Token(ctx, kind, signature)
 	if err != nil && !isOver(err) {
 		return err
 	}
 	if t.Grant == "" {
 		return nil
 	}
-	g, err := s.f.store.Grant(ctx, t.Grant)
+	g, err := srv.store.Grant(ctx, t.Grant)
 	if err != nil {
 		if isOver(err) {
 			return nil
@@ -243,9 +240,9 @@ func (s *server) giveUp(r *http.Request) error {
 	if id != "" && g.ClientID != id {
 		return nil // as if it did not exist: nothing of another client's ends
 	}
-	if err := s.RevokeGrant(ctx, g.ID, "revoked_by_client"); err != nil {
+	if err := srv.endGrant(ctx, g.ID, "revoked_by_client"); err != nil {
 		return err
 	}
-	s.f.audit(ctx, "grant_revoked", g.User, g.ClientID, "by the client")
+	srv.audit(ctx, "grant_revoked", g.User, g.ClientID, "by the client")
 	return nil
 }

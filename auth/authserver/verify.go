@@ -3,6 +3,7 @@ package authserver
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,33 +18,33 @@ import (
 )
 
 const (
-	believed  = 5 * time.Second // for how long a token that was good is good without a look into the store
-	pollEvery = 5 * time.Second
-	margin    = time.Minute // for clocks of replicas that differ
-	maxKnown  = 20_000
+	cacheTTL    = 5 * time.Second // for how long a token that was good is good without a look into the store
+	pollEvery   = 5 * time.Second
+	clockMargin = time.Minute // for clocks of replicas that differ
+	maxCached   = 20_000
 )
 
 // known is what this process remembers of tokens and of grants.
-type known struct {
+type tokenCache struct {
 	mu     sync.RWMutex
-	tokens map[auth.Hash]*verdict
+	tokens map[auth.Hash]*knownToken
 	ended  map[string]time.Time // grants, and when we heard
 }
 
 // verdict is whose a token is, and until when we believe it.
-type verdict struct {
+type knownToken struct {
 	principal auth.Principal
 	until     time.Time
 }
 
 // Verify is auth.Verifier's: it knows the access tokens that were given here.
-func (f *Server) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
-	hash, now := auth.Hash(sha256.Sum256([]byte(token))), f.now()
-	f.known.mu.RLock()
-	v := f.known.tokens[hash]
-	f.known.mu.RUnlock()
+func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
+	hash, now := auth.Hash(sha256.Sum256([]byte(token))), srv.now()
+	srv.cache.mu.RLock()
+	v := srv.cache.tokens[hash]
+	srv.cache.mu.RUnlock()
 	if v == nil || !now.Before(v.until) {
-		a, err := f.core.Introspect(ctx, token)
+		a, err := srv.introspect(ctx, token)
 		if errors.Is(err, errBadToken) {
 			return nil, invalid(err)
 		}
@@ -51,14 +52,14 @@ func (f *Server) Verify(ctx context.Context, token string, from netip.Addr) (*au
 			return nil, err
 		}
 		if now.After(a.Grant.Used.Add(time.Minute)) {
-			if err := f.store.TouchGrant(ctx, a.Grant.ID); err != nil {
-				f.log.Debug("when a grant was used could not be noted", "error", err)
+			if err := srv.store.TouchGrant(ctx, a.Grant.ID); err != nil {
+				srv.log.Debug("when a grant was used could not be noted", "error", err)
 			}
 		}
-		p := f.principal(a.User, a.User.Claims, a.Grant)
+		p := srv.principal(a.User, a.User.Claims, a.Grant)
 		p.Scopes, p.Expires = a.Scopes, a.Token.Expires
-		v = &verdict{*p, now.Add(believed)}
-		f.remember(hash, v)
+		v = &knownToken{*p, now.Add(cacheTTL)}
+		srv.cacheToken(hash, v)
 	}
 	if !now.Before(v.principal.Expires) {
 		return nil, invalid(fmt.Errorf("%w: it is expired", errBadToken))
@@ -66,6 +67,39 @@ func (f *Server) Verify(ctx context.Context, token string, from netip.Addr) (*au
 	p := v.principal
 	p.Address = from
 	return &p, nil
+}
+
+// Access is what an access token gives access to.
+type Access struct {
+	store.Access
+	Scopes []string
+}
+
+var errBadToken = errors.New("the token is not good")
+
+// introspect returns what an access token gives access to. The error wraps errBadToken if the token
+// is not valid.
+func (srv *Server) introspect(ctx context.Context, token string) (Access, error) {
+	signature, ok := srv.minter.signature(token, accessPrefix)
+	if !ok {
+		return Access{}, fmt.Errorf("%w: nobody knows it here", errBadToken)
+	}
+	a, err := srv.store.Access(ctx, signature)
+	switch {
+	case errors.Is(err, store.ErrExpired):
+		return Access{}, fmt.Errorf("%w: it is expired", errBadToken)
+	case errors.Is(err, store.ErrRevoked):
+		return Access{}, fmt.Errorf("%w: it was revoked", errBadToken)
+	case isOver(err):
+		return Access{}, fmt.Errorf("%w: nobody knows it here", errBadToken)
+	case err != nil:
+		return Access{}, err
+	}
+	var r record
+	if err := json.Unmarshal(a.Token.Request, &r); err != nil {
+		return Access{}, fmt.Errorf("read a token's row: %w", err)
+	}
+	return Access{a, r.Granted}, nil
 }
 
 func invalid(err error) error {
@@ -76,92 +110,101 @@ func invalid(err error) error {
 	return fmt.Errorf("%w%s", auth.ErrInvalidToken, text)
 }
 
-func (f *Server) remember(hash auth.Hash, v *verdict) {
-	f.known.mu.Lock()
-	defer f.known.mu.Unlock()
-	if _, over := f.known.ended[v.principal.Grant]; over {
+func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {
+	srv.cache.mu.Lock()
+	defer srv.cache.mu.Unlock()
+	if _, over := srv.cache.ended[v.principal.Grant]; over {
 		return // it ended while we looked
 	}
-	for s, old := range f.known.tokens { // a few at random are enough
-		if len(f.known.tokens) < maxKnown && f.now().Before(old.until) {
+	for s, old := range srv.cache.tokens { // a few at random are enough
+		if len(srv.cache.tokens) < maxCached && srv.now().Before(old.until) {
 			break
 		}
-		delete(f.known.tokens, s)
+		delete(srv.cache.tokens, s)
 	}
-	f.known.tokens[hash] = v
+	srv.cache.tokens[hash] = v
 }
 
 // Still reports whether a principal that Verify returned would be let in again, as far as is known
 // without asking: its token is not over, and nobody has taken its grant back.
-func (f *Server) Still(p *auth.Principal) bool {
-	if p.Kind != auth.KindUser || p.Grant == "" || !f.now().Before(p.Expires) {
+func (srv *Server) Still(p *auth.Principal) bool {
+	if p.Kind != auth.KindUser || p.Grant == "" || !srv.now().Before(p.Expires) {
 		return false
 	}
-	f.known.mu.RLock()
-	defer f.known.mu.RUnlock()
-	_, over := f.known.ended[p.Grant]
+	srv.cache.mu.RLock()
+	defer srv.cache.mu.RUnlock()
+	_, over := srv.cache.ended[p.Grant]
 	return !over
 }
 
 // refreshed has the store asked again for what somebody's tokens are worth.
-func (f *Server) refreshed(user string) {
-	f.known.mu.Lock()
-	defer f.known.mu.Unlock()
-	maps.DeleteFunc(f.known.tokens, func(_ auth.Hash, v *verdict) bool { return v.principal.ID == user })
+func (srv *Server) dropUser(user string) {
+	srv.cache.mu.Lock()
+	defer srv.cache.mu.Unlock()
+	maps.DeleteFunc(srv.cache.tokens, func(_ auth.Hash, v *knownToken) bool { return v.principal.ID == user })
 }
 
 // forget ends what rests on the grants.
-func (f *Server) forget(grants ...string) {
-	f.known.mu.Lock()
-	maps.DeleteFunc(f.known.tokens, func(_ auth.Hash, v *verdict) bool { return slices.Contains(grants, v.principal.Grant) })
+func (srv *Server) grantsEnded(grants ...string) {
+	srv.cache.mu.Lock()
+	maps.DeleteFunc(srv.cache.tokens, func(_ auth.Hash, v *knownToken) bool { return slices.Contains(grants, v.principal.Grant) })
 	news := false
 	for _, id := range grants {
-		if _, heard := f.known.ended[id]; !heard {
-			if f.known.ended == nil {
-				f.known.ended = map[string]time.Time{}
+		if _, heard := srv.cache.ended[id]; !heard {
+			if srv.cache.ended == nil {
+				srv.cache.ended = map[string]time.Time{}
 			}
-			f.known.ended[id], news = f.now(), true
+			srv.cache.ended[id], news = srv.now(), true
 		}
 	}
-	f.known.mu.Unlock()
-	if news && f.ended != nil {
-		f.ended()
+	srv.cache.mu.Unlock()
+	if news && srv.ended != nil {
+		srv.ended()
 	}
 }
 
+// endGrant ends a grant with all its tokens.
+func (srv *Server) endGrant(ctx context.Context, id, why string) error {
+	_, err := srv.store.RevokeGrant(ctx, id, why)
+	if err == nil {
+		srv.grantsEnded(id)
+	}
+	return err
+}
+
 // poll hears of grants that have ended on other replicas, or by the command line.
-func (f *Server) poll(ctx context.Context) {
+func (srv *Server) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	since := f.now().Add(-margin)
+	since := srv.now().Add(-clockMargin)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := f.now()
-		ids, err := f.store.RevokedSince(ctx, since)
+		now := srv.now()
+		ids, err := srv.store.RevokedSince(ctx, since)
 		if err != nil {
-			f.log.Debug("which sign-ins have ended could not be found out", "error", err)
+			srv.log.Debug("which sign-ins have ended could not be found out", "error", err)
 			continue
 		}
-		since = now.Add(-margin)
+		since = now.Add(-clockMargin)
 		var fresh []string
-		f.known.mu.Lock()
+		srv.cache.mu.Lock()
 		for _, id := range ids {
-			if _, heard := f.known.ended[id]; !heard {
+			if _, heard := srv.cache.ended[id]; !heard {
 				fresh = append(fresh, id)
 			}
 		}
-		for id, at := range f.known.ended {
+		for id, at := range srv.cache.ended {
 			if now.After(at.Add(25 * time.Hour)) { // no access token lives that long
-				delete(f.known.ended, id)
+				delete(srv.cache.ended, id)
 			}
 		}
-		f.known.mu.Unlock()
+		srv.cache.mu.Unlock()
 		if len(fresh) > 0 {
-			f.forget(fresh...)
+			srv.grantsEnded(fresh...)
 		}
 	}
 }
@@ -169,14 +212,14 @@ func (f *Server) poll(ctx context.Context) {
 // audit writes down what happened. Of what strangers do it writes down what comes at a pace that
 // leaves room on the disk for the rest; the remainder is for debugging. ctx is that of a request,
 // or comes from one: it says where that came from.
-func (f *Server) audit(ctx context.Context, what, user, client, detail string) {
+func (srv *Server) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
 	by := callerOf(ctx)
-	tooMany := slices.Contains(store.Unproven(), what) && f.gates.events.pass(by.from, f.now()) != passes
+	tooMany := slices.Contains(store.Unproven(), what) && srv.limits.events.pass(by.from, srv.now()) != withinLimit
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	f.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", visible(client, 64), "detail", detail, "address", by.address, "request_id", by.request)
+	srv.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", safeText(client, 64), "detail", detail, "address", by.address, "request_id", by.request)
 	if tooMany {
 		return
 	}
@@ -184,7 +227,7 @@ func (f *Server) audit(ctx context.Context, what, user, client, detail string) {
 	if detail != "" {
 		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
 	}
-	if err := f.store.Audit(ctx, e); err != nil {
-		f.log.Error("an event could not be written down", "event", what, "error", err)
+	if err := srv.store.Audit(ctx, e); err != nil {
+		srv.log.Error("an event could not be written down", "event", what, "error", err)
 	}
 }

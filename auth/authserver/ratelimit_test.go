@@ -20,7 +20,7 @@ import (
 // they can.
 
 // open lets everything through.
-func (g *gate) open() {
+func (g *rateLimit) open() {
 	g.near.limit, g.wide.limit = rate.Inf, rate.Inf
 	g.all.SetLimit(rate.Inf)
 }
@@ -140,16 +140,16 @@ func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 // TestSafety9Gate counts what a gate lets through, at a time that stands still or goes on.
 func TestSafety9Gate(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	count := func(g *gate, n int, from func(i int) string) (through, others int) {
+	count := func(g *rateLimit, n int, from func(i int) string) (through, others int) {
 		for i := range n {
 			address, err := netip.ParseAddr(from(i))
 			if err != nil {
 				address = netip.Addr{}
 			}
 			switch g.pass(address, now) {
-			case passes:
+			case withinLimit:
 				through++
-			case tooManyAll:
+			case overTotalLimit:
 				others++
 			}
 		}
@@ -166,7 +166,7 @@ func TestSafety9Gate(t *testing.T) {
 		"neighbours":          {func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) }, 1000, 4000},
 		"sites":               {func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }, 1000, 4000},
 	} {
-		g := newGate(100, 1000)
+		g := newRateLimit(100, 1000)
 		if through, others := count(g, 5000, row.from); through != row.through || others != row.others {
 			t.Errorf("%s: %d go through and %d are refused for all, want %d and %d", name, through, others,
 				row.through, row.others)
@@ -177,7 +177,7 @@ func TestSafety9Gate(t *testing.T) {
 		}
 	}
 	// Who is refused for their own address takes nothing from the others.
-	g := newGate(100, 1000)
+	g := newRateLimit(100, 1000)
 	count(g, 100_000, func(int) string { return "198.51.100.7" })
 	if through, _ := count(g, 1000, func(i int) string {
 		return fmt.Sprintf("203.0.%d.%d", i/100,
@@ -187,7 +187,7 @@ func TestSafety9Gate(t *testing.T) {
 	}
 	// What is remembered is bounded, and what is forgotten lets nobody have more than the burst of
 	// all.
-	g = newGate(100, 1000)
+	g = newRateLimit(100, 1000)
 	through, _ := count(g, 3*maxSources, func(i int) string {
 		return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255,
 			i&255)

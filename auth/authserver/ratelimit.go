@@ -12,14 +12,14 @@ import (
 // gate lets what strangers cause through at a bounded pace: first what one address causes, then
 // what all cause. One address gets a twentieth of the pace and a fifth of the burst, and so it
 // cannot use up what is there for the others. newGate makes one.
-type gate struct {
+type rateLimit struct {
 	near sources // IPv4 /32, IPv6 /64
 	wide sources // IPv6 /48, which one customer of a provider often has whole: four times as much
 	all  *rate.Limiter
 }
 
-func newGate(perSecond rate.Limit, burst int) *gate {
-	return &gate{
+func newRateLimit(perSecond rate.Limit, burst int) *rateLimit {
+	return &rateLimit{
 		near: sources{limit: perSecond / 20, burst: max(1, burst/5)},
 		wide: sources{limit: perSecond / 5, burst: max(1, burst*4/5)},
 		all:  rate.NewLimiter(perSecond, burst),
@@ -27,27 +27,27 @@ func newGate(perSecond rate.Limit, burst int) *gate {
 }
 
 // passage is what a gate says.
-type passage int
+type limitResult int
 
 const (
-	passes     passage = iota
-	tooManyOne         // from this address
-	tooManyAll         // from all together
+	withinLimit     limitResult = iota
+	overSourceLimit             // from this address
+	overTotalLimit              // from all together
 )
 
 // pass counts an event of an address, and reports whether it may happen. What is refused for its
 // address takes nothing from the others.
-func (g *gate) pass(from netip.Addr, now time.Time) passage {
+func (g *rateLimit) pass(from netip.Addr, now time.Time) limitResult {
 	if !g.near.pass(networkOf(from), now) {
-		return tooManyOne
+		return overSourceLimit
 	}
 	if wide, err := from.Prefix(48); err == nil && from.Is6() && !g.wide.pass(wide, now) {
-		return tooManyOne
+		return overSourceLimit
 	}
 	if !g.all.AllowN(now, 1) {
-		return tooManyAll
+		return overTotalLimit
 	}
-	return passes
+	return withinLimit
 }
 
 // networkOf returns the network that counts as one address: whoever has an address of IPv6 has its
@@ -114,28 +114,28 @@ func (s *sources) makeRoom(now time.Time) {
 
 // gates bound the paths that need no credential, each on its own: a flood of one of them keeps
 // nobody from another.
-type gates struct {
-	begin    *gate // pages that store a request
-	finish   *gate // what comes after them, so that a person who has begun can go on
-	register *gate
-	token    *gate
-	revoke   *gate
-	fetches  *gate // of documents of clients that no user has allowed
-	events   *gate // that are written down
+type rateLimits struct {
+	begin    *rateLimit // pages that store a request
+	finish   *rateLimit // what comes after them, so that a person who has begun can go on
+	register *rateLimit
+	token    *rateLimit
+	revoke   *rateLimit
+	fetches  *rateLimit // of documents of clients that no user has allowed
+	events   *rateLimit // that are written down
 }
 
-func newGates() gates {
-	return gates{
-		begin: newGate(100, 1000), finish: newGate(200, 2000),
-		register: newGate(100, 1000), token: newGate(500, 2500), revoke: newGate(100, 1000),
-		fetches: newGate(2, 60), events: newGate(rate.Every(6*time.Second), 60),
+func newRateLimits() rateLimits {
+	return rateLimits{
+		begin: newRateLimit(100, 1000), finish: newRateLimit(200, 2000),
+		register: newRateLimit(100, 1000), token: newRateLimit(500, 2500), revoke: newRateLimit(100, 1000),
+		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
 	}
 }
 
 // limited returns a handler for programs that refuses requests beyond what the gate lets through.
-func (f *Server) limited(g *gate, answer http.HandlerFunc) http.HandlerFunc {
+func (srv *Server) limited(g *rateLimit, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if why := f.crowded(g, w, r); why != "" {
+		if why := srv.overLimit(g, w, r); why != "" {
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable", why)
 			return
 		}
@@ -144,10 +144,10 @@ func (f *Server) limited(g *gate, answer http.HandlerFunc) http.HandlerFunc {
 }
 
 // limitedPage is limited for people.
-func (f *Server) limitedPage(g *gate, answer http.HandlerFunc) http.HandlerFunc {
+func (srv *Server) limitedPage(g *rateLimit, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if why := f.crowded(g, w, r); why != "" {
-			f.page(w, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: why})
+		if why := srv.overLimit(g, w, r); why != "" {
+			srv.page(w, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: why})
 			return
 		}
 		answer(w, r)
@@ -155,18 +155,18 @@ func (f *Server) limitedPage(g *gate, answer http.HandlerFunc) http.HandlerFunc 
 }
 
 // crowded returns why a gate refuses a request, "" if it does not.
-func (f *Server) crowded(g *gate, w http.ResponseWriter, r *http.Request) string {
+func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Request) string {
 	by := callerOf(r.Context())
-	switch g.pass(by.from, f.now()) {
-	case tooManyOne:
-		f.crowd.Do(func() {
-			f.log.Warn("an address sends too many sign-in requests; they are refused. "+
+	switch g.pass(by.from, srv.now()) {
+	case overSourceLimit:
+		srv.logOverLimit.Do(func() {
+			srv.log.Warn("an address sends too many sign-in requests; they are refused. "+
 				"If it is a reverse proxy, add it to auth.trusted_proxies", "address", by.address, "path",
 				r.URL.Path, "request_id", by.request)
 		})
 		w.Header().Set("Retry-After", "5")
 		return "Your network address sends too many requests. Wait a few seconds, then try again."
-	case tooManyAll:
+	case overTotalLimit:
 		w.Header().Set("Retry-After", "2")
 		return "This server gets too many requests. Wait a few seconds, then try again."
 	}

@@ -14,9 +14,9 @@ import (
 // outside fetches what the URLs of strangers name: each URL once at a time, and all of them
 // together at a bounded pace. Fetches for clients that a user has allowed have a pace of their own,
 // so that strangers cannot use it up. newOutside makes one.
-type outside struct {
+type limitedFetcher struct {
 	fetch     Fetch
-	strangers *gate
+	strangers *rateLimit
 	allowed   *rate.Limiter
 	now       func() time.Time
 
@@ -24,19 +24,19 @@ type outside struct {
 	busy map[string]chan struct{} // by URL; closed when the turn has ended
 }
 
-func newOutside(fetch Fetch, strangers *gate, now func() time.Time) *outside {
-	return &outside{
+func newLimitedFetcher(fetch Fetch, strangers *rateLimit, now func() time.Time) *limitedFetcher {
+	return &limitedFetcher{
 		fetch: fetch, strangers: strangers, allowed: rate.NewLimiter(20, 200), now: now,
 		busy: map[string]chan struct{}{},
 	}
 }
 
 // errCrowded means that nothing was fetched, because too much was. It says nothing about the URL.
-var errCrowded = errors.New("this server reads too many descriptions of apps at the moment; try again in a minute")
+var errTooManyFetches = errors.New("this server reads too many descriptions of apps at the moment; try again in a minute")
 
 // turn gives the caller the only turn at a URL, until done is called. If another caller has it,
 // turn waits until that one is done, and returns nil: there may be something new.
-func (o *outside) turn(ctx context.Context, where string) (done func(), err error) {
+func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), err error) {
 	o.mu.Lock()
 	busy := o.busy[where]
 	if busy == nil {
@@ -60,9 +60,9 @@ func (o *outside) turn(ctx context.Context, where string) (done func(), err erro
 }
 
 // get fetches a URL for the caller of ctx. allowed says that a user has allowed the client.
-func (o *outside) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
-	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed && o.strangers.pass(callerOf(ctx).from, o.now()) != passes {
-		return Fetched{}, errCrowded
+func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
+	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed && o.strangers.pass(callerOf(ctx).from, o.now()) != withinLimit {
+		return Fetched{}, errTooManyFetches
 	}
 	return o.fetch(ctx, where, max)
 }
@@ -71,7 +71,7 @@ func (o *outside) get(ctx context.Context, where string, max int64, allowed bool
 // for an hour. A signature that no key fits has them fetched anew, once a minute; so are those that
 // could not be had.
 type clientKeySets struct {
-	outside *outside
+	fetcher *limitedFetcher
 	now     func() time.Time
 
 	mu   sync.Mutex
@@ -102,7 +102,7 @@ func (k *clientKeySets) get(ctx context.Context, where, host string, again bool)
 		if set, settled, err := k.known(where, again); settled {
 			return set, err
 		}
-		done, err := k.outside.turn(ctx, where)
+		done, err := k.fetcher.turn(ctx, where)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (k *clientKeySets) known(where string, again bool) (set *jose.JSONWebKeySet
 // load fetches the keys at a URL, and remembers what came of it.
 func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSONWebKeySet, error) {
 	began := k.now()
-	got, err := k.outside.get(ctx, where, maxKeys, true)
+	got, err := k.fetcher.get(ctx, where, maxKeys, true)
 	set := &jose.JSONWebKeySet{}
 	if err == nil && json.Unmarshal(got.Body, set) != nil {
 		err = errors.New("it is not a set of keys")
@@ -150,9 +150,9 @@ func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSO
 	if err == nil {
 		next.set, next.fetched, next.bytes, next.failure = set, began, len(got.Body), nil
 	} else {
-		next.failure = &unreachable{host, err.Error()}
+		next.failure = &fetchError{host, err.Error()}
 	}
-	if !errors.Is(err, errCrowded) {
+	if !errors.Is(err, errTooManyFetches) {
 		next.tried = began
 		k.kept[where] = next
 		k.makeRoom(where)

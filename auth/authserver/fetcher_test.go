@@ -31,8 +31,8 @@ func mustSigner(t *testing.T) (s *stand, n *net, a app, asked func(where string)
 func (n *net) count(s *stand) func(where string) int {
 	var mu sync.Mutex
 	counts := map[string]int{}
-	fetch := s.documents.outside.fetch
-	s.documents.outside.fetch = func(ctx ctx, where string, max int64) (Fetched, error) {
+	fetch := s.documents.fetcher.fetch
+	s.documents.fetcher.fetch = func(ctx ctx, where string, max int64) (Fetched, error) {
 		mu.Lock()
 		counts[where]++
 		mu.Unlock()
@@ -267,7 +267,7 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	fetch := func(ctx, string, int64) (Fetched, error) {
 		return Fetched{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
 	}
-	k := clientKeySets{outside: newOutside(fetch, newGate(1, 1), c.now), now: c.now, kept: map[string]keptKeys{}}
+	k := clientKeySets{fetcher: newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), now: c.now, kept: map[string]keptKeys{}}
 	for _, row := range []struct{ size, sets int }{{1, maxSets}, {60 << 10, 17}} {
 		size = row.size
 		for i := range 300 {
@@ -297,13 +297,13 @@ func TestSafety9CostlyKeys(t *testing.T) {
 	most := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), maxRSA-1, 1), E: 65537}
 	header := jose.Header{Algorithm: "RS256", KeyID: "k"}
 	set := &jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: large, KeyID: "k"}, {Key: most, KeyID: "k"}}}
-	if got := matching(set, header); len(got) != 1 || got[0].Key != most {
+	if got := matchingKeys(set, header); len(got) != 1 || got[0].Key != most {
 		t.Errorf("of a key of %d bits and one of %d these are tried: %v", maxRSA+1, maxRSA, got)
 	}
 	for range 500 {
 		set.Keys = append(set.Keys, set.Keys[1])
 	}
-	if got := matching(set, header); len(got) != maxTries {
+	if got := matchingKeys(set, header); len(got) != maxTries {
 		t.Errorf("of 501 keys %d are tried", len(got))
 	}
 }
@@ -354,10 +354,10 @@ func TestSafety9Parameters(t *testing.T) {
 	}
 	for _, name := range bounded {
 		form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"jct_rt_x.y"}, "client_id": {a.id}}
-		form.Set(name, long(bound(name)+1))
+		form.Set(name, long(maxLen(name)+1))
 		status, body := s.post(t, "/oauth/token", "application/x-www-form-urlencoded", form.Encode())
 		if status != 400 || member(t, body, "error") != "invalid_request" ||
-			member(t, body, "error_description") != fmt.Sprintf("%s is longer than %d bytes", name, bound(name)) {
+			member(t, body, "error_description") != fmt.Sprintf("%s is longer than %d bytes", name, maxLen(name)) {
 			t.Errorf("%s at the token endpoint: %d %s", name, status, body)
 		}
 	}
