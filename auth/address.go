@@ -48,7 +48,8 @@ func forwarded(entry string) netip.Addr {
 		return plain(a.Addr())
 	}
 	if inner, ok := strings.CutPrefix(entry, "["); ok {
-		if a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]")); err == nil && strings.HasSuffix(inner, "]") && a.Is6() {
+		if a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]")); err == nil && strings.HasSuffix(inner, "]") &&
+			a.Is6() {
 			return plain(a)
 		}
 	}

@@ -147,7 +147,8 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		}
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
-		refuse(w, http.StatusBadRequest, problem{"invalid_request", "a token has no place in a URL, which logs keep: replace it, and send the new one as Authorization: Bearer"}, nil, "")
+		refuse(w, http.StatusBadRequest, problem{"invalid_request", "a token has no place in a URL, which logs " +
+			"keep: replace it, and send the new one as Authorization: Bearer"}, nil, "")
 		refused(http.StatusBadRequest, "invalid_request")
 		return nil
 	}
@@ -283,7 +284,8 @@ func alphanumeric(c byte) bool {
 func tokenInQuery(query string) bool {
 	for parameter := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 		name, value, _ := strings.Cut(parameter, "=")
-		if name = unescape(name); name == "access_token" || strings.HasPrefix(name, tokenPrefix) || strings.HasPrefix(unescape(value), tokenPrefix) {
+		if name = unescape(name); name == "access_token" || strings.HasPrefix(name, tokenPrefix) ||
+			strings.HasPrefix(unescape(value), tokenPrefix) {
 			return true
 		}
 	}
@@ -361,5 +363,6 @@ func writeJSON(w http.ResponseWriter, status int, cache string, document any) {
 
 // quotable returns s without what error_description may not hold (RFC 6750, section 3).
 func quotable(s string) string {
-	return string(slices.DeleteFunc([]byte(s), func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }))
+	return string(slices.DeleteFunc([]byte(s),
+		func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }))
 }

@@ -59,7 +59,8 @@ func authorization(values ...string) http.Header { return http.Header{"Authoriza
 func TestGuard(t *testing.T) {
 	key := auth.NewKey()
 	g := &auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "ci", Hash: mustHash(t, key)}}, nil)}
-	unauthorized, unclear := `Bearer realm="junction"`, `Bearer realm="junction", error="invalid_request", error_description="`
+	unauthorized, unclear := `Bearer realm="junction"`,
+		`Bearer realm="junction", error="invalid_request", error_description="`
 	invalid := `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: `
 	for _, test := range []struct {
 		name      string
@@ -76,31 +77,37 @@ func TestGuard(t *testing.T) {
 		{"another scheme", "/mcp", authorization("Basic " + key), 401, unauthorized},
 		{"the key as the scheme", "/mcp", authorization(key), 401, unauthorized},
 		{"cookie", "/mcp", http.Header{"Cookie": {"Authorization=Bearer " + key + "; key=" + key}}, 401, unauthorized},
-		{"another header", "/mcp", http.Header{"X-Api-Key": {key}, "Proxy-Authorization": {"Bearer " + key}}, 401, unauthorized},
+		{"another header", "/mcp", http.Header{"X-Api-Key": {key}, "Proxy-Authorization": {"Bearer " + key}}, 401,
+			unauthorized},
 		{"unknown key", "/mcp", authorization("Bearer " + auth.NewKey()), 401, invalid + "it is no key"},
 		{"other token", "/mcp", authorization("Bearer eyJhbGciOiJub25lIn0.e30."), 401, invalid + "it is no key"},
 		{"two headers", "/mcp", authorization("Bearer "+key, "Bearer "+key), 400, unclear + "there is more than one"},
 		{"good and empty", "/mcp", authorization("Bearer "+key, ""), 400, unclear + "there is more than one"},
-		{"two in one", "/mcp", authorization("Bearer " + key + ", Bearer " + key), 400, unclear + "the Authorization header is malformed"},
+		{"two in one", "/mcp", authorization("Bearer " + key + ", Bearer " + key), 400,
+			unclear + "the Authorization header is malformed"},
 		{"empty", "/mcp", authorization(""), 400, unclear + "the Authorization header is malformed"},
 		{"no token", "/mcp", authorization("Bearer"), 400, unclear + "the Authorization header is malformed"},
 		{"only padding", "/mcp", authorization("Bearer =="), 400, unclear + "the Authorization header is malformed"},
 		{"tab", "/mcp", authorization("Bearer\t" + key), 400, unclear + "the Authorization header is malformed"},
 		{"comma", "/mcp", authorization("Bearer," + key), 400, unclear + "the Authorization header is malformed"},
-		{"quoted", "/mcp", authorization(`Bearer "` + key + `"`), 400, unclear + "the Authorization header is malformed"},
-		{"in the query", "/mcp?key=" + key, authorization("Bearer " + key), 400, unclear + "a token has no place in a URL"},
+		{"quoted", "/mcp", authorization(`Bearer "` + key + `"`), 400, unclear + "the Authorization header is " +
+			"malformed"},
+		{"in the query", "/mcp?key=" + key, authorization("Bearer " + key), 400,
+			unclear + "a token has no place in a URL"},
 		{"in the query alone", "/mcp?x=1&whatever=" + key, nil, 400, unclear + "a token has no place in a URL"},
 		{"escaped in the query", "/mcp?k=%6Act_key_", nil, 400, unclear + "a token has no place in a URL"},
 		{"badly escaped in the query", "/mcp?k=jct_key_%zz", nil, 400, unclear + "a token has no place in a URL"},
 		{"after a semicolon", "/mcp?a=b;k=" + key, nil, 400, unclear + "a token has no place in a URL"},
 		{"as a parameter's name", "/mcp?" + key, nil, 400, unclear + "a token has no place in a URL"},
-		{"by its name", "/mcp?access_token=abc", authorization("Bearer " + key), 400, unclear + "a token has no place in a URL"},
+		{"by its name", "/mcp?access_token=abc", authorization("Bearer " + key), 400,
+			unclear + "a token has no place in a URL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, method := range []string{"POST", "GET", "HEAD", "DELETE", "PUT"} {
 				p, resp := ask(t, g, method, test.target, test.header)
 				if test.status == 0 {
-					if p == nil || p.Kind != auth.KindKey || p.ID != "key:ci" || p.Key != "ci" || p.Grant != "" || !p.Expires.IsZero() {
+					if p == nil || p.Kind != auth.KindKey || p.ID != "key:ci" || p.Key != "ci" || p.Grant != "" ||
+						!p.Expires.IsZero() {
 						t.Fatalf("%s: got %+v and status %d, want key:ci", method, p, resp.StatusCode)
 					}
 					continue
@@ -109,8 +116,10 @@ func TestGuard(t *testing.T) {
 					t.Fatalf("%s: let in as %s", method, p.ID)
 				}
 				got := resp.Header.Get("WWW-Authenticate")
-				if resp.StatusCode != test.status || !strings.HasPrefix(got, test.challenge) || test.challenge == unauthorized && got != unauthorized {
-					t.Errorf("%s: got %d and %q, want %d and %q", method, resp.StatusCode, got, test.status, test.challenge)
+				if resp.StatusCode != test.status || !strings.HasPrefix(got, test.challenge) ||
+					test.challenge == unauthorized && got != unauthorized {
+					t.Errorf("%s: got %d and %q, want %d and %q", method, resp.StatusCode, got, test.status,
+						test.challenge)
 				}
 				mustSay(t, resp)
 			}
@@ -122,7 +131,8 @@ func TestGuard(t *testing.T) {
 func mustSay(t *testing.T, resp *http.Response) {
 	t.Helper()
 	var body map[string]string
-	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || len(body) != 2 || body["error"] == "" || body["error_description"] == "" {
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || len(body) != 2 || body["error"] == "" ||
+		body["error_description"] == "" {
 		t.Errorf("the body is %v (%v), want error and error_description", body, err)
 	}
 	if challenge := resp.Header.Get("WWW-Authenticate"); strings.Contains(challenge, "error=") &&
@@ -148,7 +158,8 @@ func TestGuardNobody(t *testing.T) {
 		t.Error("a nil Guard would still let somebody in")
 	}
 	empty := &auth.Guard{Verifier: auth.Keys(nil, nil)}
-	if p, resp := ask(t, empty, "POST", "/mcp", authorization("Bearer "+auth.NewKey())); p != nil || resp.StatusCode != http.StatusUnauthorized {
+	if p, resp := ask(t, empty, "POST", "/mcp", authorization("Bearer "+auth.NewKey())); p != nil ||
+		resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a Verifier without keys gives %v and %d, want nobody and 401", p, resp.StatusCode)
 	}
 }
@@ -156,7 +167,8 @@ func TestGuardNobody(t *testing.T) {
 func TestGuardLocal(t *testing.T) {
 	g := &auth.Guard{}
 	for _, test := range []struct{ remote, want string }{
-		{"127.0.0.1:1", "127.0.0.1"}, {"[::1]:1", "::1"}, {"[::ffff:127.0.0.1]:1", "127.0.0.1"}, {"192.0.2.7:1", "192.0.2.7"}, {"pipe", "invalid IP"},
+		{"127.0.0.1:1", "127.0.0.1"}, {"[::1]:1", "::1"}, {"[::ffff:127.0.0.1]:1", "127.0.0.1"},
+		{"192.0.2.7:1", "192.0.2.7"}, {"pipe", "invalid IP"},
 	} {
 		r := httptest.NewRequest("POST", "/mcp", nil)
 		r.RemoteAddr = test.remote
@@ -176,7 +188,8 @@ func TestGuardLocal(t *testing.T) {
 			t.Errorf("%v allocations for a local request from %s, want none", n, remote)
 		}
 	}
-	if p, resp := ask(t, g, "POST", "/mcp?k="+auth.NewKey(), nil); p != nil || resp.StatusCode != http.StatusBadRequest {
+	if p, resp := ask(t, g, "POST", "/mcp?k="+auth.NewKey(), nil); p != nil ||
+		resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a key in the query gives %v and %d, want 400 also where none is needed", p, resp.StatusCode)
 	}
 }
@@ -193,7 +206,8 @@ func TestGuardUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &auth.Guard{Verifier: v}
 			p, resp := ask(t, g, "POST", "/mcp", authorization("Bearer abc"))
-			if p != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("WWW-Authenticate") != "" {
+			if p != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" ||
+				resp.Header.Get("WWW-Authenticate") != "" {
 				t.Errorf("got %v, %d and %v, want 503, Retry-After and no challenge", p, resp.StatusCode, resp.Header)
 			}
 			mustSay(t, resp)
@@ -217,7 +231,8 @@ func TestGuardReason(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	trusted := []netip.Prefix{netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("2001:db8::/64")}
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.1.2.3/32"), netip.MustParsePrefix("10.9.0.0/16"),
+		netip.MustParsePrefix("2001:db8::/64")}
 	for _, test := range []struct {
 		name, remote string
 		forwarded    []string
@@ -251,10 +266,11 @@ func TestAddress(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got netip.Addr
-			g := &auth.Guard{TrustedProxies: trusted, Verifier: verify(func(_ string, from netip.Addr) (*auth.Principal, error) {
-				got = from
-				return auth.Local, nil
-			})}
+			g := &auth.Guard{TrustedProxies: trusted,
+				Verifier: verify(func(_ string, from netip.Addr) (*auth.Principal, error) {
+					got = from
+					return auth.Local, nil
+				})}
 			r := httptest.NewRequest("POST", "/mcp", nil)
 			r.RemoteAddr = test.remote
 			r.Header = http.Header{"Authorization": {"Bearer abc"}, "X-Forwarded-For": test.forwarded}
@@ -267,10 +283,12 @@ func TestAddress(t *testing.T) {
 
 func FuzzAuthorization(f *testing.F) {
 	key := auth.NewKey()
-	for _, s := range []string{"Bearer " + key, "bearer  " + key, "Bearer", "Basic abc", "Bearer a,b", key, "", "Bearer " + key + ", Bearer " + key, "\x00"} {
+	for _, s := range []string{"Bearer " + key, "bearer  " + key, "Bearer", "Basic abc", "Bearer a,b", key, "",
+		"Bearer " + key + ", Bearer " + key, "\x00"} {
 		f.Add(s, "a=b&c="+s)
 	}
-	g := &auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "ci", Hash: mustHash(f, key)}}, func() time.Time { return time.Time{} })}
+	g := &auth.Guard{Verifier: auth.Keys([]auth.Key{{Name: "ci", Hash: mustHash(f, key)}},
+		func() time.Time { return time.Time{} })}
 	f.Fuzz(func(t *testing.T, header, query string) {
 		r := httptest.NewRequest("POST", "/mcp", nil)
 		r.URL.RawQuery = query

@@ -34,7 +34,8 @@ type judge struct {
 // newJudge returns the judge of an entry of the file, whose print tells it from others.
 func newJudge(r *TokenRules, print string, now func() time.Time) judge {
 	return judge{
-		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim, "aud"), requiredScopes: r.RequiredScopes,
+		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim,
+			"aud"), requiredScopes: r.RequiredScopes,
 		requiredClaims: r.RequiredClaims, paths: r.Claims, print: print, now: now,
 	}
 }
@@ -97,7 +98,8 @@ func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
 	if !printable(p.User) || !printable(p.OAuthClient) && p.OAuthClient != "" {
 		return nil, errSubject
 	}
-	if application, _ := c.text("idtyp"); p.User == p.OAuthClient || application == "app" { // RFC 9068, section 5; Entra
+	if application, _ := c.text("idtyp"); p.User == p.OAuthClient || application == "app" {
+		// RFC 9068, section 5; Entra
 		p.Kind = KindService
 	}
 	p.ID = signedInID(p.Kind, j.issuer, p.User)
@@ -113,7 +115,8 @@ const maxSubject = 512
 
 // printable reports whether a name can be part of an ID.
 func printable(s string) bool {
-	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // UserID is the ID of the principal whom an issuer calls subject, as logs and the audit have it. It
@@ -164,9 +167,11 @@ func (j *judge) resources(c claims) ([]string, error) {
 	}
 	switch {
 	case len(named) == 0:
-		return nil, fmt.Errorf("%w: it does not say what it is for; this server is %s", ErrInvalidToken, strings.Join(j.audiences, " "))
+		return nil, fmt.Errorf("%w: it does not say what it is for; this server is %s", ErrInvalidToken,
+			strings.Join(j.audiences, " "))
 	case len(ours) == 0:
-		return nil, fmt.Errorf("%w: it is for %s; this server is %s", ErrInvalidToken, strings.Join(named, " "), strings.Join(j.audiences, " "))
+		return nil, fmt.Errorf("%w: it is for %s; this server is %s", ErrInvalidToken, strings.Join(named, " "),
+			strings.Join(j.audiences, " "))
 	}
 	return ours, nil
 }

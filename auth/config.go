@@ -135,7 +135,8 @@ func (c *CIDR) UnmarshalText(text []byte) error {
 		if p.Bits() < 96 {
 			return errors.New("want a network, such as 10.0.0.0/8 or 2001:db8::/32")
 		}
-		return fmt.Errorf("IPv4 addresses are compared as such; write %s", netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked())
+		return fmt.Errorf("IPv4 addresses are compared as such; write %s",
+			netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked())
 	case p != p.Masked():
 		return fmt.Errorf("the address goes on after its first %d bits; write %s", p.Bits(), p.Masked())
 	}
@@ -173,7 +174,8 @@ func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
 	if c.APIKeys != nil && len(c.APIKeys) == 0 { // who takes out the last key wants to let nobody in
-		add("api_keys", "has no key, and so would not have anybody need one; make one with junction keys create, or remove the list")
+		add("api_keys", "has no key, and so would not have anybody need one; make one with junction keys create, or "+
+			"remove the list")
 	}
 	first := map[Hash]int{}
 	for i, k := range c.APIKeys {
@@ -187,22 +189,26 @@ func (c *Config) Validate() []Problem {
 			add(at+".name", "want 1 to %d of A-Z, a-z, 0-9 and . _ - @, such as ci", maxName)
 		}
 		if k.Hash == (Hash{}) {
-			add(at+".hash", "is missing; junction keys create makes a key and prints it, junction keys hash prints that of a key you have")
+			add(at+".hash", "is missing; junction keys create makes a key and prints it, junction keys hash prints "+
+				"that of a key you have")
 			continue
 		}
 		switch j, twice := first[k.Hash]; {
 		case !twice:
 			first[k.Hash] = i
 		case c.APIKeys[j].Name == k.Name:
-			add(at, "is api_keys[%d] again, name and hash; a second entry of one name is for a second key, so keep one", j)
+			add(at, "is api_keys[%d] again, name and hash; a second entry of one name is for a second key, so keep one",
+				j)
 		default:
-			add(at+".hash", "is that of api_keys[%d] too, so that nobody could say whose the key is; give each its own", j)
+			add(at+".hash", "is that of api_keys[%d] too, so that nobody could say whose the key is; give each its own",
+				j)
 		}
 	}
 	c.validateServers(add)
 	for i, p := range c.TrustedProxies {
 		if p.IsValid() && p.Bits() == 0 {
-			add(fmt.Sprintf("trusted_proxies[%d]", i), "would let everybody say where they come from; name the addresses of your proxies")
+			add(fmt.Sprintf("trusted_proxies[%d]", i), "would let everybody say where they come from; name the "+
+				"addresses of your proxies")
 		}
 	}
 	return ps
@@ -216,11 +222,13 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 		add(at+".issuer", "%s", problem)
 	}
 	if len(r.Audiences) == 0 {
-		add(at+".audiences", "is missing; name what tokens for this server are for, such as https://mcp.example.com/mcp: one for anybody else must not be good here")
+		add(at+".audiences", "is missing; name what tokens for this server are for, such as "+
+			"https://mcp.example.com/mcp: one for anybody else must not be good here")
 	}
 	for i, a := range r.Audiences {
 		if a == "" {
-			add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such as https://mcp.example.com/mcp")
+			add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such "+
+				"as https://mcp.example.com/mcp")
 		}
 	}
 	for _, claim := range []struct {
@@ -228,12 +236,14 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 		path []string
 	}{{"subject", r.Claims.Subject}, {"groups", r.Claims.Groups}} {
 		if slices.Contains(claim.path, "") {
-			add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as [realm_access, roles]")
+			add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as "+
+				"[realm_access, roles]")
 		}
 	}
 	for i, s := range r.RequiredScopes {
 		if !validScope(s) {
-			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several elements of the list")
+			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several "+
+				"elements of the list")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.RequiredClaims)) {
@@ -259,7 +269,8 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		}
 		for k, a := range i.Algorithms {
 			if !slices.Contains(asymmetric, jose.SignatureAlgorithm(a)) {
-				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is none that others can check and nobody else can make; want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
+				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is none that others can check and nobody else can "+
+					"make; want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
 			}
 		}
 		if i.ClockSkew > maxSkew {
@@ -304,7 +315,8 @@ func (c *Config) Needed() bool { return len(c.APIKeys) > 0 || c.SignsIn() }
 func remoteProblem(s string) string {
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "":
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" ||
+		u.User != nil || u.Fragment != "":
 		return "want a URL, such as https://login.example.com"
 	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
 		return "want https: who changes what comes from there can let anybody in; http is for loopback alone"
@@ -334,8 +346,10 @@ func (c *Config) Warnings(publicURL string) []Problem {
 	look := func(at string, audiences []string) {
 		for i, a := range audiences {
 			u, err := url.Parse(canonical(a))
-			if err == nil && u.Host != "" && endpointPath(u.Path) && (publicURL == "" || u.Scheme+"://"+u.Host != ours) {
-				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is no endpoint below public_url, so that such a token is good at all endpoints; is it, or public_url, as it should be?"})
+			if err == nil && u.Host != "" && endpointPath(u.Path) &&
+				(publicURL == "" || u.Scheme+"://"+u.Host != ours) {
+				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is no endpoint below public_url, " +
+					"so that such a token is good at all endpoints; is it, or public_url, as it should be?"})
 			}
 		}
 	}

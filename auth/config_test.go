@@ -26,7 +26,8 @@ func TestCIDR(t *testing.T) {
 	} {
 		var c auth.CIDR
 		err := c.UnmarshalText([]byte(test.text))
-		if test.problem == "" && (err != nil || c.String() != test.want) || test.problem != "" && (err == nil || err.Error() != test.problem) {
+		if test.problem == "" && (err != nil || c.String() != test.want) || test.problem != "" &&
+			(err == nil || err.Error() != test.problem) {
 			t.Errorf("%q: got %s, %v; want %s%s", test.text, c, err, test.want, test.problem)
 		}
 	}
@@ -53,7 +54,8 @@ func TestValidate(t *testing.T) {
 	c := auth.Config{
 		APIKeys: []auth.Key{
 			{Name: "ci", Hash: a}, {Name: "ci", Hash: b}, // a rotation
-			{Name: "ci", Hash: a}, {Name: "ops", Hash: b}, {}, {Name: "no spaces"}, {Name: "füße", Hash: mustHash(t, auth.NewKey())},
+			{Name: "ci", Hash: a}, {Name: "ops", Hash: b}, {}, {Name: "no spaces"},
+			{Name: "füße", Hash: mustHash(t, auth.NewKey())},
 		},
 		TrustedProxies: cidrs(t, "10.0.0.0/8", "0.0.0.0/0", "::/0"),
 	}
@@ -65,9 +67,11 @@ func TestValidate(t *testing.T) {
 		"api_keys[2]: is api_keys[0] again, name and hash; a second entry of one name is for a second key, so keep one",
 		"api_keys[3].hash: is that of api_keys[1] too, so that nobody could say whose the key is; give each its own",
 		"api_keys[4].name: is missing; name who has the key, such as ci",
-		"api_keys[4].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints that of a key you have",
+		"api_keys[4].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints " +
+			"that of a key you have",
 		"api_keys[5].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
-		"api_keys[5].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints that of a key you have",
+		"api_keys[5].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints " +
+			"that of a key you have",
 		"api_keys[6].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
 		"trusted_proxies[1]: would let everybody say where they come from; name the addresses of your proxies",
 		"trusted_proxies[2]: would let everybody say where they come from; name the addresses of your proxies",
@@ -83,7 +87,8 @@ func TestValidate(t *testing.T) {
 // TestConfigGuard: with keys the guard wants one, without it lets in who reaches it.
 func TestConfigGuard(t *testing.T) {
 	key := auth.NewKey()
-	c := auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}, TrustedProxies: cidrs(t, "127.0.0.1/32")}
+	c := auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}},
+		TrustedProxies: cidrs(t, "127.0.0.1/32")}
 	g := c.Guard(nil, "", nil)
 	if p, _ := ask(t, g, "POST", "/mcp", nil); p != nil {
 		t.Errorf("a request without a key is let in as %s", p.ID)
@@ -100,7 +105,9 @@ func TestConfigGuard(t *testing.T) {
 
 // TestConfigServers: what makes a request need a token, and what is most likely not meant.
 func TestConfigServers(t *testing.T) {
-	issuer := auth.Issuer{TokenRules: auth.TokenRules{Issuer: "https://login.example.com", Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x", "https://other.example.com/api", "https://other.example.com/mcp"}}}
+	issuer := auth.Issuer{TokenRules: auth.TokenRules{Issuer: "https://login.example.com",
+		Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x",
+			"https://other.example.com/api", "https://other.example.com/mcp"}}}
 	c := auth.Config{JWT: []auth.Issuer{issuer}}
 	if p := c.Validate(); p != nil || !c.SignsIn() || !c.Needed() {
 		t.Errorf("an issuer: %v, signs in %v, needed %v", p, c.SignsIn(), c.Needed())

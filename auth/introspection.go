@@ -61,8 +61,9 @@ const (
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
 		judge:    newJudge(&c.TokenRules, printOf(c), p.now),
-		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx, fetching: &p.fetching,
-		places: semaphore.NewWeighted(maxQuestions), asking: map[Hash]*question{}, answers: map[Hash]*answer{},
+		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
+		fetching: &p.fetching,
+		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*question{}, answers: map[Hash]*answer{},
 	}
 }
 
@@ -193,7 +194,8 @@ func (i *introspection) still(p *Principal) bool {
 	i.mu.Unlock()
 	now := i.now()
 	switch {
-	case !p.Expires.IsZero() && !now.Before(p.Expires), a == nil, a.principal == nil, now.After(a.asked.Add(5 * positiveKept)):
+	case !p.Expires.IsZero() && !now.Before(p.Expires), a == nil, a.principal == nil,
+		now.After(a.asked.Add(5 * positiveKept)):
 		return false
 	case now.After(a.asked.Add(askedAgain)):
 		i.begin(a.token, p.hash)

@@ -14,7 +14,8 @@ import (
 )
 
 func introspects(s *authtest.Server, change ...func(*auth.Introspection)) *auth.Config {
-	i := &auth.Introspection{TokenRules: auth.TokenRules{Issuer: s.URL, Audiences: []string{resource}}, Endpoint: s.URL + authtest.Introspect, ClientID: authtest.ClientID, ClientSecret: authtest.ClientSecret}
+	i := &auth.Introspection{TokenRules: auth.TokenRules{Issuer: s.URL, Audiences: []string{resource}},
+		Endpoint: s.URL + authtest.Introspect, ClientID: authtest.ClientID, ClientSecret: authtest.ClientSecret}
 	for _, f := range change {
 		f(i)
 	}
@@ -36,7 +37,8 @@ func TestIntrospection(t *testing.T) {
 		{"a program", said(map[string]any{"sub": nil}), 0, ""},
 		{"unknown", nil, 401, "its issuer says that it is not good"},
 		{"active in another way", said(map[string]any{"active": "true"}), 401, "its issuer says that it is not good"},
-		{"for another API", said(map[string]any{"aud": "https://other.example.com"}), 401, "it is for https://other.example.com"},
+		{"for another API", said(map[string]any{"aud": "https://other.example.com"}), 401,
+			"it is for https://other.example.com"},
 		{"for nobody", said(map[string]any{"aud": nil}), 401, "does not say what it is for"},
 		{"of another issuer", said(map[string]any{"iss": "https://evil.example.com"}), 401, "an issuer whose tokens"},
 		{"expired", said(map[string]any{"exp": now - 5}), 401, "it is expired"},
@@ -229,7 +231,8 @@ func TestIntrospectionCloses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s.Opaque("good", s.Claims(resource, nil))
 				var hangs, ended, asked int
-				p := auth.NewProviders(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				p := auth.NewProviders(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response,
+					error) {
 					if asked++; hangs == 0 {
 						return s.Client().Transport.RoundTrip(r)
 					}

@@ -26,7 +26,8 @@ type issuer struct {
 // asymmetric are the algorithms that there can be. None of them takes a secret that both sides
 // know: whoever can check such a token could make one.
 var asymmetric = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512, jose.EdDSA,
+	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
+	jose.EdDSA,
 }
 
 var (
@@ -34,15 +35,17 @@ var (
 	errAlgorithm    = fmt.Errorf("%w: it is signed in a way that this server does not take", ErrInvalidToken)
 	errCritical     = fmt.Errorf("%w: it has a header that must be understood, and is not", ErrInvalidToken)
 	errType         = fmt.Errorf("%w: it is no access token", ErrInvalidToken)
-	errIDToken      = fmt.Errorf("%w: it is an ID token, which is for the client alone; send the access token", ErrInvalidToken)
-	errEndless      = fmt.Errorf("%w: it does not say when it ends", ErrInvalidToken)
+	errIDToken      = fmt.Errorf("%w: it is an ID token, which is for the client alone; send the access token",
+		ErrInvalidToken)
+	errEndless = fmt.Errorf("%w: it does not say when it ends", ErrInvalidToken)
 )
 
 // newIssuer returns the issuer of an entry of the file, which has been validated.
 func newIssuer(c *Issuer, p *Providers) *issuer {
 	i := &issuer{
-		judge:      newJudge(&c.TokenRules, printOf(c), p.now),
-		keys:       &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client, strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
+		judge: newJudge(&c.TokenRules, printOf(c), p.now),
+		keys: &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client,
+			strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
 		algorithms: c.algorithms(),
 		onlyAT:     c.RequireATJWT,
 	}
@@ -85,7 +88,8 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	// Who it is for and when it ends is checked here: go-oidc knows one audience, and a skew of its
 	// own.
 	signed := &signature{keys: i.keys}
-	verified, err := oidc.NewVerifier(i.issuer, signed, &oidc.Config{SupportedSigningAlgs: i.algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true}).Verify(ctx, token)
+	verified, err := oidc.NewVerifier(i.issuer, signed, &oidc.Config{SupportedSigningAlgs: i.algorithms,
+		SkipClientIDCheck: true, SkipExpiryCheck: true}).Verify(ctx, token)
 	switch {
 	case signed.err != nil:
 		return nil, signed.err

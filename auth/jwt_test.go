@@ -76,7 +76,8 @@ func wantOut(t *testing.T, g *auth.Guard, token string, status int, reason strin
 		t.Fatalf("let in as %+v", p)
 	case resp.StatusCode != status, !strings.Contains(got, reason):
 		t.Errorf("got %d, %s\nwant %d, …%s…", resp.StatusCode, got, status, reason)
-	case status == 401 && !strings.Contains(got, `error="invalid_token"`), status == 503 && (got != "" || resp.Header.Get("Retry-After") == ""):
+	case status == 401 && !strings.Contains(got, `error="invalid_token"`), status == 503 &&
+		(got != "" || resp.Header.Get("Retry-After") == ""):
 		t.Errorf("%d with %v", status, resp.Header)
 	}
 	mustSay(t, resp)
@@ -84,19 +85,24 @@ func wantOut(t *testing.T, g *auth.Guard, token string, status int, reason strin
 
 func TestJWT(t *testing.T) {
 	s, g := server(t)
-	p := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"groups": []string{"a", "b"}, "scope": "x mcp", "email": "ann@example.com", "email_verified": true, "sid": "s1"})))
+	p := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"groups": []string{"a", "b"}, "scope": "x mcp",
+		"email": "ann@example.com", "email_verified": true, "sid": "s1"})))
 	end := time.Until(p.Expires)
-	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.URL || p.Email != "ann@example.com" || !slices.Equal(p.Groups, []string{"a", "b"}) ||
-		!slices.Equal(p.Scopes, []string{"mcp", "x"}) || p.OAuthClient != "app" || p.Grant != "s1" || end < time.Hour || end > time.Hour+time.Minute || p.Address.String() != "127.0.0.1" {
+	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.URL || p.Email != "ann@example.com" ||
+		!slices.Equal(p.Groups, []string{"a", "b"}) ||
+		!slices.Equal(p.Scopes, []string{"mcp", "x"}) || p.OAuthClient != "app" || p.Grant != "s1" || end < time.Hour ||
+		end > time.Hour+time.Minute || p.Address.String() != "127.0.0.1" {
 		t.Errorf("got %+v", p)
 	}
-	if !strings.HasPrefix(p.ID, "user:") || !strings.HasSuffix(p.ID, ":ann") || len(p.ID) != len("user:0123456789abcdef:ann") {
+	if !strings.HasPrefix(p.ID, "user:") || !strings.HasSuffix(p.ID, ":ann") ||
+		len(p.ID) != len("user:0123456789abcdef:ann") {
 		t.Errorf("the ID is %s", p.ID)
 	}
 	if !g.Still(p) {
 		t.Error("it is over at once")
 	}
-	if q := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"sub": "app"}))); q.Kind != auth.KindService || !strings.HasPrefix(q.ID, "service:") {
+	if q := wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"sub": "app"}))); q.Kind != auth.KindService ||
+		!strings.HasPrefix(q.ID, "service:") {
 		t.Errorf("a program that signed in as itself is %+v", q)
 	}
 }
@@ -111,7 +117,8 @@ func TestJWTKeys(t *testing.T) {
 	rsaNamed.ID, ecNamed.ID = "a", "b"
 	s.SetKeys(rsa, ec, pss, &rsaNamed, &ecNamed)
 	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
-	for name, key := range map[string]*authtest.Key{"RS256": rsa, "ES256": ec, "PS256": pss, "RS256 named": &rsaNamed, "ES256 named": &ecNamed} {
+	for name, key := range map[string]*authtest.Key{"RS256": rsa, "ES256": ec, "PS256": pss, "RS256 named": &rsaNamed,
+		"ES256 named": &ecNamed} {
 		t.Run(name, func(t *testing.T) { wantIn(t, g, key.Token(t, s.Claims(resource, nil))) })
 	}
 }
@@ -122,7 +129,8 @@ func TestJWTRefused(t *testing.T) {
 	other := authtest.NewKey(t, "rsa", jose.RS256)
 	ec384 := authtest.NewKey(t, "ec", jose.ES384)
 	s.SetKeys(rsa, ec384)
-	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.Audiences = append(i.Audiences, "api://junction") })}})
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s,
+		func(i *auth.Issuer) { i.Audiences = append(i.Audiences, "api://junction") })}})
 	now := time.Now().Unix()
 	claims := func(change map[string]any) string { return rsa.Token(t, s.Claims(resource, change)) }
 	header := func(h map[string]any) string { return rsa.Token(t, s.Claims(resource, nil), h) }
@@ -130,11 +138,14 @@ func TestJWTRefused(t *testing.T) {
 	good := claims(nil)
 	parts := strings.Split(good, ".")
 	for _, row := range []struct{ name, token, reason string }{
-		{"no audience", claims(map[string]any{"aud": nil}), "it does not say what it is for; this server is " + resource},
+		{"no audience", claims(map[string]any{"aud": nil}),
+			"it does not say what it is for; this server is " + resource},
 		{"empty audience", claims(map[string]any{"aud": ""}), "this server is " + resource},
 		{"empty list", claims(map[string]any{"aud": []string{}}), "it does not say what it is for"},
-		{"other audience", claims(map[string]any{"aud": "https://other.example.com/mcp"}), "it is for https://other.example.com/mcp; this server is " + resource},
-		{"audience of another kind, nearly", claims(map[string]any{"aud": "api://Junction/"}), "it is for api://Junction/"},
+		{"other audience", claims(map[string]any{"aud": "https://other.example.com/mcp"}),
+			"it is for https://other.example.com/mcp; this server is " + resource},
+		{"audience of another kind, nearly", claims(map[string]any{"aud": "api://Junction/"}),
+			"it is for api://Junction/"},
 		{"audience is a number", claims(map[string]any{"aud": 5}), "is no text|it cannot be read"},
 		{"other issuer", claims(map[string]any{"iss": "https://evil.example.com"}), "an issuer whose tokens"},
 		{"issuer with a slash", claims(map[string]any{"iss": s.URL + "/"}), "an issuer whose tokens"},
@@ -150,19 +161,24 @@ func TestJWTRefused(t *testing.T) {
 		{"nonce", claims(map[string]any{"nonce": "n"}), idToken},
 		{"at_hash", claims(map[string]any{"at_hash": "n"}), idToken},
 		{"c_hash", claims(map[string]any{"c_hash": "n"}), idToken},
-		{"bound to a key", claims(map[string]any{"cnf": map[string]any{"jkt": "x"}}), "sender-constrained tokens are not supported"},
+		{"bound to a key", claims(map[string]any{"cnf": map[string]any{"jkt": "x"}}), "sender-constrained tokens " +
+			"are not supported"},
 		{"logout", header(map[string]any{"typ": "logout+jwt"}), noAccess},
 		{"ID-JAG", header(map[string]any{"typ": "oauth-id-jag+jwt"}), noAccess},
 		{"DPoP", header(map[string]any{"typ": "dpop+jwt"}), noAccess},
 		{"typ is no text", header(map[string]any{"typ": 5}), noAccess},
 		{"critical", header(map[string]any{"crit": []string{"exp"}, "exp": now}), "header that must be understood"},
 		{"another algorithm", ec384.Token(t, s.Claims(resource, nil)), "in a way that this server does not take"},
-		{"none", unsigned(t, map[string]any{"alg": "none"}, s.Claims(resource, nil)) + ".", "in a way that this server does not take"},
-		{"none in capitals", unsigned(t, map[string]any{"alg": "NONE"}, s.Claims(resource, nil)) + ".", "in a way that this server does not take"},
-		{"HS256 with the public key", hs256(t, rsa, s.Claims(resource, nil)), "in a way that this server does not take"},
+		{"none", unsigned(t, map[string]any{"alg": "none"}, s.Claims(resource, nil)) + ".",
+			"in a way that this server does not take"},
+		{"none in capitals", unsigned(t, map[string]any{"alg": "NONE"}, s.Claims(resource, nil)) + ".",
+			"in a way that this server does not take"},
+		{"HS256 with the public key", hs256(t, rsa, s.Claims(resource, nil)),
+			"in a way that this server does not take"},
 		{"foreign key of that name", other.Token(t, s.Claims(resource, nil)), "not of a key of its issuer"},
 		{"key in the header", withOwnKey(t, other, s.Claims(resource, nil)), "not of a key of its issuer"},
-		{"other claims under the signature", parts[0] + "." + strings.Split(claims(map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2], "not of a key of its issuer"},
+		{"other claims under the signature", parts[0] + "." + strings.Split(claims(map[string]any{"sub": "eve"}),
+			".")[1] + "." + parts[2], "not of a key of its issuer"},
 		{"without signature", parts[0] + "." + parts[1] + ".", "not of a key of its issuer|cannot be read"},
 		{"two parts", parts[0] + "." + parts[1], "nobody knows it here"},
 		{"four parts", good + ".x", "nobody knows it here"},
@@ -177,7 +193,8 @@ func TestJWTRefused(t *testing.T) {
 			for range 2 { // nothing that is refused is remembered as good
 				_, resp := ask(t, g, "POST", "/mcp", bearerOf(row.token))
 				got := resp.Header.Get("WWW-Authenticate")
-				if resp.StatusCode != 401 || !slices.ContainsFunc(strings.Split(row.reason, "|"), func(r string) bool { return strings.Contains(got, r) }) {
+				if resp.StatusCode != 401 || !slices.ContainsFunc(strings.Split(row.reason, "|"),
+					func(r string) bool { return strings.Contains(got, r) }) {
 					t.Errorf("got %d, %s\nwant %s", resp.StatusCode, got, row.reason)
 				}
 			}
@@ -207,12 +224,14 @@ func hs256(t *testing.T, k *authtest.Key, claims map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed(t, jose.SigningKey{Algorithm: jose.HS256, Key: secret}, claims, new(jose.SignerOptions).WithHeader("kid", k.ID))
+	return signed(t, jose.SigningKey{Algorithm: jose.HS256, Key: secret}, claims,
+		new(jose.SignerOptions).WithHeader("kid", k.ID))
 }
 
 // withOwnKey is a token that brings the key to verify it with.
 func withOwnKey(t *testing.T, k *authtest.Key, claims map[string]any) string {
-	return signed(t, jose.SigningKey{Algorithm: k.Algorithm, Key: k.Private}, claims, &jose.SignerOptions{EmbedJWK: true})
+	return signed(t, jose.SigningKey{Algorithm: k.Algorithm, Key: k.Private}, claims,
+		&jose.SignerOptions{EmbedJWK: true})
 }
 
 func signed(t *testing.T, key jose.SigningKey, claims map[string]any, o *jose.SignerOptions) string {
@@ -253,7 +272,8 @@ func TestJWTAccepted(t *testing.T) {
 			}
 		})
 	}
-	for name, header := range map[string]map[string]any{"no typ": {"typ": nil}, "JWT": {"typ": "JWT"}, "the long one": {"typ": "application/at+jwt"}, "AT+JWT": {"typ": "AT+JWT"}} {
+	for name, header := range map[string]map[string]any{"no typ": {"typ": nil}, "JWT": {"typ": "JWT"},
+		"the long one": {"typ": "application/at+jwt"}, "AT+JWT": {"typ": "AT+JWT"}} {
 		t.Run(name, func(t *testing.T) { wantIn(t, g, s.Token(t, s.Claims(resource, nil), header)) })
 	}
 }
@@ -269,22 +289,38 @@ func TestJWTEntry(t *testing.T) {
 		reason string
 	}{
 		{"only at+jwt", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, nil, 0, ""},
-		{"only at+jwt, and it is JWT", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, map[string]any{"typ": "JWT"}, 401, "no access token"},
-		{"only at+jwt, and it does not say", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, map[string]any{"typ": nil}, 401, "no access token"},
+		{"only at+jwt, and it is JWT", func(i *auth.Issuer) { i.RequireATJWT = true }, nil,
+			map[string]any{"typ": "JWT"}, 401, "no access token"},
+		{"only at+jwt, and it does not say", func(i *auth.Issuer) { i.RequireATJWT = true }, nil,
+			map[string]any{"typ": nil}, 401, "no access token"},
 		{"other algorithms", func(i *auth.Issuer) { i.Algorithms = []string{"ES256"} }, nil, nil, 401, "in a way that"},
-		{"other skew", func(i *auth.Issuer) { i.ClockSkew = time.Second }, map[string]any{"exp": time.Now().Unix() - 30}, nil, 401, "expired"},
-		{"tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": "acme"}, nil, 0, ""},
-		{"tenant among others", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": []string{"x", "acme"}}, nil, 0, ""},
-		{"another tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, map[string]any{"tid": "evil"}, nil, 401, "its claim tid is not"},
-		{"no tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, nil, nil, 401, "its claim tid is not"},
-		{"a number", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"level": "2", "ok": "true"} }, map[string]any{"level": 2, "ok": true}, nil, 0, ""},
-		{"scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} }, map[string]any{"scope": "a mcp"}, nil, 0, ""},
-		{"no scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "x"} }, map[string]any{"scope": "mcp"}, nil, 403,
+		{"other skew", func(i *auth.Issuer) { i.ClockSkew = time.Second },
+			map[string]any{"exp": time.Now().Unix() - 30}, nil, 401, "expired"},
+		{"tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
+			map[string]any{"tid": "acme"}, nil, 0, ""},
+		{"tenant among others", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
+			map[string]any{"tid": []string{"x", "acme"}}, nil, 0, ""},
+		{"another tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
+			map[string]any{"tid": "evil"}, nil, 401, "its claim tid is not"},
+		{"no tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, nil, nil, 401,
+			"its claim tid is not"},
+		{"a number", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"level": "2", "ok": "true"} },
+			map[string]any{"level": 2, "ok": true}, nil, 0, ""},
+		{"scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} }, map[string]any{"scope": "a mcp"}, nil, 0,
+			""},
+		{"no scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "x"} }, map[string]any{"scope": "mcp"},
+			nil, 403,
 			`error="insufficient_scope", error_description="the token lacks a scope; needed are: mcp x", scope="mcp x", resource_metadata="` + publicURL + `/.well-known/oauth-protected-resource/mcp"`},
-		{"client_id is the audience", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"app"} }, map[string]any{"aud": nil}, nil, 0, ""},
-		{"client_id is another", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"ours"} }, map[string]any{"aud": "ours"}, nil, 401, "it is for app"},
-		{"subject elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} }, map[string]any{"oid": "ann", "sub": "pairwise"}, nil, 0, ""},
-		{"two subjects elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} }, map[string]any{"oid": []string{"ann", "bob"}}, nil, 401, "whose it is"},
+		{"client_id is the audience", func(i *auth.Issuer) {
+			i.AudienceClaim, i.Audiences = "client_id",
+				[]string{"app"}
+		}, map[string]any{"aud": nil}, nil, 0, ""},
+		{"client_id is another", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"ours"} },
+			map[string]any{"aud": "ours"}, nil, 401, "it is for app"},
+		{"subject elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} },
+			map[string]any{"oid": "ann", "sub": "pairwise"}, nil, 0, ""},
+		{"two subjects elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} },
+			map[string]any{"oid": []string{"ann", "bob"}}, nil, 401, "whose it is"},
 		{"keys at a fixed place", func(i *auth.Issuer) { i.JWKSURL = i.Issuer + authtest.Keys }, nil, nil, 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -311,14 +347,17 @@ func TestJWTClaims(t *testing.T) {
 		claims        map[string]any
 		groups, email string
 	}{
-		{"nested", []string{"realm_access", "roles"}, map[string]any{"realm_access": map[string]any{"roles": []string{"a", "b"}}}, "a b", ""},
-		{"dots and slashes", []string{"https://acme.example/groups"}, map[string]any{"https://acme.example/groups": []string{"a"}}, "a", ""},
+		{"nested", []string{"realm_access", "roles"},
+			map[string]any{"realm_access": map[string]any{"roles": []string{"a", "b"}}}, "a b", ""},
+		{"dots and slashes", []string{"https://acme.example/groups"},
+			map[string]any{"https://acme.example/groups": []string{"a"}}, "a", ""},
 		{"one text", []string{"groups"}, map[string]any{"groups": "a b"}, "a b", ""},
 		{"none", []string{"realm_access", "roles"}, nil, "", ""},
 		{"half of it", []string{"realm_access", "roles"}, map[string]any{"realm_access": map[string]any{}}, "", ""},
 		{"in another case", []string{"groups"}, map[string]any{"Groups": []string{"a"}}, "", ""},
 		{"verified", nil, map[string]any{"email": "a@example.com", "email_verified": true}, "", "a@example.com"},
-		{"verified, as a text", nil, map[string]any{"email": "a@example.com", "email_verified": "true"}, "", "a@example.com"},
+		{"verified, as a text", nil, map[string]any{"email": "a@example.com", "email_verified": "true"}, "",
+			"a@example.com"},
 		{"not verified", nil, map[string]any{"email": "a@example.com", "email_verified": false}, "", ""},
 		{"nobody says", nil, map[string]any{"email": "a@example.com"}, "", ""},
 		{"in another way", nil, map[string]any{"email": "a@example.com", "email_verified": 1}, "", ""},
@@ -332,7 +371,8 @@ func TestJWTClaims(t *testing.T) {
 		})
 	}
 	for name, claims := range map[string]map[string]any{
-		"scope": {"scope": "b a"}, "scope list": {"scope": []string{"a", "b"}}, "scp": {"scp": "a b"}, "scp list": {"scp": []string{"a", "b"}}, "both": {"scope": "a", "scp": []string{"b", "a"}},
+		"scope": {"scope": "b a"}, "scope list": {"scope": []string{"a", "b"}}, "scp": {"scp": "a b"},
+		"scp list": {"scp": []string{"a", "b"}}, "both": {"scope": "a", "scp": []string{"b", "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, g := server(t)
@@ -460,7 +500,8 @@ func TestOutage(t *testing.T) {
 		s.SetDown(true)
 		g := c.Guard(p, publicURL, nil)
 		synctest.Wait()
-		if st := p.Status(); len(st) != 1 || st[0].Usable || !strings.Contains(st[0].Err, "its metadata cannot be fetched") {
+		if st := p.Status(); len(st) != 1 || st[0].Usable ||
+			!strings.Contains(st[0].Err, "its metadata cannot be fetched") {
 			t.Errorf("while it is down it is %+v", st)
 		}
 		token := s.Token(t, s.Claims(resource, nil))
@@ -552,7 +593,8 @@ func TestKeysElsewhere(t *testing.T) {
 	for _, row := range []struct {
 		at, fixed string
 		strangers bool
-	}{{"https://login.example.com/keys", "", false}, {"https://LOGIN.example.com:443/keys", "", false}, {"https://keys.example.net/keys", "", true}, {"", "https://keys.example.net/keys", false}} {
+	}{{"https://login.example.com/keys", "", false}, {"https://LOGIN.example.com:443/keys", "", false},
+		{"https://keys.example.net/keys", "", true}, {"", "https://keys.example.net/keys", false}} {
 		s, other := authtest.New(t), authtest.New(t)
 		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte(`{"issuer":"` + s.URL + `","jwks_uri":"` + row.at + `"}`))
@@ -561,7 +603,8 @@ func TestKeysElsewhere(t *testing.T) {
 		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		t.Cleanup(p.Close)
 		p.Strangers = other.Client()
-		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p, publicURL, nil)
+		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p,
+			publicURL, nil)
 		signs, not := s, other
 		if row.strangers {
 			signs, not = other, s
@@ -591,15 +634,21 @@ func TestBadDocuments(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"50 MB":    authtest.Large(50 << 20),
 		"dripping": authtest.Dripping(50 * time.Millisecond),
-		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
-		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
-		"no keys":  func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) },
+		"redirect": func(w http.ResponseWriter,
+			r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) },
+		"no keys": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := authtest.Start(t)
 			s.Answer(authtest.Keys, answer)
-			s.Answer("/elsewhere", func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(s.KeySet()) })
+			s.Answer("/elsewhere", func(w http.ResponseWriter,
+				_ *http.Request) {
+				json.NewEncoder(w).Encode(s.KeySet())
+			})
 			p := auth.NewProviders(nil, authtest.Log(t))
 			t.Cleanup(p.Close)
 			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
@@ -661,14 +710,18 @@ func TestUselessKeys(t *testing.T) {
 		keys   string
 		status int
 	}{
-		"beside a shared one":      {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","kid":"rsa"},` + string(text), 0},
+		"beside a shared one": {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","kid":"rsa"},` + string(text),
+			0},
 		"beside unknown ones":      {`{"kty":"new"},{"kty":"OKP","crv":"Ed448","x":"AA"},5,"x",` + string(text), 0},
 		"for encryption":           {string(forEncryption), 401},
 		"for another algorithm":    {strings.Replace(string(text), "RS256", "PS256", 1), 401},
 		"a shared one by its name": {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","kid":"rsa"}`, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{"keys":[` + row.keys + `]}`)) })
+			s.Answer(authtest.Keys, func(w http.ResponseWriter,
+				_ *http.Request) {
+				w.Write([]byte(`{"keys":[` + row.keys + `]}`))
+			})
 			g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s)}})
 			if row.status == 0 {
 				wantIn(t, g, token)
@@ -690,13 +743,15 @@ func TestTokenEnds(t *testing.T) {
 		g := c.Guard(p, publicURL, nil)
 		token := s.Token(t, s.Claims(resource, nil))
 		who := wantIn(t, g, token)
-		changed := &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}
+		changed := &auth.Config{JWT: []auth.Issuer{entry(s,
+			func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}
 		for name, row := range map[string]struct {
 			g    *auth.Guard
 			want bool
 		}{
-			"unchanged": {c.Guard(p, publicURL, nil), true}, "another entry": {changed.Guard(p, publicURL, nil), false}, "nobody": {&auth.Guard{}, false},
-			"keys": {&auth.Guard{Verifier: auth.Keys(nil, nil)}, false},
+			"unchanged": {c.Guard(p, publicURL, nil), true}, "another entry": {changed.Guard(p, publicURL, nil), false},
+			"nobody": {&auth.Guard{}, false},
+			"keys":   {&auth.Guard{Verifier: auth.Keys(nil, nil)}, false},
 		} {
 			if got := row.g.Still(who); got != row.want {
 				t.Errorf("%s: still let in: %v, want %v", name, got, row.want)
@@ -732,9 +787,11 @@ func TestKeysOutliveAnEntry(t *testing.T) {
 	s := authtest.New(t)
 	p := auth.NewProviders(s.Client(), authtest.Log(t))
 	t.Cleanup(p.Close)
-	wantIn(t, (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil), s.Token(t, s.Claims(resource, nil)))
+	wantIn(t, (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil),
+		s.Token(t, s.Claims(resource, nil)))
 	s.SetDown(true)
-	g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}).Guard(p, publicURL, nil)
+	g := (&auth.Config{JWT: []auth.Issuer{entry(s,
+		func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} })}}).Guard(p, publicURL, nil)
 	wantIn(t, g, s.Token(t, s.Claims(resource, map[string]any{"scope": "mcp"})))
 	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 403, "insufficient_scope")
 }
@@ -748,7 +805,8 @@ func FuzzToken(f *testing.F) {
 	good := s.Token(f, s.Claims(resource, nil))
 	parts := strings.Split(good, ".")
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
-	for _, seed := range []string{good, parts[0] + "." + parts[1] + ".", none + "." + parts[1] + ".", "", "..", "a.b.c", good + "=", "{}", parts[0] + ".e30." + parts[2]} {
+	for _, seed := range []string{good, parts[0] + "." + parts[1] + ".", none + "." + parts[1] + ".", "", "..", "a.b.c",
+		good + "=", "{}", parts[0] + ".e30." + parts[2]} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
@@ -779,7 +837,8 @@ func FuzzDocuments(f *testing.F) {
 		f.Fatal(err)
 	}
 	good := `{"issuer":"` + s.URL + `","jwks_uri":"` + s.URL + authtest.Keys + `"}`
-	for _, keys := range []string{string(text), `{"keys":[]}`, `{"keys":[{"kty":"oct","k":"AAAA","kid":"rsa"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"rsa"}]}`, `{"keys":null}`, `[]`, ``} {
+	for _, keys := range []string{string(text), `{"keys":[]}`, `{"keys":[{"kty":"oct","k":"AAAA","kid":"rsa"}]}`,
+		`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"rsa"}]}`, `{"keys":null}`, `[]`, ``} {
 		f.Add(good, keys)
 	}
 	f.Add(`{"issuer":"`+s.URL+`","issuer":"https://evil.example"}`, string(text))
@@ -791,7 +850,8 @@ func FuzzDocuments(f *testing.F) {
 		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		defer p.Close()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
-		if who, resp := ask(t, g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 && resp.StatusCode != 503 {
+		if who, resp := ask(t, g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 &&
+			resp.StatusCode != 503 {
 			t.Errorf("with %s and %s: %+v, %d", metadata, keys, who, resp.StatusCode)
 		}
 	})

@@ -87,7 +87,8 @@ func appendCheck(b, before []byte) []byte {
 }
 
 // ErrNoKey means that a text is not a key, or was not copied whole.
-var ErrNoKey = errors.New("this is no key: a key is jct_key_ and 58 more characters, and one of them is missing or mistyped")
+var ErrNoKey = errors.New("this is no key: a key is jct_key_ and 58 more characters, and one of them is missing or " +
+	"mistyped")
 
 // HashKey returns the hash of a key. The error is ErrNoKey.
 func HashKey(key string) (Hash, error) {

@@ -82,7 +82,8 @@ func TestHashKeyRefuses(t *testing.T) {
 			t.Fatalf("the first %d letters are a key", i)
 		}
 	}
-	for _, other := range []string{key + "0", " " + key, key + "\n", strings.ToUpper(key), strings.Replace(key, "jct_key_", "jct_at_", 1)} {
+	for _, other := range []string{key + "0", " " + key, key + "\n", strings.ToUpper(key),
+		strings.Replace(key, "jct_key_", "jct_at_", 1)} {
 		if _, err := auth.HashKey(other); err == nil {
 			t.Errorf("%q is taken for a key", other)
 		}
@@ -98,9 +99,11 @@ func TestHash(t *testing.T) {
 		}
 	}
 	key := auth.NewKey()
-	for _, text := range []string{"", "sha256:", h.String()[7:], h.String() + "00", h.String()[:70], "sha512:" + h.String()[7:], "sha256:" + strings.Repeat("g", 64), key} {
+	for _, text := range []string{"", "sha256:", h.String()[7:], h.String() + "00", h.String()[:70],
+		"sha512:" + h.String()[7:], "sha256:" + strings.Repeat("g", 64), key} {
 		var got auth.Hash
-		if err := got.UnmarshalText([]byte(text)); err == nil || got != (auth.Hash{}) || strings.Contains(err.Error(), key) {
+		if err := got.UnmarshalText([]byte(text)); err == nil || got != (auth.Hash{}) ||
+			strings.Contains(err.Error(), key) {
 			t.Errorf("UnmarshalText(%q) = %v, %v", text, got, err)
 		}
 	}
@@ -126,7 +129,8 @@ func TestRedact(t *testing.T) {
 		{"jct_other_x", "jct_other_x", false},
 	} {
 		if got := auth.Redact(test.text); got != test.want || auth.HoldsKey(test.text) != test.holds {
-			t.Errorf("Redact(%q) = %q and HoldsKey = %v, want %q and %v", test.text, got, auth.HoldsKey(test.text), test.want, test.holds)
+			t.Errorf("Redact(%q) = %q and HoldsKey = %v, want %q and %v", test.text, got, auth.HoldsKey(test.text),
+				test.want, test.holds)
 		}
 	}
 }
@@ -150,17 +154,22 @@ func TestKeys(t *testing.T) {
 	}{
 		{"good", ci, "203.0.113.7", "key:ci", ""},
 		{"rotated", next, "203.0.113.7", "key:ci", ""},
-		{"expired at this very moment", late, "203.0.113.7", "", "the token is not valid: the key expired at 2026-11-21T12:00:00Z"},
+		{"expired at this very moment", late, "203.0.113.7", "", "the token is not valid: the key expired at " +
+			"2026-11-21T12:00:00Z"},
 		{"inside", inside, "10.200.0.1", "key:inside", ""},
 		{"inside, IPv6", inside, "2001:db8:5::1", "key:inside", ""},
 		{"outside", inside, "11.0.0.1", "", "the token is not valid: the key is not for requests from this address"},
-		{"from nobody knows where", inside, "", "", "the token is not valid: the key is not for requests from this address"},
+		{"from nobody knows where", inside, "", "",
+			"the token is not valid: the key is not for requests from this address"},
 		{"two entries of one hash", twice, "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 		{"unknown", auth.NewKey(), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"wrong secret", authtest.WithCheck(ci[:20] + flip(ci[20]) + ci[21:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"wrong id", authtest.WithCheck(ci[:8] + flip(ci[8]) + ci[9:60]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+		{"wrong secret", authtest.WithCheck(ci[:20] + flip(ci[20]) + ci[21:60]), "203.0.113.7", "",
+			"the token is not valid: it is no key of this server"},
+		{"wrong id", authtest.WithCheck(ci[:8] + flip(ci[8]) + ci[9:60]), "203.0.113.7", "",
+			"the token is not valid: it is no key of this server"},
 		{"bad check", ci[:65] + flip(ci[65]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"hash as the key", mustHash(t, ci).String(), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+		{"hash as the key", mustHash(t, ci).String(), "203.0.113.7", "", "the token is not valid: it is no key of " +
+			"this server"},
 		{"nothing", "", "203.0.113.7", "", "the token is not valid: it is no key of this server"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -204,8 +213,10 @@ func TestKeysExpire(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		again, resp := ask(t, g, "POST", "/mcp", authorization("Bearer "+key))
-		if again != nil || resp.StatusCode != 401 || !strings.Contains(resp.Header.Get("WWW-Authenticate"), "expired") || g.Still(p) {
-			t.Errorf("at its end the key gives %v, %d, %v; still let in: %v", again, resp.StatusCode, resp.Header, g.Still(p))
+		if again != nil || resp.StatusCode != 401 ||
+			!strings.Contains(resp.Header.Get("WWW-Authenticate"), "expired") || g.Still(p) {
+			t.Errorf("at its end the key gives %v, %d, %v; still let in: %v", again, resp.StatusCode, resp.Header,
+				g.Still(p))
 		}
 	})
 }
@@ -222,18 +233,25 @@ func TestStill(t *testing.T) {
 		want   bool
 	}{
 		{"unchanged", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash}}, true},
-		{"a second one beside it", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: other}, {Name: "ci", Hash: hash}}, true},
+		{"a second one beside it", auth.Key{Name: "ci"},
+			[]auth.Key{{Name: "ci", Hash: other}, {Name: "ci", Hash: hash}}, true},
 		{"removed", auth.Key{Name: "ci"}, []auth.Key{{Name: "ops", Hash: other}}, false},
 		{"replaced by another of its name", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: other}}, false},
 		{"of another name now", auth.Key{Name: "ci"}, []auth.Key{{Name: "ops", Hash: hash}}, false},
 		{"twice", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash}, {Name: "ci", Hash: hash}}, false},
-		{"within its networks", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash, CIDRs: cidrs(t, "127.0.0.0/8")}}, true},
-		{"outside of its networks now", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash, CIDRs: cidrs(t, "10.0.0.0/8")}}, false},
+		{"within its networks", auth.Key{Name: "ci"},
+			[]auth.Key{{Name: "ci", Hash: hash, CIDRs: cidrs(t, "127.0.0.0/8")}}, true},
+		{"outside of its networks now", auth.Key{Name: "ci"},
+			[]auth.Key{{Name: "ci", Hash: hash, CIDRs: cidrs(t, "10.0.0.0/8")}}, false},
 		{"expired meanwhile", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(-1)}}, false},
-		{"with an end where there was none", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(5)}}, false},
-		{"with an earlier end", auth.Key{Name: "ci", Expires: in(2)}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(1)}}, false},
-		{"with the same end", auth.Key{Name: "ci", Expires: in(2)}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(2)}}, true},
-		{"with a later end", auth.Key{Name: "ci", Expires: in(2)}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(3)}}, true},
+		{"with an end where there was none", auth.Key{Name: "ci"}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(5)}},
+			false},
+		{"with an earlier end", auth.Key{Name: "ci", Expires: in(2)},
+			[]auth.Key{{Name: "ci", Hash: hash, Expires: in(1)}}, false},
+		{"with the same end", auth.Key{Name: "ci", Expires: in(2)},
+			[]auth.Key{{Name: "ci", Hash: hash, Expires: in(2)}}, true},
+		{"with a later end", auth.Key{Name: "ci", Expires: in(2)}, []auth.Key{{Name: "ci", Hash: hash, Expires: in(3)}},
+			true},
 		{"without an end", auth.Key{Name: "ci", Expires: in(2)}, []auth.Key{{Name: "ci", Hash: hash}}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -246,7 +264,8 @@ func TestStill(t *testing.T) {
 					test.after[i].Hash = mine
 				}
 			}
-			p, _ := ask(t, &auth.Guard{Verifier: auth.Keys([]auth.Key{test.before}, clock)}, "POST", "/mcp", authorization("Bearer "+key))
+			p, _ := ask(t, &auth.Guard{Verifier: auth.Keys([]auth.Key{test.before}, clock)}, "POST", "/mcp",
+				authorization("Bearer "+key))
 			if p == nil {
 				t.Fatal("the key is not good before the reload")
 			}
@@ -274,7 +293,8 @@ func FuzzHashKey(f *testing.F) {
 	form := regexp.MustCompile(`^jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{49}$`)
 	f.Fuzz(func(t *testing.T, s string) {
 		h, err := auth.HashKey(s)
-		if (err == nil) != (h != auth.Hash{}) || err == nil && !form.MatchString(s) || err != nil && !errors.Is(err, auth.ErrNoKey) {
+		if (err == nil) != (h != auth.Hash{}) || err == nil && !form.MatchString(s) || err != nil &&
+			!errors.Is(err, auth.ErrNoKey) {
 			t.Errorf("HashKey(%q) = %s, %v", s, h, err)
 		}
 		if form.MatchString(s) && (err == nil) != (authtest.WithCheck(s[:60]) == s) {

@@ -283,7 +283,8 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 	base := u.Scheme + "://" + u.Host
 	path := strings.TrimSuffix(u.EscapedPath(), "/")
 	var first error
-	for _, at := range []string{base + path + "/.well-known/openid-configuration", base + "/.well-known/oauth-authorization-server" + path} {
+	for _, at := range []string{base + path + "/.well-known/openid-configuration",
+		base + "/.well-known/oauth-authorization-server" + path} {
 		keysURL, err := discoverAt(ctx, client, issuer, at)
 		if err == nil {
 			return keysURL, nil

@@ -133,7 +133,8 @@ func (r *Resources) invitation() string {
 	if r == nil {
 		return "this endpoint needs a key, in the header Authorization: Bearer jct_key_…"
 	}
-	return "this endpoint needs a sign-in: a client of MCP begins one when it is told to, or takes a key, in the header Authorization: Bearer jct_key_…"
+	return "this endpoint needs a sign-in: a client of MCP begins one when it is told to, or takes a key, in the " +
+		"header Authorization: Bearer jct_key_…"
 }
 
 // where returns the parameters of a challenge that say where to sign in for the endpoint at the

@@ -29,27 +29,35 @@ func lookUp(h http.Handler, method, path string, header http.Header) *http.Respo
 const metadata = "/.well-known/oauth-protected-resource"
 
 func TestMetadata(t *testing.T) {
-	r := auth.NewResources("https://MCP.example.com:443/", []string{"https://login.example.com", "https://as.example.com"}, []string{"mcp", "offline_access"})
+	r := auth.NewResources("https://MCP.example.com:443/",
+		[]string{"https://login.example.com", "https://as.example.com"}, []string{"mcp", "offline_access"})
 	for path, endpoint := range map[string]string{
-		metadata: "/mcp", metadata + "/": "/mcp", metadata + "/mcp": "/mcp", metadata + "/mcp/": "/mcp", metadata + "/mcp/files": "/mcp/files", metadata + "/web/mcp": "/web/mcp",
+		metadata: "/mcp", metadata + "/": "/mcp", metadata + "/mcp": "/mcp", metadata + "/mcp/": "/mcp", metadata +
+			"/mcp/files": "/mcp/files", metadata + "/web/mcp": "/web/mcp",
 		metadata + "/mcp/mcp": "/mcp/mcp", metadata + "/mcp/a.b-c_d": "/mcp/a.b-c_d",
 	} {
-		resp := lookUp(r, "GET", path, http.Header{"X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"http"}, "Forwarded": {"host=evil.example"}})
+		resp := lookUp(r, "GET", path, http.Header{"X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"http"},
+			"Forwarded": {"host=evil.example"}})
 		var got map[string]any
 		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != 200 {
 			t.Fatalf("%s: %d, %v", path, resp.StatusCode, err)
 		}
-		want := map[string]any{"resource": publicURL + endpoint, "authorization_servers": []any{"https://login.example.com", "https://as.example.com"}, "scopes_supported": []any{"mcp"},
+		want := map[string]any{"resource": publicURL + endpoint,
+			"authorization_servers":    []any{"https://login.example.com", "https://as.example.com"},
+			"scopes_supported":         []any{"mcp"},
 			"bearer_methods_supported": []any{"header"}, "resource_name": "Junction"}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got  %v\nwant %v", path, got, want)
 		}
-		if h := resp.Header; h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Expose-Headers") != "WWW-Authenticate, X-Request-Id" {
+		if h := resp.Header; h.Get("Access-Control-Allow-Origin") != "*" ||
+			h.Get("Content-Type") != "application/json" ||
+			h.Get("Access-Control-Expose-Headers") != "WWW-Authenticate, X-Request-Id" {
 			t.Errorf("%s: the header is %v", path, h)
 		}
 	}
 	for _, path := range []string{
-		"/.well-known/openid-configuration", "/.well-known/", "/.well-known/oauth-authorization-server", metadata + "/other", metadata + "/mcp/a/b", metadata + "/a/b/mcp", metadata + "mcp",
+		"/.well-known/openid-configuration", "/.well-known/", "/.well-known/oauth-authorization-server",
+		metadata + "/other", metadata + "/mcp/a/b", metadata + "/a/b/mcp", metadata + "mcp",
 		metadata + "/mcp//", metadata + "/mcp/%22", metadata + "//mcp", metadata + "/mcp/" + strings.Repeat("a", 65),
 	} {
 		wantNotFound(t, r, path)
@@ -57,8 +65,10 @@ func TestMetadata(t *testing.T) {
 	for _, path := range []string{metadata, metadata + "/mcp"} {
 		wantNotFound(t, (*auth.Resources)(nil), path)
 	}
-	resp := lookUp(r, "OPTIONS", metadata, http.Header{"Origin": {"https://page.example"}, "Access-Control-Request-Headers": {"mcp-protocol-version"}})
-	if h := resp.Header; resp.StatusCode != 204 || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Access-Control-Allow-Headers") != "mcp-protocol-version" {
+	resp := lookUp(r, "OPTIONS", metadata,
+		http.Header{"Origin": {"https://page.example"}, "Access-Control-Request-Headers": {"mcp-protocol-version"}})
+	if h := resp.Header; resp.StatusCode != 204 || h.Get("Access-Control-Allow-Origin") != "*" ||
+		h.Get("Access-Control-Allow-Headers") != "mcp-protocol-version" {
 		t.Errorf("a preflight gets %d and %v", resp.StatusCode, h)
 	}
 	if resp := lookUp(r, "POST", metadata, nil); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
@@ -73,7 +83,8 @@ func wantNotFound(t *testing.T, h http.Handler, path string) {
 	t.Helper()
 	resp := lookUp(h, "GET", path, nil)
 	var body map[string]string
-	if err := json.NewDecoder(resp.Body).Decode(&body); resp.StatusCode != 404 || err != nil || body["error"] == "" || resp.Header.Get("Content-Type") != "application/json" {
+	if err := json.NewDecoder(resp.Body).Decode(&body); resp.StatusCode != 404 || err != nil || body["error"] == "" ||
+		resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s: got %d, %v, %v; want 404 as JSON", path, resp.StatusCode, body, err)
 	}
 }
@@ -81,10 +92,13 @@ func wantNotFound(t *testing.T, h http.Handler, path string) {
 func TestCanonical(t *testing.T) {
 	r := auth.NewResources(publicURL, []string{"x"}, nil)
 	for s, want := range map[string]string{
-		publicURL + "/mcp": "/mcp", publicURL + "/mcp/": "/mcp", "HTTPS://MCP.Example.COM/mcp": "/mcp", "https://mcp.example.com:443/mcp": "/mcp", publicURL: "/mcp", publicURL + "/": "/mcp",
+		publicURL + "/mcp": "/mcp", publicURL + "/mcp/": "/mcp", "HTTPS://MCP.Example.COM/mcp": "/mcp",
+		"https://mcp.example.com:443/mcp": "/mcp", publicURL: "/mcp", publicURL + "/": "/mcp",
 		publicURL + "/web/mcp": "/web/mcp", publicURL + "/mcp/files": "/mcp/files",
-		publicURL + "/mcp//": "", publicURL + "/MCP": "", publicURL + "/mcp?x": "", publicURL + "/mcp#": "", publicURL + "/mcp#x": "", "https://u@mcp.example.com/mcp": "",
-		"https://mcp.example.com:8443/mcp": "", "http://mcp.example.com/mcp": "", "https://mcp.example.com.evil.example/mcp": "", "": "", "/mcp": "", publicURL + "/other": "", "mcp": "",
+		publicURL + "/mcp//": "", publicURL + "/MCP": "", publicURL + "/mcp?x": "", publicURL + "/mcp#": "", publicURL +
+			"/mcp#x": "", "https://u@mcp.example.com/mcp": "",
+		"https://mcp.example.com:8443/mcp": "", "http://mcp.example.com/mcp": "",
+		"https://mcp.example.com.evil.example/mcp": "", "": "", "/mcp": "", publicURL + "/other": "", "mcp": "",
 		publicURL + "/mcp/../mcp": "", publicURL + "/%6dcp": "",
 	} {
 		if want != "" {
@@ -103,11 +117,14 @@ func TestCanonical(t *testing.T) {
 // TestChallenge: what whoever is not let in is told, at each endpoint.
 func TestChallenge(t *testing.T) {
 	s := authtest.New(t)
-	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "tools"} })}})
+	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s,
+		func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp", "tools"} })}})
 	for _, method := range []string{"POST", "GET", "HEAD", "DELETE"} {
-		for path, suffix := range map[string]string{"/mcp": "/mcp", "/mcp/files": "/mcp/files", "/web/mcp": "/web/mcp", `/mcp/"x`: "", "/a/b/mcp": ""} {
+		for path, suffix := range map[string]string{"/mcp": "/mcp", "/mcp/files": "/mcp/files", "/web/mcp": "/web/mcp",
+			`/mcp/"x`: "", "/a/b/mcp": ""} {
 			p, resp := ask(t, g, method, strings.ReplaceAll(path, `"`, "%22"), nil)
-			want := `Bearer realm="junction", scope="mcp tools", resource_metadata="` + publicURL + metadata + suffix + `"`
+			want := `Bearer realm="junction", scope="mcp tools", resource_metadata="` + publicURL + metadata + suffix +
+				`"`
 			if got := resp.Header.Get("WWW-Authenticate"); p != nil || resp.StatusCode != 401 || got != want {
 				t.Errorf("%s %s: %d\ngot  %s\nwant %s", method, path, resp.StatusCode, got, want)
 			}
@@ -130,7 +147,8 @@ func TestChallenge(t *testing.T) {
 func TestAdmit(t *testing.T) {
 	s := authtest.New(t)
 	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) {
-		i.Audiences = []string{publicURL + "/mcp", publicURL + "/web/mcp/", publicURL + "/mcp/files", "api://junction", publicURL}
+		i.Audiences = []string{publicURL + "/mcp", publicURL + "/web/mcp/", publicURL + "/mcp/files", "api://junction",
+			publicURL}
 	})}})
 	all := []string{"/mcp", "/mcp/files", "/web/mcp", "/chat/mcp"}
 	for _, row := range []struct {
@@ -152,7 +170,8 @@ func TestAdmit(t *testing.T) {
 			if want := slices.Contains(row.at, path); (p != nil) != want {
 				t.Errorf("a token for %v at %s: let in %v, want %v", row.audience, path, p != nil, want)
 			}
-			if got := resp.Header.Get("WWW-Authenticate"); p == nil && (resp.StatusCode != 401 || !strings.Contains(got, "and this is "+publicURL+path)) {
+			if got := resp.Header.Get("WWW-Authenticate"); p == nil &&
+				(resp.StatusCode != 401 || !strings.Contains(got, "and this is "+publicURL+path)) {
 				t.Errorf("a token for %v at %s: %d, %s", row.audience, path, resp.StatusCode, got)
 			}
 		}
@@ -173,12 +192,14 @@ func TestOwnTokens(t *testing.T) {
 		return p, nil
 	})
 	key := auth.NewKey()
-	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil, authtest.Log(t)), publicURL, own)
+	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil,
+		authtest.Log(t)), publicURL, own)
 	for _, row := range []struct {
 		token, path string
 		status      int
 	}{
-		{"jct_at_mcp", "/mcp", 200}, {"jct_at_mcp", "/mcp/files", 401}, {"jct_at_none", "/mcp", 401}, {"jct_at_other", "/mcp", 401}, {"jct_rt_mcp", "/mcp", 401},
+		{"jct_at_mcp", "/mcp", 200}, {"jct_at_mcp", "/mcp/files", 401}, {"jct_at_none", "/mcp", 401},
+		{"jct_at_other", "/mcp", 401}, {"jct_rt_mcp", "/mcp", 401},
 		{key, "/mcp", 200}, {key, "/mcp/files", 200}, {auth.NewKey(), "/mcp", 401}, {"abc", "/mcp", 401},
 	} {
 		p, resp := ask(t, g, "POST", row.path, bearerOf(row.token))
@@ -191,7 +212,8 @@ func TestOwnTokens(t *testing.T) {
 	}
 	var document struct{ Authorization_Servers, Scopes_Supported []string }
 	resp := lookUp(g.Resources, "GET", metadata, nil)
-	if json.NewDecoder(resp.Body).Decode(&document); !slices.Equal(document.Authorization_Servers, []string{publicURL}) || !slices.Equal(document.Scopes_Supported, []string{"mcp"}) {
+	if json.NewDecoder(resp.Body).Decode(&document); !slices.Equal(document.Authorization_Servers,
+		[]string{publicURL}) || !slices.Equal(document.Scopes_Supported, []string{"mcp"}) {
 		t.Errorf("the document says %+v", document)
 	}
 	_, err := g.Verifier.Verify(context.Background(), "jct_at_mcp", netip.Addr{})

@@ -13,8 +13,10 @@ import (
 func crowd(tb testing.TB, more string) *policy.Rights {
 	var b strings.Builder
 	for i := range 18 {
-		fmt.Fprintf(&b, "- { name: team%d, match: { group: team%d }, capabilities: [web], rules: [{ ask: { tools: \"shell__*\" } }, { allow: { upstreams: [files, search] } },"+
-			" { deny: { tools: [\"*delete*\", \"*drop*\"] } }, { deny: { resources: \"*.env\" } }, { allow: { prompts: \"*\" } }] }\n", i, i)
+		fmt.Fprintf(&b, "- { name: team%d, match: { group: team%d }, capabilities: [web], rules: [{ ask: { tools: "+
+			"\"shell__*\" } }, { allow: { upstreams: [files, search] } },"+
+			" { deny: { tools: [\"*delete*\", \"*drop*\"] } }, { deny: { resources: \"*.env\" } }, { allow: { "+
+			"prompts: \"*\" } }] }\n", i, i)
 	}
 	b.WriteString("- { name: web, match: { surface: web }, rules: [{ deny: { upstreams: admin } }] }\n" + more)
 	return mustCompile(tb, b.String()).For(policy.Subject{Kind: "user", Groups: []string{"team3"}, Surface: "web"})
@@ -24,7 +26,9 @@ const everybody = "- { name: everybody, rules: [{ allow: { upstreams: \"*\" } }]
 
 // kilobyte is 1 KB of arguments.
 func kilobyte(tb testing.TB) raw.Object {
-	o := mustParse(tb, `{"command":"git log --oneline","cwd":"/srv/project","options":{"env":{"LANG":"C"},"timeout":30},"input":"`+strings.Repeat("some text ", 92)+`"}`)
+	o := mustParse(tb,
+		`{"command":"git log --oneline","cwd":"/srv/project","options":{"env":{"LANG":"C"},"timeout":30},"input":"`+
+			strings.Repeat("some text ", 92)+`"}`)
 	if n := len(o.Text()); n < 1000 || n > 1100 {
 		tb.Fatalf("%d bytes", n)
 	}
@@ -35,7 +39,8 @@ func kilobyte(tb testing.TB) raw.Object {
 func BenchmarkDecide(b *testing.B) {
 	ten := "- name: everybody\n  rules:\n"
 	for i := range 5 {
-		ten += fmt.Sprintf("    - deny: { tools: \"*\", where: { command: \"*bad%d*\", input: { re: \"secret-%d[0-9]+\" } } }\n", i, i)
+		ten += fmt.Sprintf("    - deny: { tools: \"*\", where: { command: \"*bad%d*\", input: { re: "+
+			"\"secret-%d[0-9]+\" } } }\n", i, i)
 		ten += fmt.Sprintf("    - deny: { tools: \"*\", where: { input: \"*rm -rf %d*\" } }\n", i)
 	}
 	ten += "    - allow: { tools: \"*\", where: { command: \"git *\" } }\n"
@@ -48,10 +53,12 @@ func BenchmarkDecide(b *testing.B) {
 		inner += fmt.Sprintf("    - deny: { tools: \"*\", where: { /options/env/LANG: \"x%d*\" } }\n", i)
 	}
 	for _, test := range []struct{ name, policies string }{
-		{"none", everybody}, {"ten", ten}, {"ten-expressions", regular + "    - allow: { tools: \"*\" }\n"}, {"ten-pointers", inner + "    - allow: { tools: \"*\" }\n"},
+		{"none", everybody}, {"ten", ten}, {"ten-expressions", regular + "    - allow: { tools: \"*\" }\n"},
+		{"ten-pointers", inner + "    - allow: { tools: \"*\" }\n"},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			g := crowd(b, test.policies).Bind(policy.Item{Upstream: "git", Names: []string{"git__run", "git__run"}, Requires: []string{"web"}})
+			g := crowd(b, test.policies).Bind(policy.Item{Upstream: "git", Names: []string{"git__run", "git__run"},
+				Requires: []string{"web"}})
 			arguments := kilobyte(b)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -86,7 +93,8 @@ func BenchmarkBind(b *testing.B) {
 func BenchmarkFor(b *testing.B) {
 	var text strings.Builder
 	for i := range 20 {
-		fmt.Fprintf(&text, "- { name: team%d, match: { group: [team%d, other%d], cidr: 10.0.0.0/8 }, rules: [{ allow: { upstreams: files } }] }\n", i, i, i)
+		fmt.Fprintf(&text, "- { name: team%d, match: { group: [team%d, other%d], cidr: 10.0.0.0/8 }, rules: [{ "+
+			"allow: { upstreams: files } }] }\n", i, i, i)
 	}
 	p := mustCompile(b, text.String())
 	s := mustSubject(b, "group=team1,team2 address=10.1.2.3 surface=web")

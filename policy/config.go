@@ -274,7 +274,8 @@ func (c Config) Validate() []Problem {
 		v.match(at+".match", e.Match)
 		for k, capability := range e.Capabilities {
 			if !word(capability, "._:/-") {
-				v.bad(fmt.Sprintf("%s.capabilities[%d]", at, k), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+				v.bad(fmt.Sprintf("%s.capabilities[%d]", at, k), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, "+
+					":, / and -")
 			}
 		}
 		for k, r := range e.Rules {
@@ -292,7 +293,8 @@ func (c Config) Validate() []Problem {
 
 // idle reports whether the policy makes no difference to anybody.
 func (e *Entry) idle() bool {
-	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned && e.Limits == Limits{}
+	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned &&
+		e.Limits == Limits{}
 }
 
 // enforced reports whether the denies and asks of the policy hold in every layer.
@@ -336,7 +338,8 @@ type keyed struct {
 
 // selectors returns those that are given.
 func (r *Rule) selectors() []keyed {
-	return slices.DeleteFunc([]keyed{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}}, func(s keyed) bool { return s.Selector == nil })
+	return slices.DeleteFunc([]keyed{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}},
+		func(s keyed) bool { return s.Selector == nil })
 }
 
 // A validator collects problems.
@@ -356,8 +359,10 @@ type field struct {
 }
 
 func (m *Match) fields() []field {
-	return []field{{"kind", m.Kind}, {"key", m.Key}, {"user", m.User}, {"issuer", m.Issuer}, {"email", m.Email}, {"email_domain", m.EmailDomain},
-		{"group", m.Group}, {"scope", m.Scope}, {"oauth_client", m.OAuthClient}, {"cidr", m.CIDR}, {"surface", m.Surface}}
+	return []field{{"kind", m.Kind}, {"key", m.Key}, {"user", m.User}, {"issuer", m.Issuer}, {"email", m.Email},
+		{"email_domain", m.EmailDomain},
+		{"group", m.Group}, {"scope", m.Scope}, {"oauth_client", m.OAuthClient}, {"cidr", m.CIDR},
+		{"surface", m.Surface}}
 }
 
 func (v *validator) match(at string, m *Match) {
@@ -455,13 +460,15 @@ func (v *validator) rule(at string, r Rule) {
 
 func (v *validator) selector(at string, s *Selector) {
 	given := s.Where != nil
-	for _, f := range []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}} {
+	for _, f := range []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts},
+		{"resources", s.Resources}} {
 		given = given || f.list != nil
 		v.list(at+"."+f.key, f.list, func(at, g string) {
 			if problem := globProblem(g); problem != "" {
 				v.bad(at, "%s", problem)
 			} else if c := plainBracket(g); c != "" && f.key != "resources" {
-				v.bad(at, `has a %s, which no name has and which stands for itself in these globs; write a list of globs instead`, c)
+				v.bad(at,
+					`has a %s, which no name has and which stands for itself in these globs; write a list of globs instead`, c)
 			}
 		})
 	}
@@ -475,7 +482,8 @@ func (v *validator) selector(at string, s *Selector) {
 		v.bad(at+".where", "names no argument; name one, or remove the key")
 	}
 	if s.Resources != nil {
-		v.bad(at+".where", "is for the arguments of tools and prompts, which resources do not have; write a rule for resources alone")
+		v.bad(at+".where", "is for the arguments of tools and prompts, which resources do not have; write a rule "+
+			"for resources alone")
 	}
 	for _, name := range sortedKeys(s.Where) {
 		v.pattern(at+".where."+name, name, s.Where[name])
@@ -535,7 +543,8 @@ func (v *validator) expression(at, re string) *regexp.Regexp {
 	r, err := regexp.Compile(re)
 	if e, ok := errors.AsType[*syntax.Error](err); ok {
 		hint := ""
-		if strings.Contains(re, "(?=") || strings.Contains(re, "(?!") || strings.Contains(re, "(?<!") || strings.Contains(re, "(?<=") {
+		if strings.Contains(re, "(?=") || strings.Contains(re, "(?!") || strings.Contains(re, "(?<!") ||
+			strings.Contains(re, "(?<=") {
 			hint = "; RE2 does not look ahead or behind"
 		}
 		v.bad(at, "is no RE2 expression: %s at %s%s", e.Code, show(e.Expr), hint)

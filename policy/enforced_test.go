@@ -63,7 +63,8 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=ann", "tool shell__no", "", "deny ann rules[0]", false},
 		{"key=ann", "prompt shell__how", "", "ask locked rules[2]", true},
 		{"key=ann", "resource file:///home/x @files", "", "ask locked rules[2]", true},
-		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false}, // it may mean another place
+		// it may mean another place
+		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false},
 		// An allow before the ask is an exception of the policy, and has no other force.
 		{"key=ann", "tool shell__status", "", "allow ann rules[1]", true},
 		{"key=eve", "tool shell__status", "", "allow locked rules[0]", true},

@@ -106,13 +106,15 @@ func FuzzArguments(f *testing.F) {
 			}
 		}
 	}
-	f.Add([]byte(`{"command":"rm x","options":{"cwd":"/etc"},"files":[{"path":"a.env"}]}`), "Command", []byte(`"git status"`))
+	f.Add([]byte(`{"command":"rm x","options":{"cwd":"/etc"},"files":[{"path":"a.env"}]}`), "Command",
+		[]byte(`"git status"`))
 	f.Add([]byte(`{"command":22.0,"files":{"a":{"path":".env"}}}`), "command", []byte(`1e3`))
 	denied := []struct {
 		path    []string
 		pattern *regexp.Regexp
 	}{
-		{[]string{"command"}, likeRegexp("rm *")}, {[]string{"command"}, likeRegexp("22")}, {[]string{"command"}, likeRegexp("true")},
+		{[]string{"command"}, likeRegexp("rm *")}, {[]string{"command"}, likeRegexp("22")},
+		{[]string{"command"}, likeRegexp("true")},
 		{[]string{"options", "cwd"}, likeRegexp("/etc*")}, {[]string{"files", "*", "path"}, likeRegexp("*.env")},
 	}
 	deny := mustCompile(f, `
@@ -163,7 +165,8 @@ func FuzzArguments(f *testing.F) {
 			for _, r := range readers {
 				commands, paths := r.get(text, []string{"command"}), r.get(text, []string{"files", "*", "path"})
 				if len(commands) != 1 || len(paths) == 0 {
-					t.Errorf("%s: allowed, but where %s there are the commands %q and the paths %q", text, r.name, commands, paths)
+					t.Errorf("%s: allowed, but where %s there are the commands %q and the paths %q", text, r.name,
+						commands, paths)
 				}
 				for _, v := range commands {
 					if s, ok := v.(string); !ok || !strings.HasPrefix(s, "git ") {
@@ -251,8 +254,10 @@ func escaped(o raw.Object) []byte {
 
 // FuzzGlob holds globs against the same as regular expressions.
 func FuzzGlob(f *testing.F) {
-	for _, glob := range []string{"*", "a*", "*a", "a*b*c", "a?c", `\*`, `\\`, "??", "*?b?*", "é?", "**a**", "a*a", "?*?", `\?*`, "*ab?ab"} {
-		for _, text := range []string{"", "a", "abc", "*", `\`, "aa", "é1", "a\nb/c", "xabyab", "b\xff", "git \x00x", "ababab"} {
+	for _, glob := range []string{"*", "a*", "*a", "a*b*c", "a?c", `\*`, `\\`, "??", "*?b?*", "é?", "**a**", "a*a",
+		"?*?", `\?*`, "*ab?ab"} {
+		for _, text := range []string{"", "a", "abc", "*", `\`, "aa", "é1", "a\nb/c", "xabyab", "b\xff", "git \x00x",
+			"ababab"} {
 			f.Add(glob, text)
 		}
 	}
@@ -263,9 +268,13 @@ func FuzzGlob(f *testing.F) {
 		where := policy.Where{"x": {{Glob: glob}}}
 		tools := policy.List{"t"}
 		p, err := policy.Compile(policy.Config{
-			{Name: "deny", Rules: []policy.Rule{{Deny: &policy.Selector{Tools: tools, Where: where}}, {Allow: &policy.Selector{Tools: tools}}}},
-			{Name: "allow", Match: &policy.Match{Key: policy.List{"k"}}, Rules: []policy.Rule{{Allow: &policy.Selector{Tools: tools, Where: where}}, {Deny: &policy.Selector{Prompts: tools}}}},
-			{Name: "other", Match: &policy.Match{Surface: policy.List{"s"}}, Rules: []policy.Rule{{Deny: &policy.Selector{Upstreams: policy.List{"*"}}}}},
+			{Name: "deny", Rules: []policy.Rule{{Deny: &policy.Selector{Tools: tools, Where: where}},
+				{Allow: &policy.Selector{Tools: tools}}}},
+			{Name: "allow", Match: &policy.Match{Key: policy.List{"k"}},
+				Rules: []policy.Rule{{Allow: &policy.Selector{Tools: tools, Where: where}},
+					{Deny: &policy.Selector{Prompts: tools}}}},
+			{Name: "other", Match: &policy.Match{Surface: policy.List{"s"}},
+				Rules: []policy.Rule{{Deny: &policy.Selector{Upstreams: policy.List{"*"}}}}},
 		})
 		if err != nil {
 			return
@@ -277,10 +286,12 @@ func FuzzGlob(f *testing.F) {
 		arguments := mustParse(t, `{"x":`+string(raw.Quote(text))+`}`)
 		begin, _, cut := strings.Cut(text, "\x00")
 		want := re.MatchString(text)
-		if d, err := p.Decide(policy.Subject{}, item, arguments); err != nil || (d.Verdict == policy.Deny) != (want || re.MatchString(begin)) {
+		if d, err := p.Decide(policy.Subject{}, item, arguments); err != nil ||
+			(d.Verdict == policy.Deny) != (want || re.MatchString(begin)) {
 			t.Errorf("a deny of %q for %q: %v, %v; regexp says %v", glob, text, d, err, want)
 		}
-		if d, err := p.Decide(policy.Subject{Key: "k", Surface: "s"}, item, arguments); err != nil || (d.Verdict == policy.Allow) != (want && !cut) {
+		if d, err := p.Decide(policy.Subject{Key: "k", Surface: "s"}, item, arguments); err != nil ||
+			(d.Verdict == policy.Allow) != (want && !cut) {
 			t.Errorf("an allow of %q for %q: %v, %v; regexp says %v", glob, text, d, err, want)
 		}
 	})
@@ -301,7 +312,8 @@ func (s *script) next(n int) int {
 func pickOf[T any](s *script, list ...T) T { return list[s.next(len(list))] }
 
 func (s *script) selector() *policy.Selector {
-	sel := &policy.Selector{Tools: pickOf(s, policy.List{"u__*"}, policy.List{"u__a"}, policy.List{"*"}, policy.List{"v__a", "u__b"}, nil)}
+	sel := &policy.Selector{Tools: pickOf(s, policy.List{"u__*"}, policy.List{"u__a"}, policy.List{"*"},
+		policy.List{"v__a", "u__b"}, nil)}
 	if sel.Tools == nil {
 		sel.Upstreams = pickOf(s, policy.List{"*"}, policy.List{"u"}, policy.List{"v"})
 	}
@@ -320,8 +332,10 @@ func (s *script) selector() *policy.Selector {
 func (s *script) policies() policy.Config {
 	var c policy.Config
 	for i := range 1 + s.next(4) {
-		e := policy.Entry{Name: fmt.Sprint("p", i), Match: pickOf(s, nil, &policy.Match{Key: policy.List{"k"}}, &policy.Match{Surface: policy.List{"s"}},
-			&policy.Match{Key: policy.List{"k"}, Surface: policy.List{"s"}}, &policy.Match{User: policy.List{"nobody"}}), Capabilities: []string{"c"}}
+		e := policy.Entry{Name: fmt.Sprint("p", i),
+			Match: pickOf(s, nil, &policy.Match{Key: policy.List{"k"}}, &policy.Match{Surface: policy.List{"s"}},
+				&policy.Match{Key: policy.List{"k"}, Surface: policy.List{"s"}},
+				&policy.Match{User: policy.List{"nobody"}}), Capabilities: []string{"c"}}
 		e.Enforced = pickOf(s, nil, new(true), new(false))
 		for range s.next(5) {
 			switch sel := s.selector(); s.next(3) {
@@ -372,7 +386,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 					continue
 				}
 				if value[0] == '[' || value[0] == '{' || slices.ContainsFunc(pattern, func(a policy.Alternative) bool {
-					return a.Re != "" && regexp.MustCompile(a.Re).MatchString(text) || a.Re == "" && likeRegexp(a.Glob).MatchString(text)
+					return a.Re != "" && regexp.MustCompile(a.Re).MatchString(text) || a.Re == "" &&
+						likeRegexp(a.Glob).MatchString(text)
 				}) {
 					n++
 				}
@@ -417,7 +432,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 		case enforced && ask:
 			held = min(held, policy.Ask)
 		default:
-			denies[layer], asks[layer], allows[layer] = denies[layer] || deny, asks[layer] || ask, allows[layer] || allow
+			denies[layer], asks[layer], allows[layer] = denies[layer] || deny, asks[layer] || ask, allows[layer] ||
+				allow
 		}
 	}
 	for layer := range 3 {
@@ -480,7 +496,8 @@ func FuzzRules(f *testing.F) {
 		for range 8 {
 			v, arguments := values{}, ""
 			for _, name := range []string{"x", "y"} {
-				if value := pickOf(&s, "", `"a"`, `"ab"`, `"b"`, `"1"`, "1", "1.0", "null", "true", `["a"]`, `{"a":"a"}`); value != "" {
+				if value := pickOf(&s, "", `"a"`, `"ab"`, `"b"`, `"1"`, "1", "1.0", "null", "true", `["a"]`,
+					`{"a":"a"}`); value != "" {
 					v[name] = []string{strings.TrimSuffix(value, ".0")}
 					arguments += fmt.Sprintf("%q:%s,", name, value)
 				}
@@ -506,10 +523,12 @@ func FuzzRules(f *testing.F) {
 				t.Fatalf("%+v of %+v is not visible, but with %s it is %v, of\n%+v", it, subject, arguments, d, c)
 			}
 			if d2, err := h.Decide(args); err != nil || d2.Verdict > d.Verdict {
-				t.Fatalf("with a deny more, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments, d2, err, d, stricter)
+				t.Fatalf("with a deny more, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments,
+					d2, err, d, stricter)
 			}
 			if d2, err := k.Decide(args); err != nil || d2.Verdict > d.Verdict {
-				t.Fatalf("with a policy more enforced, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject, arguments, d2, err, d, enforcing)
+				t.Fatalf("with a policy more enforced, %+v of %+v with %s is %v, %v instead of %v: %+v", it, subject,
+					arguments, d2, err, d, enforcing)
 			}
 			if rule := unwarned(all, subject, it, args, d); rule != "" && (d.Verdict == policy.Allow || v.texts()) {
 				t.Fatalf("nothing warns that %s of %+v, %s, is lifted by %v, of\n%+v", it.Names[0], subject, rule, d, c)
@@ -617,7 +636,8 @@ func FuzzURI(f *testing.F) {
 				t.Errorf("%q is %s to %s, and allowed", uri, place, what)
 			}
 		}
-		if u, err := url.Parse(uri); err == nil && u.Scheme == "file" && u.Opaque == "" && (u.Host == "" || strings.EqualFold(u.Host, "localhost")) {
+		if u, err := url.Parse(uri); err == nil && u.Scheme == "file" && u.Opaque == "" &&
+			(u.Host == "" || strings.EqualFold(u.Host, "localhost")) {
 			check("net/url", path.Clean("/"+u.Path))
 			if twice, err := url.PathUnescape(u.Path); err == nil {
 				check("somebody who decodes twice", path.Clean("/"+twice))

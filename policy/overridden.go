@@ -206,7 +206,8 @@ func (l *lifting) text(key, name string, by []string) string {
 	} else if n > 1 {
 		lift, policies = "lift", "policies "+strings.Join(by[:n-1], ", ")+" and "+by[n-1]
 	}
-	return fmt.Sprintf("%s %s this %s of %s: %s of %s is %s, and %s policies decide before global ones; add enforced: true to policy %s, "+
+	return fmt.Sprintf("%s %s this %s of %s: %s of %s is %s, and %s policies decide before global ones; add "+
+		"enforced: true to policy %s, "+
 		"or enforced: false if that is intended", policies, lift, key, l.lifted, l.rule, by[0], l.pattern, l.layer,
 		name)
 }

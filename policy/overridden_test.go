@@ -168,15 +168,19 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 			[]string{`policies[0].rules[1].deny: policy a lifts this deny of tools: "*__rm": ` + rule}},
 		// An enforced policy holds by its denies and asks.
 		{"- { name: a, enforced: true, capabilities: [x], rules: [{ allow: { upstreams: \"*\" } }] }\n",
-			[]string{"policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
+			[]string{"policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has " +
+				"none; add one, or remove the key"}},
 		{"- { name: a, enforced: true, rules: [{ allow: { upstreams: \"*\" } }, { ask: { tools: x } }] }\n", nil},
 		{"- { name: a, enforced: false, rules: [{ allow: { upstreams: \"*\" } }] }\n", nil},
 		// All conditions of a deny must match.
-		{"- { name: a, match: { key: a }, rules: [{ deny: { upstreams: s, tools: [run, x], where: { command: [\"rm *\", { re: \"su|do\" }], /cwd: \"/etc*\", b: c } } }] }\n",
-			[]string{"policies[0].rules[0].deny.where: denies only calls that match all 3 keys; to deny calls that match any of them, write a rule for each: " +
+		{"- { name: a, match: { key: a }, rules: [{ deny: { upstreams: s, tools: [run, x], where: { command: [\"rm " +
+			"*\", { re: \"su|do\" }], /cwd: \"/etc*\", b: c } } }] }\n",
+			[]string{"policies[0].rules[0].deny.where: denies only calls that match all 3 keys; to deny calls that " +
+				"match any of them, write a rule for each: " +
 				`deny: { upstreams: "s", tools: ["run", "x"], where: { /cwd: "/etc*" } } and deny: { upstreams: "s", tools: ["run", "x"], where: { b: "c" } } and ` +
 				`deny: { upstreams: "s", tools: ["run", "x"], where: { command: ["rm *", { re: "su|do" }] } }`}},
-		{"- { name: a, rules: [{ allow: { tools: x, where: { a: b, c: d } } }, { ask: { tools: x, where: { a: b, c: d } } }, { deny: { tools: x, where: { a: [b, c] } } }] }\n", nil},
+		{"- { name: a, rules: [{ allow: { tools: x, where: { a: b, c: d } } }, { ask: { tools: x, where: { a: b, c: " +
+			"d } } }, { deny: { tools: x, where: { a: [b, c] } } }] }\n", nil},
 		// Of what is not valid nothing is said.
 		{all + own("a") + "- { name: a, rules: [{ deny: { tools: x, where: { a: { re: \"(\" } } } }] }\n", nil},
 	} {

@@ -401,7 +401,8 @@ func (c *condition) covers(d *condition) bool {
 		return true
 	}
 	for _, t := range d.any {
-		if !slices.ContainsFunc(c.any, func(u test) bool { return u.text == t.text && (u.re == nil) == (t.re == nil) }) {
+		if !slices.ContainsFunc(c.any,
+			func(u test) bool { return u.text == t.text && (u.re == nil) == (t.re == nil) }) {
 			return false
 		}
 	}

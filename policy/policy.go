@@ -224,7 +224,8 @@ func compileRule(label string, c Rule) rule {
 	}
 	r := rule{
 		label: label, verdict: v, every: s.Tools == nil && s.Prompts == nil && s.Resources == nil,
-		upstreams: compileAll(s.Upstreams, compileGlob), tools: compileAll(s.Tools, compileGlob), prompts: compileAll(s.Prompts, compileGlob),
+		upstreams: compileAll(s.Upstreams, compileGlob), tools: compileAll(s.Tools,
+			compileGlob), prompts: compileAll(s.Prompts, compileGlob),
 		resources: compileAll(s.Resources, compilePlace),
 	}
 	for _, name := range sortedKeys(s.Where) {
@@ -396,7 +397,8 @@ func (r *Rights) add(e *entry) {
 		r.held[c] = true
 	}
 	r.guards.add(&e.guards)
-	r.limits = Limits{strictest(r.limits.Rate, e.limits.Rate), strictest(r.limits.Burst, e.limits.Burst), strictest(r.limits.Concurrent, e.limits.Concurrent)}
+	r.limits = Limits{strictest(r.limits.Rate, e.limits.Rate), strictest(r.limits.Burst, e.limits.Burst),
+		strictest(r.limits.Concurrent, e.limits.Concurrent)}
 }
 
 // strictest returns the lesser of two limits, of which 0 is none.
@@ -431,7 +433,8 @@ type Redaction struct {
 
 func (g *Guards) add(o *Guards) {
 	for _, r := range o.Redactions {
-		if !slices.ContainsFunc(g.Redactions, func(q Redaction) bool { return q.Name == r.Name && q.Re.String() == r.Re.String() }) {
+		if !slices.ContainsFunc(g.Redactions,
+			func(q Redaction) bool { return q.Name == r.Name && q.Re.String() == r.Re.String() }) {
 			g.Redactions = append(g.Redactions, r)
 		}
 	}
@@ -448,6 +451,7 @@ func (r *Rights) Limits() Limits { return r.limits }
 // Equal reports whether the same policies with the same content match, so that nothing has changed
 // for the subject.
 func (r *Rights) Equal(o *Rights) bool {
-	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) && maps.Equal(r.held, o.held) &&
+	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) &&
+		maps.Equal(r.held, o.held) &&
 		maps.Equal(r.beyond, o.beyond) && maps.Equal(r.scope, o.scope)
 }

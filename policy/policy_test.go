@@ -62,21 +62,33 @@ func TestVisible(t *testing.T) {
 		{"[{ allow: { upstreams: t, where: { x: a } } }]", "resource x:y @t", false}, // which has no arguments
 		{"[{ allow: { tools: t__a } }, { deny: { tools: t__a, where: { x: '*' } } }]", "tool t__a", true},
 		// Whenever the allow applies, the deny does.
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*' } } }]", "tool t__a", false},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a", false},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: [b, a] } } }]", "tool t__a", false},
-		{"[{ allow: { tools: t__a, where: { x: { re: a } } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", false},
-		{"[{ allow: { tools: t__a, where: { x: a, y: b } } }, { deny: { tools: t__a, where: { y: b } } }]", "tool t__a", false},
-		{"[{ allow: { tools: t__a, where: { /x/*: a } } }, { deny: { tools: t__a, where: { /x/*: '*' } } }]", "tool t__a", false},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*' } } }]", "tool t__a",
+			false},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a",
+			false},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: [b, a] } } }]", "tool t__a",
+			false},
+		{"[{ allow: { tools: t__a, where: { x: { re: a } } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]",
+			"tool t__a", false},
+		{"[{ allow: { tools: t__a, where: { x: a, y: b } } }, { deny: { tools: t__a, where: { y: b } } }]", "tool t__a",
+			false},
+		{"[{ allow: { tools: t__a, where: { /x/*: a } } }, { deny: { tools: t__a, where: { /x/*: '*' } } }]",
+			"tool t__a", false},
 		{"[{ ask: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a", false},
 		// It need not.
-		{"[{ allow: { tools: t__a, where: { x: [a, b] } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a", true},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", true},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { y: '*' } } }]", "tool t__a", true},
-		{"[{ allow: { tools: t__a, where: { x: 're:a' } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]", "tool t__a", true},
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*', y: '*' } } }]", "tool t__a", true},
+		{"[{ allow: { tools: t__a, where: { x: [a, b] } } }, { deny: { tools: t__a, where: { x: a } } }]", "tool t__a",
+			true},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]",
+			"tool t__a", true},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { y: '*' } } }]", "tool t__a",
+			true},
+		{"[{ allow: { tools: t__a, where: { x: 're:a' } } }, { deny: { tools: t__a, where: { x: { re: a } } } }]",
+			"tool t__a", true},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '*', y: '*' } } }]",
+			"tool t__a", true},
 		// not seen through
-		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '?*' } } }]", "tool t__a", true},
+		{"[{ allow: { tools: t__a, where: { x: a } } }, { deny: { tools: t__a, where: { x: '?*' } } }]", "tool t__a",
+			true},
 	} {
 		p := mustCompile(t, "- { name: all, capabilities: [web], rules: "+test.rules+" }")
 		if got := p.For(policy.Subject{}).Bind(mustItem(t, test.what)).Visible(); got != test.want {
@@ -178,7 +190,8 @@ func TestExplain(t *testing.T) {
 			{Layer: "own", Policy: "developers", Rule: "rules[1]", Verdict: policy.Deny, Where: `command: "*--force*"`},
 			{Layer: "own", Policy: "trainees", Rule: "rules[0]", Verdict: policy.Ask, Where: `command: "git *"`},
 			{Layer: "surface", Policy: "web", Rule: "rules[0]", Verdict: policy.Deny},
-			{Layer: "global", Policy: "everybody", Rule: "rules[1]", Verdict: policy.Ask, Note: "a layer before it decides"},
+			{Layer: "global", Policy: "everybody", Rule: "rules[1]", Verdict: policy.Ask,
+				Note: "a layer before it decides"},
 		}},
 		{"surface=cli", "tool search__find", []policy.Reason{
 			{Layer: "own", Note: "no policy matches"},
@@ -212,15 +225,18 @@ func TestExplain(t *testing.T) {
 	}{
 		{"tool t__a", []policy.Reason{
 			{Layer: "global", Policy: "a", Rule: "rules[1]", Verdict: policy.Deny},
-			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny, Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`, Note: "rules[1] of a denies in any case"},
+			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny,
+				Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`, Note: "rules[1] of a denies in any case"},
 		}},
 		{"tool t__b", []policy.Reason{
 			{Layer: "global", Policy: "a", Rule: "rules[0]", Verdict: policy.Allow},
 			{Layer: "global", Policy: "a", Rule: "rules[2]", Verdict: policy.Ask, Note: "rules[0] comes first"},
-			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny, Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`},
+			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny,
+				Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`},
 		}},
 		{"resource file:///a/../b @files", []policy.Reason{
-			{Layer: "global", Policy: "a", Rule: "rules[4]", Verdict: policy.Deny, Note: "an ask, but the URI may mean another place"},
+			{Layer: "global", Policy: "a", Rule: "rules[4]", Verdict: policy.Deny, Note: "an ask, but the URI may " +
+				"mean another place"},
 		}},
 	} {
 		got := p.For(policy.Subject{}).Bind(mustItem(t, test.what)).Explain()
@@ -228,7 +244,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", test.what, lines(got[2:]), lines(test.want))
 		}
 	}
-	if got, want := policy.Open().For(policy.Subject{}).Bind(mustItem(t, "tool t__a")).Explain()[2], (policy.Reason{Layer: "global", Verdict: policy.Allow, Note: "there are no policies"}); got != want {
+	if got, want := policy.Open().For(policy.Subject{}).Bind(mustItem(t, "tool t__a")).Explain()[2],
+		(policy.Reason{Layer: "global", Verdict: policy.Allow, Note: "there are no policies"}); got != want {
 		t.Errorf("without policies %+v, want %+v", got, want)
 	}
 }
@@ -257,8 +274,10 @@ func TestGuardsAndLimits(t *testing.T) {
 		limits     policy.Limits
 	}{
 		{"", []string{"ticket TCK-[0-9]+"}, false, false, false, policy.Limits{Rate: 1, Burst: 10, Concurrent: 8}},
-		{"key=ci", []string{"ticket TCK-[0-9]+", "host [a-z]+[.]internal"}, true, true, false, policy.Limits{Rate: 1000. / 3600, Burst: 10, Concurrent: 8}},
-		{"surface=web", []string{"ticket TCK-[0-9]+"}, false, false, true, policy.Limits{Rate: 1, Burst: 10, Concurrent: 2}},
+		{"key=ci", []string{"ticket TCK-[0-9]+", "host [a-z]+[.]internal"}, true, true, false,
+			policy.Limits{Rate: 1000. / 3600, Burst: 10, Concurrent: 8}},
+		{"surface=web", []string{"ticket TCK-[0-9]+"}, false, false, true,
+			policy.Limits{Rate: 1, Burst: 10, Concurrent: 2}},
 	} {
 		r := p.For(mustSubject(t, test.who))
 		g := r.Guards()
@@ -268,7 +287,8 @@ func TestGuardsAndLimits(t *testing.T) {
 		}
 		slices.Sort(redactions)
 		slices.Sort(test.redactions)
-		if !slices.Equal(redactions, test.redactions) || g.Secrets != test.secrets || g.Validate != test.validate || g.Pinned != test.pinned {
+		if !slices.Equal(redactions, test.redactions) || g.Secrets != test.secrets || g.Validate != test.validate ||
+			g.Pinned != test.pinned {
 			t.Errorf("%q: guards %q %+v, want %+v", test.who, redactions, g, test)
 		}
 		if got := r.Limits(); got != test.limits {
@@ -277,7 +297,8 @@ func TestGuardsAndLimits(t *testing.T) {
 	}
 	for name, p := range map[string]*policy.Policy{"no Policy": nil, "no section": policy.Open()} {
 		r := p.For(policy.Subject{})
-		if g := r.Guards(); g == nil || g.Redactions != nil || g.Secrets || g.Validate || g.Pinned || r.Limits() != (policy.Limits{}) {
+		if g := r.Guards(); g == nil || g.Redactions != nil || g.Secrets || g.Validate || g.Pinned ||
+			r.Limits() != (policy.Limits{}) {
 			t.Errorf("%s: %+v, %+v", name, g, r.Limits())
 		}
 	}
@@ -311,7 +332,8 @@ func TestEqual(t *testing.T) {
 		for who, want := range map[string]bool{"key=ci": test.ci, "key=me": test.me} {
 			a, b := mustCompile(t, first).For(mustSubject(t, who)), mustCompile(t, test.text).For(mustSubject(t, who))
 			if a.Equal(b) != want || b.Equal(a) != want {
-				t.Errorf("%s: the rights of %s are equal: %v, %v, want %v", test.name, who, a.Equal(b), b.Equal(a), want)
+				t.Errorf("%s: the rights of %s are equal: %v, %v, want %v", test.name, who, a.Equal(b), b.Equal(a),
+					want)
 			}
 		}
 	}
@@ -340,7 +362,8 @@ func TestVerdict(t *testing.T) {
 	if zero.Verdict != policy.Deny || policy.Deny != 0 || policy.Ask <= policy.Deny || policy.Allow <= policy.Ask {
 		t.Error("deny is not the zero verdict, or the verdicts are not in the order of their strictness")
 	}
-	if got, want := fmt.Sprint(policy.Deny, policy.Ask, policy.Allow, policy.Verdict(9)), "deny ask allow deny"; got != want {
+	if got, want := fmt.Sprint(policy.Deny, policy.Ask, policy.Allow,
+		policy.Verdict(9)), "deny ask allow deny"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -356,9 +379,11 @@ func TestURIsTakeNoTime(t *testing.T) {
     - allow: { upstreams: other }
 `).For(policy.Subject{})
 	began := time.Now()
-	for _, piece := range []string{"a://b/", "%2525252525", "../", "a/", "//", ";x/..", "\\", "https://x:443/", "file://a/"} {
+	for _, piece := range []string{"a://b/", "%2525252525", "../", "a/", "//", ";x/..", "\\", "https://x:443/",
+		"file://a/"} {
 		for _, n := range []int{100, 7900, 1 << 20} {
-			it := policy.Item{Kind: policy.Resource, Upstream: "other", Names: []string{"mcp://other/" + strings.Repeat(piece, n/len(piece)) + ":"}}
+			it := policy.Item{Kind: policy.Resource, Upstream: "other",
+				Names: []string{"mcp://other/" + strings.Repeat(piece, n/len(piece)) + ":"}}
 			if got, want := r.Bind(it).Visible(), n < 1000; got != want {
 				t.Errorf("%d bytes of %s are visible: %v, want %v", n, piece, got, want)
 			}
@@ -368,9 +393,11 @@ func TestURIsTakeNoTime(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	for uri, want := range map[string]bool{
-		"b:" + strings.Repeat("x", 100): true, "b:" + strings.Repeat("x", 10000): false, "mcp://x/mcp://y/file:///root/a": false,
+		"b:" + strings.Repeat("x", 100): true, "b:" + strings.Repeat("x", 10000): false,
+		"mcp://x/mcp://y/file:///root/a": false,
 	} {
-		if got := r.Bind(policy.Item{Kind: policy.Resource, Upstream: "up", Names: []string{"mcp://up/" + uri}}).Visible(); got != want {
+		if got := r.Bind(policy.Item{Kind: policy.Resource, Upstream: "up",
+			Names: []string{"mcp://up/" + uri}}).Visible(); got != want {
 			t.Errorf("%.40s is visible: %v, want %v", uri, got, want)
 		}
 	}

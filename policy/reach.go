@@ -33,7 +33,8 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 		return r.upstreams == nil || slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(upstream) })
 	}
 	whole := func(r rule) bool { return r.verdict == Deny && r.every && len(r.where) == 0 && of(&r) }
-	if slices.ContainsFunc(r.entries, func(e *entry) bool { return e.enforced && slices.ContainsFunc(e.rules, whole) }) {
+	if slices.ContainsFunc(r.entries,
+		func(e *entry) bool { return e.enforced && slices.ContainsFunc(e.rules, whole) }) {
 		return false
 	}
 	may := func(globs []glob) bool {
@@ -41,7 +42,8 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	}
 	return slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
-			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource && r.resources != nil
+			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource &&
+				r.resources != nil
 			return r.verdict != Deny && named && of(&r)
 		})
 	})

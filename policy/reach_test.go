@@ -36,15 +36,18 @@ func TestReach(t *testing.T) {
 	} {
 		r := p.For(mustSubject(t, test.who))
 		if got := r.Reaches(test.kind, test.upstream, test.requires, test.upstream+"__"); got != test.want {
-			t.Errorf("%q reaches a %v of %s that requires %q: %v, want %v", test.who, test.kind, test.upstream, test.requires, got, test.want)
+			t.Errorf("%q reaches a %v of %s that requires %q: %v, want %v", test.who, test.kind, test.upstream,
+				test.requires, got, test.want)
 		}
 	}
 	for _, test := range []struct {
 		glob, begin string
 		want        bool
 	}{
-		{"files__*", "files__", true}, {"files__*", "secret__", false}, {"f*", "files__", true}, {"*", "files__", true}, {"?iles__x", "files__", true}, {"files__r?ad", "files__", true},
-		{"files__read", "files__", true}, {"files__", "files__", true}, {"files", "files__", false}, {"files__read", "secret__", false}, {"files?", "files__", true}, {"read", "", true},
+		{"files__*", "files__", true}, {"files__*", "secret__", false}, {"f*", "files__", true}, {"*", "files__", true},
+		{"?iles__x", "files__", true}, {"files__r?ad", "files__", true},
+		{"files__read", "files__", true}, {"files__", "files__", true}, {"files", "files__", false},
+		{"files__read", "secret__", false}, {"files?", "files__", true}, {"read", "", true},
 		{"files\\*", "files__", false}, {"files__\\**", "files__", true},
 	} {
 		r := mustCompile(t, `[{ name: all, rules: [{ ask: { tools: '`+test.glob+`' } }] }]`).For(policy.Subject{})
@@ -84,7 +87,8 @@ func TestReads(t *testing.T) {
 	r := mustCompile(t, `
 - { name: all, rules: [{ deny: { tools: t__a, where: { x: y } } }, { allow: { upstreams: t } }] }
 `).For(policy.Subject{})
-	for what, want := range map[string]bool{"tool t__a": true, "tool t__b": false, "resource x:y @t": false, "tool u__a": false, "tool t__a needs=web": false} {
+	for what, want := range map[string]bool{"tool t__a": true, "tool t__b": false, "resource x:y @t": false,
+		"tool u__a": false, "tool t__a needs=web": false} {
 		if got := r.Bind(mustItem(t, what)).Reads(); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}

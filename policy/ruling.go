@@ -150,7 +150,8 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	case len(n.Names) == 0:
 		return r.verdict, r.verdict != Allow
 	case r.verdict == Allow:
-		return Allow, !n.odd && slices.ContainsFunc(r.resources, func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
+		return Allow, !n.odd && slices.ContainsFunc(r.resources,
+			func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
 	}
 	n.make()
 	for i := range r.resources {
@@ -408,7 +409,8 @@ func (g *Ruling) Explain() []Reason {
 				case b.label == "":
 					r.Note = "there are no policies"
 				case x.denies != nil && x.denies.rule != b.rule:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, denies in any case", x.denies.label, x.denies.entry.name)
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, denies in any case", x.denies.label,
+						x.denies.entry.name)
 				// These two count whatever the layers decide.
 				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "":
 				case decided && !(e.enforced && b.verdict == Deny):
@@ -418,7 +420,8 @@ func (g *Ruling) Explain() []Reason {
 				case first != "" && b.verdict != Deny:
 					r.Note = first + " comes first"
 				case b.verdict == Allow && x.asks != nil:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, asks in any case", x.asks.label, x.asks.entry.name)
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, asks in any case", x.asks.label,
+						x.asks.entry.name)
 				case b.verdict != b.rule.verdict:
 					r.Note = "an ask, but the URI may mean another place"
 				}
@@ -428,7 +431,8 @@ func (g *Ruling) Explain() []Reason {
 				}
 			}
 			if !some {
-				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced, Note: "has no rule for it"})
+				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
+					Note: "has no rule for it"})
 			}
 		}
 		if len(all) == before {

@@ -23,8 +23,9 @@ func costly(length int) map[string]string {
 		"encoded":  fill(nested, "%25252561", "?b=%25#c\x00d//"),
 		"almost":   fill(nested, "a", "%2525252541?b=%25//#c//\x00d/"),
 		"nested":   fill("", "mcp://a/", "x:a%2525252541?b#c\x00"),
-		"web":      fill("https://user@host.:443/https://user@host.:443/https://h:443/", "a//", "%2525252541?b=%25//#c//\x00d/"),
-		"short":    "mcp://a/mcp://b/mcp://c/https://u@d.:443//e/../f%252525412f?b=%2525252541//#c%2525252541//\x00d/",
+		"web": fill("https://user@host.:443/https://user@host.:443/https://h:443/", "a//",
+			"%2525252541?b=%25//#c//\x00d/"),
+		"short": "mcp://a/mcp://b/mcp://c/https://u@d.:443//e/../f%252525412f?b=%2525252541//#c%2525252541//\x00d/",
 	}
 }
 
@@ -83,13 +84,15 @@ func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
 func TestSafety11OrdinaryURIsAreJudged(t *testing.T) {
 	r := threeDenies(t)
 	long := strings.Repeat("a%20file/", 50)
-	for _, uri := range []string{"file:///srv/" + long + "x.txt", "https://x.org/" + long + "?q=" + strings.Repeat("b", 100) + "#c", "note:1", "repo://owner/name/" + long,
+	for _, uri := range []string{"file:///srv/" + long + "x.txt",
+		"https://x.org/" + long + "?q=" + strings.Repeat("b", 100) + "#c", "note:1", "repo://owner/name/" + long,
 		"db://h:5432/a/b?c=d", "x:" + strings.Repeat("b", 1900)} {
 		if !r.Bind(itemOf(uri)).Visible() {
 			t.Errorf("%.60s… of %d bytes is denied", uri, len(uri))
 		}
 	}
-	files := mustCompile(t, `[{ name: all, rules: [{ deny: { resources: "file:///etc/*" } }, { allow: { upstreams: "*" } }] }]`).For(policy.Subject{})
+	files := mustCompile(t,
+		`[{ name: all, rules: [{ deny: { resources: "file:///etc/*" } }, { allow: { upstreams: "*" } }] }]`).For(policy.Subject{})
 	signed := "https://x.org/sign?" + strings.Repeat("X-Signature=0123456789&", 400)
 	if !files.Bind(itemOf(signed)).Visible() {
 		t.Errorf("a web address of %d bytes is denied by a rule for files", len(signed))

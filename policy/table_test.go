@@ -75,7 +75,8 @@ var stories = []story{
 		// Of two of one's own, the stricter.
 		{"group=trainees,engineering surface=cli", "tool shell__run", `{"command":"git log"}`, "ask trainees rules[0]"},
 		{"group=engineering,trainees surface=cli", "tool shell__run", `{"command":"git log"}`, "ask trainees rules[0]"},
-		{"group=engineering,trainees surface=cli", "tool shell__run", `{"command":"git push --force"}`, "deny developers rules[1]"},
+		{"group=engineering,trainees surface=cli", "tool shell__run", `{"command":"git push --force"}`,
+			"deny developers rules[1]"},
 	}},
 	{"rules: the first that applies, and a deny wherever it stands", `
 - name: one
@@ -612,7 +613,8 @@ func TestDecisions(t *testing.T) {
 				if got != r.want {
 					t.Errorf("%s, %s %s: %s, want %s", r.who, r.what, r.arguments, got, r.want)
 				}
-				if visible := p.For(subject).Bind(item).Visible(); !visible && (d.Verdict != policy.Deny || err != nil) {
+				if visible := p.For(subject).Bind(item).Visible(); !visible &&
+					(d.Verdict != policy.Deny || err != nil) {
 					t.Errorf("%s, %s %s: %s, and it is not visible", r.who, r.what, r.arguments, got)
 				}
 			}
@@ -660,7 +662,8 @@ func TestNameless(t *testing.T) {
 `)
 	for _, who := range []string{"key=a", "key=b"} {
 		for _, kind := range []policy.Kind{policy.Tool, policy.Resource} {
-			if d, err := p.Decide(mustSubject(t, who), policy.Item{Kind: kind, Upstream: "u"}, raw.Object{}); err != nil || d.Verdict != policy.Deny {
+			if d, err := p.Decide(mustSubject(t, who), policy.Item{Kind: kind, Upstream: "u"},
+				raw.Object{}); err != nil || d.Verdict != policy.Deny {
 				t.Errorf("%s, a %v without a name: %v, %v", who, kind, d, err)
 			}
 		}

@@ -17,7 +17,8 @@ const maxDecodings = 4
 // a control character, or one of these or a slash percent-encoded, be it more than once.
 func odd(uri string) bool {
 	for range maxDecodings {
-		if strings.TrimSpace(uri) != uri || strings.ContainsFunc(uri, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
+		if strings.TrimSpace(uri) != uri ||
+			strings.ContainsFunc(uri, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
 			return true
 		}
 		for s := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#:=&", r) }) {
@@ -108,7 +109,8 @@ func (f *former) within(uri string, nesting int) []string {
 				continue // it is the one before
 			}
 			for _, single := range [...]bool{false, true} {
-				if single && !strings.ContainsAny(t, "/\\") || !f.spend(t, strings.Count(t, "/")+strings.Count(t, `\`)) {
+				if single && !strings.ContainsAny(t, "/\\") ||
+					!f.spend(t, strings.Count(t, "/")+strings.Count(t, `\`)) {
 					continue
 				}
 				t := resolve(t, single)

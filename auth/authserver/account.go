@@ -31,11 +31,13 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	binding := srv.binding(w, r)
-	d := pageData{Title: "Your account", User: s.label(), CSRF: srv.derive("csrf", "account", binding), Upstreams: upstreams}
+	d := pageData{Title: "Your account", User: s.label(), CSRF: srv.derive("csrf", "account", binding),
+		Upstreams: upstreams}
 	for _, g := range grants {
 		d.Grants = append(d.Grants, grantRow{
-			ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost, Resource: strings.TrimPrefix(g.Resource, srv.url),
-			Used: g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly),
+			ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost,
+			Resource: strings.TrimPrefix(g.Resource, srv.url),
+			Used:     g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly),
 		})
 	}
 	srv.page(w, http.StatusOK, "account", d)
@@ -48,12 +50,14 @@ func (srv *Server) accountForm(w http.ResponseWriter, r *http.Request) (s sessio
 	}
 	binding := cookie(r, bindingCookie)
 	if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was changed. Open your account again.", Next: srv.url + "/account"})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
+			Text: "Nothing was changed. Open your account again.", Next: srv.url + "/account"})
 		return s, false
 	}
 	s, err := srv.session(r)
 	if isOver(err) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "You are signed out", Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "You are signed out",
+			Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
 		return s, false
 	}
 	if err != nil {
@@ -80,7 +84,8 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		srv.event(r, "grant_revoked", s.user.ID, g.ClientID, "by the user")
 	case errors.Is(err, store.ErrNotFound):
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such app", Text: "It is not among the apps that you have allowed.", Next: srv.url + "/account"})
+		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such app",
+			Text: "It is not among the apps that you have allowed.", Next: srv.url + "/account"})
 		return
 	case !isOver(err):
 		srv.showOutage(w, r, err)
@@ -107,7 +112,8 @@ func (srv *Server) logout(w http.ResponseWriter, r *http.Request) {
 	srv.event(r, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
 	srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
-		Text: "In every browser, and in every app that you had connected. At your identity provider you may still be signed in."})
+		Text: "In every browser, and in every app that you had connected. At your identity provider you may still " +
+			"be signed in."})
 }
 
 // connect is GET /: what this is, and how to connect to it.

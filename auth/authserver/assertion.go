@@ -72,7 +72,8 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 	case assertion != "":
 		return c, srv.checkAssertion(ctx, c, assertion)
 	case c.MustSign:
-		return nil, bad("invalid_client", "the client signs (private_key_jwt), and did not: client_assertion is missing")
+		return nil, bad("invalid_client",
+			"the client signs (private_key_jwt), and did not: client_assertion is missing")
 	}
 	return c, nil
 }
@@ -168,7 +169,8 @@ const (
 func matchingKeys(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	var all []jose.JSONWebKey
 	for _, k := range set.Keys {
-		if !k.IsPublic() || !k.Valid() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != h.Algorithm || h.KeyID != "" && k.KeyID != h.KeyID {
+		if !k.IsPublic() || !k.Valid() || k.Use != "" && k.Use != "sig" || k.Algorithm != "" &&
+			k.Algorithm != h.Algorithm || h.KeyID != "" && k.KeyID != h.KeyID {
 			continue
 		}
 		if public, ok := k.Key.(*rsa.PublicKey); ok && public.N.BitLen() > maxRSA {

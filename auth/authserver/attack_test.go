@@ -44,7 +44,8 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 		"a redirect of markup": {"redirect_uri", `http://localhost/"><script>alert(1)</script>`},
 	} {
 		p := b.once(http.MethodGet, a.asks(changes...), nil)
-		if p.status != 400 || p.next() != "" || strings.Contains(p.body, "<script") || !strings.Contains(p.body, "What helps") {
+		if p.status != 400 || p.next() != "" || strings.Contains(p.body, "<script") ||
+			!strings.Contains(p.body, "What helps") {
 			t.Errorf("%s: %d, to %q\n%s", name, p.status, p.next(), p.body)
 		}
 	}
@@ -57,7 +58,8 @@ func TestAuthT59BlockedClients(t *testing.T) {
 	a, b := s.mustApp(t), newBrowser(t)
 	document, other := a, a
 	document.id = documentAt
-	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"Claude Code (other)","redirect_uris":["http://localhost:3118/callback"]}`)
+	_, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":"Claude Code (other)","redirect_uris":["http://localhost:3118/callback"]}`)
 	other.id = member(t, body, "client_id")
 	for name, a := range map[string]app{"registered": a, "by document": document} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +75,10 @@ func TestAuthT59BlockedClients(t *testing.T) {
 			if err != nil || len(ended) != 2 {
 				t.Fatalf("BlockClient = %q, %v; want two grants", ended, err)
 			}
-			for what, p := range map[string]page{"asks": b.once(http.MethodGet, a.asks(), nil), "was asking": b.follow(b.press(asked, "allow"))} {
-				if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "The operator of this server has blocked this app.") || strings.Contains(p.body, "What helps") ||
+			for what, p := range map[string]page{"asks": b.once(http.MethodGet, a.asks(), nil),
+				"was asking": b.follow(b.press(asked, "allow"))} {
+				if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "The operator of this server has "+
+					"blocked this app.") || strings.Contains(p.body, "What helps") ||
 					!strings.Contains(p.body, clientAt) || strings.Contains(p.body, "the reason") {
 					t.Errorf("the app %s: %d at %s, to %q\n%s", what, p.status, p.url, p.next(), p.body)
 				}
@@ -84,7 +88,8 @@ func TestAuthT59BlockedClients(t *testing.T) {
 				"its code":          func() (int, map[string]any) { return a.redeem(t, code) },
 				"its refresh token": func() (int, map[string]any) { return a.refresh(t, m["refresh_token"]) },
 			} {
-				if status, m := try(); status != 400 || m["error"] != "invalid_grant" || m["error_description"] != "The operator of this server has blocked this app." {
+				if status, m := try(); status != 400 || m["error"] != "invalid_grant" ||
+					m["error_description"] != "The operator of this server has blocked this app." {
 					t.Errorf("%s: %d %v", what, status, m)
 				}
 			}
@@ -107,7 +112,8 @@ func TestAuthT59BlockedClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := n.asked.Load()
-	if p := b.once(http.MethodGet, document.asks(), nil); p.status != 400 || !strings.Contains(p.body, "has blocked this app") || n.asked.Load() != before {
+	if p := b.once(http.MethodGet, document.asks(), nil); p.status != 400 ||
+		!strings.Contains(p.body, "has blocked this app") || n.asked.Load() != before {
 		t.Errorf("%d, with %d fetches\n%s", p.status, n.asked.Load()-before, p.body)
 	}
 }
@@ -136,7 +142,8 @@ func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
 			if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "has blocked this app") {
 				t.Errorf("%d at %s, to %q\n%s", p.status, p.url, p.next(), p.body)
 			}
-			if grants, err := s.store.Grants(t.Context(), store.GrantFilter{Standing: true}); err != nil || len(grants) != 0 {
+			if grants, err := s.store.Grants(t.Context(), store.GrantFilter{Standing: true}); err != nil ||
+				len(grants) != 0 {
 				t.Errorf("it has the grants %+v, %v", grants, err)
 			}
 		})
@@ -149,11 +156,13 @@ func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {
 	s := mustStand(t, nil)
 	b := newBrowser(t)
 	for redirect, uses := range map[string]map[string]bool{
-		"http://localhost/cb":      {"http://localhost:1234/cb": true, "http://127.0.0.1:1234/cb": false, "http://localhost:1234/cb?x": false, "https://localhost:1234/cb": false},
-		"http://127.0.0.1:9/":      {"http://127.0.0.1:1234/": true, "http://127.0.0.1:1234/x": false},
-		"http://[::1]/cb":          {"http://[::1]:1234/cb": true, "http://localhost/cb": false},
-		"https://a.example/cb?x=1": {"https://a.example/cb?x=1": true, "https://a.example:444/cb?x=1": false, "https://a.example/cb": false},
-		"cursor://a/cb":            {"cursor://a/cb": true, "cursor://a/cb/": false},
+		"http://localhost/cb": {"http://localhost:1234/cb": true, "http://127.0.0.1:1234/cb": false,
+			"http://localhost:1234/cb?x": false, "https://localhost:1234/cb": false},
+		"http://127.0.0.1:9/": {"http://127.0.0.1:1234/": true, "http://127.0.0.1:1234/x": false},
+		"http://[::1]/cb":     {"http://[::1]:1234/cb": true, "http://localhost/cb": false},
+		"https://a.example/cb?x=1": {"https://a.example/cb?x=1": true, "https://a.example:444/cb?x=1": false,
+			"https://a.example/cb": false},
+		"cursor://a/cb": {"cursor://a/cb": true, "cursor://a/cb/": false},
 	} {
 		_, body := s.post(t, "/oauth/register", "application/json", `{"redirect_uris":["`+redirect+`"]}`)
 		a := app{s, member(t, body, "client_id"), strings.Repeat("v", 43), redirect}
@@ -190,7 +199,8 @@ func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
 	} {
 		p := b.once(http.MethodGet, a.asks(row.changes...), nil)
 		u, err := url.Parse(p.header.Get("Location"))
-		if err != nil || p.status != 303 || u.Host != "localhost:61802" || u.Query().Get("error") != row.want || u.Query().Get("state") != "the state" ||
+		if err != nil || p.status != 303 || u.Host != "localhost:61802" || u.Query().Get("error") != row.want ||
+			u.Query().Get("state") != "the state" ||
 			u.Query().Get("iss") != s.url || u.Query().Get("code") != "" {
 			t.Errorf("%s: %d to %s, want %s with state and iss", name, p.status, p.header.Get("Location"), row.want)
 		}
@@ -227,7 +237,8 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	a, b := s.mustApp(t), newBrowser(t)
 	for i := range 3 {
 		p := b.once(http.MethodGet, a.asks(), nil)
-		if p.status != 200 || p.next() != "" || strings.Contains(p.body, s.idp.URL) || strings.Contains(p.body, "code=") || !strings.Contains(p.body, `value="cancel"`) {
+		if p.status != 200 || p.next() != "" || strings.Contains(p.body, s.idp.URL) ||
+			strings.Contains(p.body, "code=") || !strings.Contains(p.body, `value="cancel"`) {
 			t.Fatalf("the %dth time: %d to %q\n%s", i, p.status, p.next(), p.body)
 		}
 		if signedIn := strings.Contains(p.body, `value="allow"`); signedIn != (i > 0) {
@@ -246,12 +257,16 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	}
 	// A page of somebody else's sends the browser on: what it says of where it comes from is no
 	// reason to ask less.
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, a.asks(), http.StatusFound) }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		http.Redirect(w, r, a.asks(), http.StatusFound)
+	}))
 	t.Cleanup(elsewhere.Close)
 	for _, site := range []string{"none", "cross-site", "same-origin"} {
 		b.header = http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-User": {"?1"}}
 		p := b.follow(b.once(http.MethodGet, elsewhere.URL, nil))
-		if p.status != 200 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, `value="allow"`) || !strings.Contains(p.body, `value="cancel"`) {
+		if p.status != 200 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, `value="allow"`) ||
+			!strings.Contains(p.body, `value="cancel"`) {
 			t.Errorf("sent by another page, with Sec-Fetch-Site %s: %d at %s\n%s", site, p.status, p.url, p.body)
 		}
 	}
@@ -272,7 +287,8 @@ func TestAuthT67ForgedApprovals(t *testing.T) {
 		}
 	}
 	for _, action := range []string{"allow", "idp:sso", "cancel"} {
-		denied("the attacker's page in the victim's browser: "+action, victim.once(http.MethodPost, consent, fill(mine, action)))
+		denied("the attacker's page in the victim's browser: "+action,
+			victim.once(http.MethodPost, consent, fill(mine, action)))
 		denied("no cookie: "+action, newBrowser(t).once(http.MethodPost, consent, fill(his, action)))
 		form := fill(his, action)
 		form.Del("csrf")
@@ -363,19 +379,22 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 		t.Helper()
 		b := newBrowser(t)
 		p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
-		if p.status != 403 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, want) || !strings.Contains(p.body, "error=access_denied") {
+		if p.status != 403 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, want) ||
+			!strings.Contains(p.body, "error=access_denied") {
 			t.Errorf("%s: %d at %s\n%s\nwant %q", name, p.status, p.url, p.body, want)
 		}
 	}
 	for name, claims := range map[string]map[string]any{
-		"another audience": {"aud": "somebody"}, "another issuer": {"iss": "https://evil.example"}, "another nonce": {"nonce": "x"}, "no nonce": {"nonce": ""},
+		"another audience": {"aud": "somebody"}, "another issuer": {"iss": "https://evil.example"},
+		"another nonce": {"nonce": "x"}, "no nonce": {"nonce": ""},
 		"expired": {"exp": time.Now().Add(-time.Hour).Unix()},
 	} {
 		s.idp.set(func() { s.idp.claims = claims })
 		try(name, "invalid_id_token")
 	}
 	s.idp.set(func() { s.idp.claims = map[string]any{} })
-	for name, answer := range map[string]url.Values{"another iss": {"iss": {"https://evil.example"}}, "two iss": {"iss": {s.idp.URL, s.idp.URL}}} {
+	for name, answer := range map[string]url.Values{"another iss": {"iss": {"https://evil.example"}},
+		"two iss": {"iss": {s.idp.URL, s.idp.URL}}} {
 		s.idp.set(func() { s.idp.answer = answer })
 		try(name, "wrong_iss")
 	}
@@ -420,7 +439,8 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	b := newBrowser(t)
 	going := b.press(b.once(http.MethodGet, a.asks(), nil), "idp:other")
 	_, where, _ := strings.Cut(going.header.Get("Refresh"), "url=")
-	back := strings.Replace(b.once(http.MethodGet, where, nil).header.Get("Location"), "/callback/other", "/callback/sso", 1)
+	back := strings.Replace(b.once(http.MethodGet, where, nil).header.Get("Location"), "/callback/other",
+		"/callback/sso", 1)
 	if p := b.once(http.MethodGet, back, nil); p.status != 403 || p.next() != "" {
 		t.Errorf("at the other's callback: %d to %q", p.status, p.next())
 	}
@@ -451,18 +471,27 @@ func TestAuthT71WhoMayNotSignIn(t *testing.T) {
 		change func(p *IdentityProvider)
 		in     bool
 	}{
-		"right tenant":        {map[string]any{"tid": "acme"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
-		"wrong tenant":        {map[string]any{"tid": "evil"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"no tenant":           {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
-		"right hosted domain": {map[string]any{"hd": "acme.example"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
-		"wrong hosted domain": {map[string]any{"hd": "gmail.example"}, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
-		"no hosted domain":    {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
-		"right domain":        {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
-		"wrong domain":        {map[string]any{"email": "ann@acme.example.evil.example"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
-		"unverified":          {map[string]any{"email_verified": false}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
-		"verified, as text":   {map[string]any{"email_verified": "true"}, func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
-		"no subject":          {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
-		"groups of a number":  {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
+		"right tenant": {map[string]any{"tid": "acme"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
+		"wrong tenant": {map[string]any{"tid": "evil"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
+		"no tenant": {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} },
+			false},
+		"right hosted domain": {map[string]any{"hd": "acme.example"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
+		"wrong hosted domain": {map[string]any{"hd": "gmail.example"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"no hosted domain": {nil,
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"right domain": {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
+		"wrong domain": {map[string]any{"email": "ann@acme.example.evil.example"},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"unverified": {map[string]any{"email_verified": false},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"verified, as text": {map[string]any{"email_verified": "true"},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
+		"no subject":         {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
+		"groups of a number": {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustStand(t, func(o *Options) { row.change(&o.Config.IdentityProviders[0]) })
@@ -472,7 +501,8 @@ func TestAuthT71WhoMayNotSignIn(t *testing.T) {
 			if in := p.url.Host == "localhost:61802"; in != row.in {
 				t.Fatalf("in is %v: %d\n%s", in, p.status, p.body)
 			}
-			if !row.in && (!strings.Contains(p.body, "may not use this server") || !strings.Contains(p.body, "error=access_denied")) {
+			if !row.in && (!strings.Contains(p.body, "may not use this server") ||
+				!strings.Contains(p.body, "error=access_denied")) {
 				t.Errorf("it says %s", p.body)
 			}
 			if users, err := s.store.Users(t.Context(), ""); err != nil || (len(users) > 0) != row.in {
@@ -491,14 +521,16 @@ func TestAuthT72Cancel(t *testing.T) {
 		t.Errorf("a form is answered by %d to %s", p.status, p.header.Get("Location"))
 	}
 	p = b.follow(p)
-	if q := p.url.Query(); p.url.Host != "localhost:61802" || q.Get("error") != "access_denied" || q.Get("state") != "the state" || q.Get("iss") != s.url {
+	if q := p.url.Query(); p.url.Host != "localhost:61802" || q.Get("error") != "access_denied" ||
+		q.Get("state") != "the state" || q.Get("iss") != s.url {
 		t.Errorf("the client is told %s", p.url)
 	}
 	if p := b.press(first, "idp:sso"); p.status != 403 {
 		t.Errorf("after that it goes on: %d", p.status)
 	}
 	a.mustCode(t, b) // signed in by now
-	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "cancel")); p.url.Query().Get("error") != "access_denied" || p.url.Query().Has("code") {
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil),
+		"cancel")); p.url.Query().Get("error") != "access_denied" || p.url.Query().Has("code") {
 		t.Errorf("signed in, the client is told %s", p.url)
 	}
 	if grants, err := s.store.Grants(t.Context(), store.GrantFilter{}); err != nil || len(grants) != 1 {
@@ -509,7 +541,8 @@ func TestAuthT72Cancel(t *testing.T) {
 func TestAuthT73T74Pages(t *testing.T) {
 	s := mustStand(t, nil)
 	const evil = `</title></style><script>alert(1)</script><img src=x onerror=alert(1)>"'&`
-	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":`+fmt.Sprintf("%q", evil)+`,"redirect_uris":["http://localhost/callback"]}`)
+	_, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":`+fmt.Sprintf("%q", evil)+`,"redirect_uris":["http://localhost/callback"]}`)
 	a, b := app{s, member(t, body, "client_id"), strings.Repeat("v", 43), clientAt}, newBrowser(t)
 	for name, p := range map[string]page{
 		"consent":  b.once(http.MethodGet, a.asks("state", evil), nil),
@@ -522,20 +555,25 @@ func TestAuthT73T74Pages(t *testing.T) {
 		"canceled": b.press(b.once(http.MethodGet, a.asks("state", evil), nil), "cancel"),
 		"refused": func() page {
 			s.idp.set(func() {
-				s.idp.answer = url.Values{"code": nil, "error": {evil}, "error_description": {evil}, "error_uri": {"javascript:alert(1)"}}
+				s.idp.answer = url.Values{"code": nil, "error": {evil}, "error_description": {evil},
+					"error_uri": {"javascript:alert(1)"}}
 			})
 			defer s.idp.set(func() { s.idp.answer = nil })
 			return b.follow(b.press(b.once(http.MethodGet, a.asks("state", evil), nil), "idp:sso"))
 		}(),
 	} {
 		h := p.header
-		if strings.Contains(p.body, "<script") || strings.Contains(p.body, "<img") || strings.Contains(p.body, "onerror=alert(1)>") || strings.Contains(p.body, "javascript:") {
+		if strings.Contains(p.body, "<script") || strings.Contains(p.body, "<img") ||
+			strings.Contains(p.body, "onerror=alert(1)>") || strings.Contains(p.body, "javascript:") {
 			t.Errorf("%s: markup of a stranger:\n%s", name, p.body)
 		}
 		csp := h.Get("Content-Security-Policy")
-		if !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") || !strings.Contains(csp, "frame-ancestors 'none'") || !strings.Contains(csp, "form-action 'self'") ||
-			!strings.Contains(csp, "base-uri 'none'") || h.Get("Cache-Control") != "no-store" || h.Get("Referrer-Policy") != "no-referrer" ||
-			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" || h.Get("X-Request-Id") == "" || !strings.Contains(p.body, h.Get("X-Request-Id")) {
+		if !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") || !strings.Contains(csp, "form-action 'self'") ||
+			!strings.Contains(csp, "base-uri 'none'") || h.Get("Cache-Control") != "no-store" ||
+			h.Get("Referrer-Policy") != "no-referrer" ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" ||
+			h.Get("X-Request-Id") == "" || !strings.Contains(p.body, h.Get("X-Request-Id")) {
 			t.Errorf("%s: headers %v", name, h)
 		}
 	}
@@ -577,7 +615,8 @@ func TestAuthT75CodesOnce(t *testing.T) {
 func TestAuthT79FormsOfTheTokenEndpoint(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
-	good := url.Values{"grant_type": {"authorization_code"}, "code": {a.mustCode(t, b)}, "client_id": {a.id}, "code_verifier": {a.verifier}, "redirect_uri": {a.redirect}}.Encode()
+	good := url.Values{"grant_type": {"authorization_code"}, "code": {a.mustCode(t, b)}, "client_id": {a.id},
+		"code_verifier": {a.verifier}, "redirect_uri": {a.redirect}}.Encode()
 	const form = "application/x-www-form-urlencoded"
 	for name, row := range map[string]struct{ path, media, body string }{
 		"JSON":           {"/oauth/token", "application/json", `{"grant_type":"authorization_code"}`},
@@ -593,7 +632,8 @@ func TestAuthT79FormsOfTheTokenEndpoint(t *testing.T) {
 		"unknown client": {"/oauth/token", form, strings.Replace(good, a.id, "somebody", 1)},
 	} {
 		status, body := s.post(t, row.path, row.media, row.body)
-		if status != 400 && status != 401 || member(t, body, "error") == "" || (status == 401) != (member(t, body, "error") == "invalid_client") {
+		if status != 400 && status != 401 || member(t, body, "error") == "" ||
+			(status == 401) != (member(t, body, "error") == "invalid_client") {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
@@ -649,7 +689,8 @@ func TestAuthT85AnotherClientsRefreshToken(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
-	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"other","redirect_uris":["http://localhost/callback"]}`)
+	_, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":"other","redirect_uris":["http://localhost/callback"]}`)
 	other := app{s, member(t, body, "client_id"), a.verifier, a.redirect}
 	if status, n := other.refresh(t, m["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
 		t.Errorf("%d %v", status, n)
@@ -660,7 +701,10 @@ func TestAuthT85AnotherClientsRefreshToken(t *testing.T) {
 }
 
 func TestAuthT87NothingOutlivesTheGrant(t *testing.T) {
-	s := mustStand(t, func(o *Options) { o.Config.Tokens = Tokens{RefreshTTL: 24 * time.Hour, AbsoluteTTL: 48 * time.Hour} })
+	s := mustStand(t, func(o *Options) {
+		o.Config.Tokens = Tokens{RefreshTTL: 24 * time.Hour,
+			AbsoluteTTL: 48 * time.Hour}
+	})
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
 	for range 4 {
@@ -697,7 +741,8 @@ func TestAuthT88StoreAway(t *testing.T) {
 		}
 	}
 	var err error
-	if options.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: options.Keys, Now: s.clock.now, Log: options.Log}); err != nil {
+	if options.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"),
+		Keys: options.Keys, Now: s.clock.now, Log: options.Log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { options.Store.Close() })
@@ -826,11 +871,13 @@ func TestAuthT93T94Revocation(t *testing.T) {
 			t.Error("before that it is not still let in")
 		}
 		const form = "application/x-www-form-urlencoded"
-		if status, body := s.post(t, "/oauth/revoke", form, url.Values{"token": {fmt.Sprint(m[which])}, "client_id": {"dcr_x"}}.Encode()); status != 401 {
+		if status, body := s.post(t, "/oauth/revoke", form,
+			url.Values{"token": {fmt.Sprint(m[which])}, "client_id": {"dcr_x"}}.Encode()); status != 401 {
 			t.Errorf("by an unknown client: %d %s", status, body)
 		}
 		s.mustVerify(t, m["access_token"])
-		if status, body := s.post(t, "/oauth/revoke", form, url.Values{"token": {fmt.Sprint(m[which])}, "client_id": {a.id}}.Encode()); status != 200 {
+		if status, body := s.post(t, "/oauth/revoke", form,
+			url.Values{"token": {fmt.Sprint(m[which])}, "client_id": {a.id}}.Encode()); status != 200 {
 			t.Errorf("%d %s", status, body)
 		}
 		s.mustNotVerify(t, m["access_token"], "it was revoked")
@@ -840,7 +887,8 @@ func TestAuthT93T94Revocation(t *testing.T) {
 		if status, _ := a.refresh(t, m["refresh_token"]); status != 400 {
 			t.Errorf("it can be refreshed: %d", status)
 		}
-		if status, body := s.post(t, "/oauth/revoke", form, url.Values{"token": {"unknown"}, "client_id": {a.id}}.Encode()); status != 200 {
+		if status, body := s.post(t, "/oauth/revoke", form,
+			url.Values{"token": {"unknown"}, "client_id": {a.id}}.Encode()); status != 200 {
 			t.Errorf("an unknown token: %d %s", status, body)
 		}
 	}
@@ -850,10 +898,12 @@ func TestAuthT93T94Revocation(t *testing.T) {
 	a.mustCode(t, other) // ben
 	account := b.once(http.MethodGet, s.url+"/account", nil)
 	action := s.url + "/account/grants/" + s.mustVerify(t, m["access_token"]).Grant + "/revoke"
-	if !strings.Contains(account.body, strings.TrimPrefix(action, s.url)) || !strings.Contains(account.body, "Claude Code (junction)") {
+	if !strings.Contains(account.body, strings.TrimPrefix(action, s.url)) ||
+		!strings.Contains(account.body, "Claude Code (junction)") {
 		t.Fatalf("the account shows %s", account.body)
 	}
-	if p := other.once(http.MethodPost, action, fill(other.once(http.MethodGet, s.url+"/account", nil), "")); p.status != 404 {
+	if p := other.once(http.MethodPost, action,
+		fill(other.once(http.MethodGet, s.url+"/account", nil), "")); p.status != 404 {
 		t.Errorf("by ben: %d", p.status)
 	}
 	if p := b.once(http.MethodPost, action, url.Values{"csrf": {"x"}}); p.status != 403 {
@@ -880,7 +930,8 @@ func TestNotGranted(t *testing.T) {
 	s.granted = func(*auth.Principal) bool { return false }
 	a, b := s.mustApp(t), newBrowser(t)
 	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
-	if p.status != 403 || !strings.Contains(p.body, "ann@acme.example") || !strings.Contains(p.body, "error=access_denied") || strings.Contains(p.body, "code=") {
+	if p.status != 403 || !strings.Contains(p.body, "ann@acme.example") ||
+		!strings.Contains(p.body, "error=access_denied") || strings.Contains(p.body, "code=") {
 		t.Errorf("%d %s", p.status, p.body)
 	}
 }
@@ -945,7 +996,8 @@ func TestStrangersFillNothing(t *testing.T) {
 	for _, e := range events {
 		counts[e.Event]++
 	}
-	if n := counts["authorize_refused"]; err != nil || n < 10 || n > 65 || counts["signed_in"] != 1 || counts["code_issued"] != 1 {
+	if n := counts["authorize_refused"]; err != nil || n < 10 || n > 65 || counts["signed_in"] != 1 ||
+		counts["code_issued"] != 1 {
 		t.Errorf("the audit has %v, %v", counts, err)
 	}
 }
@@ -955,7 +1007,8 @@ func TestAuthT132TwoProviders(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
 		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
-			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction", ClientSecret: "canary-s3cret"})
+			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
+				ClientSecret: "canary-s3cret"})
 	})
 	partner.now = s.clock.now
 	a := s.mustApp(t)
@@ -963,7 +1016,8 @@ func TestAuthT132TwoProviders(t *testing.T) {
 	for _, idp := range []string{"sso", "partner"} {
 		b := newBrowser(t)
 		p := b.once(http.MethodGet, a.asks(), nil)
-		if !strings.Contains(p.body, "Continue with Acme SSO") || !strings.Contains(p.body, "Continue with Partner login") {
+		if !strings.Contains(p.body, "Continue with Acme SSO") ||
+			!strings.Contains(p.body, "Continue with Partner login") {
 			t.Fatalf("there is no choice: %s", p.body)
 		}
 		p = b.follow(b.press(p, "idp:"+idp))
@@ -994,7 +1048,8 @@ func TestAuthT135CookiesBlocked(t *testing.T) {
 	b := newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
 	clear(b.cookies)
-	if p = b.press(p, "idp:sso"); p.status != 403 || p.next() != "" || !strings.Contains(p.body, "Allow cookies for this server") {
+	if p = b.press(p, "idp:sso"); p.status != 403 || p.next() != "" ||
+		!strings.Contains(p.body, "Allow cookies for this server") {
 		t.Errorf("%d to %q: %s", p.status, p.next(), p.body)
 	}
 }
@@ -1006,7 +1061,8 @@ func TestProviderDownAtFirst(t *testing.T) {
 	a, b := s.mustApp(t), newBrowser(t)
 	s.idp.SetDown(true)
 	first := b.once(http.MethodGet, a.asks(), nil)
-	if p := b.press(first, "idp:sso"); p.status != 503 || p.header.Get("Retry-After") == "" || !strings.Contains(p.body, "cannot be reached now") {
+	if p := b.press(first, "idp:sso"); p.status != 503 || p.header.Get("Retry-After") == "" ||
+		!strings.Contains(p.body, "cannot be reached now") {
 		t.Errorf("%d %s", p.status, p.body)
 	}
 	s.idp.SetDown(false)
@@ -1046,7 +1102,8 @@ func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 		if err != nil || len(events) != 1 {
 			t.Fatal(events, err)
 		}
-		if e := events[0]; e.Event != what || e.Address != address || e.RequestID == "" || request != "" && e.RequestID != request {
+		if e := events[0]; e.Event != what || e.Address != address || e.RequestID == "" || request != "" &&
+			e.RequestID != request {
 			t.Errorf("the audit has %+v, want %s from %s in the request %s", e, what, address, request)
 		}
 	}
@@ -1056,7 +1113,8 @@ func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 		t.Fatal(status)
 	}
 	s.clock.forward(2 * time.Minute)
-	_, request := steals("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
+	_, request := steals("/oauth/token",
+		url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
 	want("refresh_reuse", thief, request)
 
 	code := a.mustCode(t, b)
@@ -1064,7 +1122,8 @@ func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 	if status != 200 {
 		t.Fatal(status, m)
 	}
-	_, request = steals("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {a.verifier}, "redirect_uri": {a.redirect}})
+	_, request = steals("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code},
+		"code_verifier": {a.verifier}, "redirect_uri": {a.redirect}})
 	want("code_reuse", thief, request)
 
 	m = a.mustSignIn(t, b)
@@ -1074,6 +1133,7 @@ func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 	m = a.mustSignIn(t, b)
 	s.idp.set(func() { s.idp.refresh = "" })
 	s.clock.forward(2 * time.Minute)
-	_, request = steals("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
+	_, request = steals("/oauth/token",
+		url.Values{"grant_type": {"refresh_token"}, "refresh_token": {fmt.Sprint(m["refresh_token"])}})
 	want("idp_session_ended", thief, request)
 }

@@ -63,7 +63,8 @@ var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // once are the parameters that mean something; one that comes twice could mean two things.
 var singleParams = []string{
-	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge", "code_challenge_method", "prompt", "request", "request_uri",
+	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge",
+	"code_challenge_method", "prompt", "request", "request_uri",
 }
 
 // bound returns how many bytes a parameter may have.
@@ -82,7 +83,8 @@ func maxLen(name string) int {
 func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (checkedRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
-			return checkedRequest{}, &pageError{"invalid_client", "The app says twice what it is, or where to return to (" + name + ")."}
+			return checkedRequest{}, &pageError{"invalid_client", "The app says twice what it is, or where to " +
+				"return to (" + name + ")."}
 		}
 	}
 	if id := form.Get("client_id"); id == "" || len(id) > maxParam || !printable(id) {
@@ -138,7 +140,8 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 		return bad("invalid_target", "resource is no endpoint of this server")
 	}
 	return checkedRequest{
-		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"), Scope: srv.scopeOf(form.Get("scope")), Resource: resource,
+		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"),
+		Scope: srv.scopeOf(form.Get("scope")), Resource: resource,
 		ExplicitRedirect: form.Get("redirect_uri") != "",
 	}, nil
 }
@@ -166,7 +169,8 @@ func printable(s string) bool {
 // person.
 func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		srv.page(w, http.StatusBadRequest, "error", pageData{Title: "The request cannot be read", Text: "Start again from your app."})
+		srv.page(w, http.StatusBadRequest, "error",
+			pageData{Title: "The request cannot be read", Text: "Start again from your app."})
 		return
 	}
 	request, err := srv.checkAuthorization(r.Context(), r.Form)
@@ -187,21 +191,26 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		srv.showOutage(w, r, err)
 		return
 	}
-	detail, err := json.Marshal(requestDetail{Name: request.Client.label(), Host: request.Client.Host, Kind: request.Client.Kind})
+	detail, err := json.Marshal(requestDetail{Name: request.Client.label(), Host: request.Client.Host,
+		Kind: request.Client.Kind})
 	if err != nil {
 		srv.showOutage(w, r, err)
 		return
 	}
 	srv.startRequest(w, r, store.AuthRequest{
-		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI, State: []byte(request.State), Scope: request.Scope,
-		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect), Detail: detail,
+		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI,
+		State: []byte(request.State), Scope: request.Scope,
+		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect),
+		Detail: detail,
 	})
 }
 
 // tell tells a client what is wrong with its request. A client that no user has allowed is told
 // only if the person goes there: anybody can register one, and a link to us would lead to wherever
 // they want.
-func (srv *Server) answerRedirectError(w http.ResponseWriter, r *http.Request, request checkedRequest, wrong *redirectError) {
+func (srv *Server) answerRedirectError(
+	w http.ResponseWriter, r *http.Request, request checkedRequest, wrong *redirectError,
+) {
 	c := request.Client
 	known, err := srv.returnsTo(r.Context(), c, request.RedirectURI)
 	if err != nil {
@@ -238,7 +247,8 @@ func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (b
 // cannot tells a person what is wrong with the app that sent them here.
 func (srv *Server) showPageError(w http.ResponseWriter, r *http.Request, wrong *pageError, client, redirect string) {
 	srv.event(r, "authorize_refused", "", safeText(client, 64), wrong.code)
-	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: safeText(redirect, 200), Blocked: wrong.code == codeBlocked}
+	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: safeText(redirect, 200),
+		Blocked: wrong.code == codeBlocked}
 	srv.page(w, http.StatusBadRequest, "client", d)
 }
 
@@ -265,9 +275,11 @@ func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row stor
 func (srv *Server) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
 	var who requestDetail
 	_ = json.Unmarshal(row.Detail, &who)
-	d := pageData{Tx: id, CSRF: srv.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind), ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
+	d := pageData{Tx: id, CSRF: srv.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind),
+		ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
 	d.Target, d.Local = displayTarget(row.RedirectURI)
-	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope), func(s string) bool { return slices.Contains(scopes, s) }), ", ")
+	d.Scopes = strings.Join(slices.DeleteFunc(strings.Fields(row.Scope),
+		func(s string) bool { return slices.Contains(scopes, s) }), ", ")
 	for _, p := range srv.providers {
 		d.Providers = append(d.Providers, choice{p.ID, p.label()})
 	}
@@ -321,7 +333,8 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(row.Detail, &who)
 	switch {
 	case action == "cancel" && row.Purpose == purposeAuthorize:
-		if _, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil && !errors.Is(err, store.ErrUsed) {
+		if _, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil &&
+			!errors.Is(err, store.ErrUsed) {
 			srv.showRequestError(w, r, err)
 			return
 		}
@@ -330,7 +343,8 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		srv.event(r, "consent_denied", "", row.ClientID, "")
-		srv.redirectByPage(w, srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied", "the person has not agreed"}), pageData{
+		srv.redirectByPage(w, srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
+			"the person has not agreed"}), pageData{
 			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
 		srv.allow(w, r, id, binding, who)
@@ -364,7 +378,8 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 		srv.showRequestError(w, r, err)
 		return
 	}
-	srv.redirectByPage(w, srv.url+"/oauth/continue?tx="+url.QueryEscape(id), pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
+	srv.redirectByPage(w, srv.url+"/oauth/continue?tx="+url.QueryEscape(id),
+		pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
 // toProvider approves a request, and sends the browser to the provider. All that the provider is
@@ -376,13 +391,15 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		return
 	}
 	p := srv.providers[i]
-	state, nonce, verifier := srv.derive("state", id, binding), srv.derive("nonce", id, binding), srv.derive("verifier", id, binding)
+	state, nonce, verifier := srv.derive("state", id, binding), srv.derive("nonce", id, binding), srv.derive("verifier",
+		id, binding)
 	where, err := p.begin(r.Context(), state, nonce, verifier)
 	if err != nil {
 		srv.showProviderOutage(w, r, p, err) // not approved yet: the same page works again
 		return
 	}
-	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
+	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
+		store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
 	if errors.Is(err, store.ErrUsed) && approved.Consumed.IsZero() && approved.IDP == idp {
 		err = nil
 	}
@@ -390,13 +407,15 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		srv.showRequestError(w, r, err)
 		return
 	}
-	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come back here."})
+	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come " +
+		"back here."})
 }
 
 // refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1;
 // RFC 9207).
 func (srv *Server) errorURL(wrong *redirectError) string {
-	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}}, wrong.state)
+	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}},
+		wrong.state)
 }
 
 // answerURL adds the members of an answer to where it goes, which keeps the query that it has.
@@ -422,9 +441,11 @@ func (srv *Server) redirectByPage(w http.ResponseWriter, where string, d pageDat
 
 // startAgain tells a person that a page is not theirs, or too old.
 func (srv *Server) startAgain(w http.ResponseWriter, noCookies bool) {
-	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. Nothing was allowed. Go back to your app and let it connect once more."}
+	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. " +
+		"Nothing was allowed. Go back to your app and let it connect once more."}
 	if noCookies {
-		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies are blocked here. " +
+		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies " +
+			"are blocked here. " +
 			"Allow cookies for this server, go back to your app and let it connect once more."
 	}
 	srv.page(w, http.StatusForbidden, "error", d)
@@ -434,9 +455,11 @@ func (srv *Server) startAgain(w http.ResponseWriter, noCookies bool) {
 func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, store.ErrUsed):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before", Text: "If your app is not connected, go back to it and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before",
+			Text: "If your app is not connected, go back to it and let it connect once more."})
 	case errors.Is(err, store.ErrExpired):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was allowed. Go back to your app and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
+			Text: "Nothing was allowed. Go back to your app and let it connect once more."})
 	case isOver(err):
 		srv.startAgain(w, false)
 	default:
@@ -447,16 +470,20 @@ func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err 
 // unreachable tells a person that it is not their fault.
 func (srv *Server) showOutage(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		srv.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error",
+			err)
 	}
 	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now", Text: "Nothing is lost. Try again in a moment by reloading the page."})
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now",
+		Text: "Nothing is lost. Try again in a moment by reloading the page."})
 }
 
 func (srv *Server) showProviderOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) {
 	if r.Context().Err() == nil {
-		srv.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w),
+			"error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now", Text: "Nothing is lost. Go back and try again in a moment."})
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now",
+		Text: "Nothing is lost. Go back and try again in a moment."})
 }

@@ -109,8 +109,10 @@ type Server struct {
 // starting.
 func New(o Options) (*Server, error) {
 	f := &Server{
-		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store, static: map[string]*client{},
-		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log, now: o.Now,
+		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
+		static:  map[string]*client{},
+		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log,
+		now:    o.Now,
 		limits: newRateLimits(), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
@@ -149,7 +151,8 @@ func New(o Options) (*Server, error) {
 	}
 	asker := cmp.Or(o.HTTP, &http.Client{Timeout: providerPatience})
 	for _, p := range o.Config.IdentityProviders {
-		f.providers = append(f.providers, &provider{IdentityProvider: p, redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
+		f.providers = append(f.providers,
+			&provider{IdentityProvider: p, redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
 	}
 	for _, s := range o.Config.Clients.Static {
 		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: cmp.Or(s.Name, s.ID), Redirects: s.RedirectURIs}
@@ -234,8 +237,10 @@ func (srv *Server) router() http.Handler {
 	goesOn("POST /account/logout", srv.logout)
 	m.HandleFunc("GET /{$}", srv.instructions)
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") || strings.HasPrefix(r.URL.Path, "/oauth/c") {
-			srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") ||
+			strings.HasPrefix(r.URL.Path, "/oauth/c") {
+			srv.page(w, http.StatusNotFound, "error",
+				pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 			return
 		}
 		fail(w, http.StatusNotFound, "not_found", "nothing is here")
@@ -300,7 +305,8 @@ func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err erro
 			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable", "the sign-in service cannot answer now; try again in a moment")
+	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable",
+		"the sign-in service cannot answer now; try again in a moment")
 }
 
 // fail answers a program with an error (RFC 6749, section 5.2).
@@ -354,7 +360,8 @@ func (srv *Server) derive(purpose string, of ...string) string {
 
 // derived reports whether a text was derived so, with whatever key.
 func (srv *Server) derived(text, purpose string, of ...string) bool {
-	return slices.ContainsFunc(srv.cookies, func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
+	return slices.ContainsFunc(srv.cookies,
+		func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
 }
 
 func derive(key []byte, purpose string, of []string) string {
@@ -369,5 +376,6 @@ func derive(key []byte, purpose string, of []string) string {
 // isOver reports whether an error of the store says something about a row, as opposed to one that
 // kept us from finding out.
 func isOver(err error) bool {
-	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) || errors.Is(err, store.ErrRevoked)
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) ||
+		errors.Is(err, store.ErrRevoked)
 }

@@ -32,7 +32,8 @@ func (s *stand) mustVerify(t *testing.T, token any) *auth.Principal {
 
 func (s *stand) mustNotVerify(t *testing.T, token any, why string) {
 	t.Helper()
-	if p, err := s.verify(token); p != nil || !errors.Is(err, auth.ErrInvalidToken) || !strings.Contains(err.Error(), why) {
+	if p, err := s.verify(token); p != nil || !errors.Is(err, auth.ErrInvalidToken) ||
+		!strings.Contains(err.Error(), why) {
 		t.Errorf("the token is of %v, %v; want an error with %q", p, err, why)
 	}
 }
@@ -46,13 +47,16 @@ func TestAuthT80T81T84SignIn(t *testing.T) {
 		t.Errorf("the tokens are %v", m)
 	}
 	p := s.mustVerify(t, m["access_token"])
-	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.idp.URL || p.Email != "ann@acme.example" || !slices.Equal(p.Groups, []string{"engineering"}) ||
-		p.OAuthClient != a.id || p.Grant == "" || !slices.Equal(p.Scopes, []string{"mcp", "offline_access"}) || !slices.Equal(p.Resources, []string{s.url + "/mcp"}) ||
+	if p.Kind != auth.KindUser || p.User != "ann" || p.Issuer != s.idp.URL || p.Email != "ann@acme.example" ||
+		!slices.Equal(p.Groups, []string{"engineering"}) ||
+		p.OAuthClient != a.id || p.Grant == "" || !slices.Equal(p.Scopes, []string{"mcp", "offline_access"}) ||
+		!slices.Equal(p.Resources, []string{s.url + "/mcp"}) ||
 		p.Address != here || p.Expires.Before(s.clock.now().Add(59*time.Minute)) {
 		t.Errorf("the principal is %+v", *p)
 	}
 	status, next := a.refresh(t, m["refresh_token"])
-	if status != http.StatusOK || next["access_token"] == m["access_token"] || next["refresh_token"] == m["refresh_token"] {
+	if status != http.StatusOK || next["access_token"] == m["access_token"] ||
+		next["refresh_token"] == m["refresh_token"] {
 		t.Fatal(status, next)
 	}
 	if q := s.mustVerify(t, next["access_token"]); q.ID != p.ID || q.Grant != p.Grant {
@@ -83,13 +87,16 @@ func TestAuthT82T83T86RefreshAgain(t *testing.T) {
 	if status != http.StatusOK || fmt.Sprint(again) != fmt.Sprint(second) {
 		t.Fatalf("again it is %d %v, not %v", status, again, second)
 	}
-	if status, m := (app{s, s.mustApp(t).id + "x", a.verifier, a.redirect}).refresh(t, second["refresh_token"]); status != http.StatusUnauthorized {
+	if status, m := (app{s, s.mustApp(t).id + "x", a.verifier, a.redirect}).refresh(t,
+		second["refresh_token"]); status != http.StatusUnauthorized {
 		t.Errorf("of an unknown client: %d %v", status, m)
 	}
-	if status, m := a.refresh(t, second["refresh_token"], "scope", "mcp admin"); status != 400 || m["error"] != "invalid_scope" {
+	if status, m := a.refresh(t, second["refresh_token"], "scope", "mcp admin"); status != 400 ||
+		m["error"] != "invalid_scope" {
 		t.Errorf("wider: %d %v", status, m)
 	}
-	if status, m := a.refresh(t, second["refresh_token"], "resource", s.url+"/web/mcp"); status != 400 || m["error"] != "invalid_target" {
+	if status, m := a.refresh(t, second["refresh_token"], "resource", s.url+"/web/mcp"); status != 400 ||
+		m["error"] != "invalid_target" {
 		t.Errorf("of another endpoint: %d %v", status, m)
 	}
 	status, third := a.refresh(t, second["refresh_token"], "scope", "mcp")
@@ -114,7 +121,8 @@ func TestAuthT76T77T78Codes(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	code := a.mustCode(t, b)
-	_, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"other","redirect_uris":["http://localhost/callback"]}`)
+	_, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":"other","redirect_uris":["http://localhost/callback"]}`)
 	for name, changes := range map[string][]string{
 		"another client":   {"client_id", member(t, body, "client_id")},
 		"another resource": {"resource", s.url + "/web/mcp"},
@@ -133,13 +141,15 @@ func TestAuthT76T77T78Codes(t *testing.T) {
 	s.mustNotVerify(t, m["access_token"], "it was revoked")
 
 	code = a.mustCode(t, b)
-	if status, m := a.redeem(t, code, "code_verifier", strings.Repeat("w", 43)); status != 400 || m["error"] != "invalid_grant" {
+	if status, m := a.redeem(t, code, "code_verifier", strings.Repeat("w", 43)); status != 400 ||
+		m["error"] != "invalid_grant" {
 		t.Errorf("with a wrong verifier: %d %v", status, m)
 	}
 	if status, m := a.redeem(t, code); status != 400 || m["error"] != "invalid_grant" {
 		t.Errorf("after a wrong verifier: %d %v", status, m)
 	}
-	if status, m := a.redeem(t, a.mustCode(t, b), "redirect_uri", "http://localhost:1/callback"); status != 400 || m["error"] != "invalid_grant" {
+	if status, m := a.redeem(t, a.mustCode(t, b), "redirect_uri", "http://localhost:1/callback"); status != 400 ||
+		m["error"] != "invalid_grant" {
 		t.Errorf("with another redirect URI: %d %v", status, m)
 	}
 	code = a.mustCode(t, b)

@@ -20,7 +20,8 @@ import (
 func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == r.PathValue("idp") })
 	if i < 0 {
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+		srv.page(w, http.StatusNotFound, "error",
+			pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
 		return
 	}
 	p, q := srv.providers[i], r.URL.Query()
@@ -44,7 +45,8 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 	in, err := srv.signIn(r.Context(), p, id, refreshToken)
 	if err != nil {
 		if errors.Is(err, store.ErrRevoked) {
-			srv.notSignedIn(w, r, p, row, who, in.user.ID, fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
+			srv.notSignedIn(w, r, p, row, who, in.user.ID,
+				fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
 			return
 		}
 		srv.showOutage(w, r, err)
@@ -64,7 +66,9 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerOf reads the provider's answer.
-func (srv *Server) readAnswer(ctx context.Context, p *provider, row store.AuthRequest, q url.Values) (identity, string, error) {
+func (srv *Server) readAnswer(
+	ctx context.Context, p *provider, row store.AuthRequest, q url.Values,
+) (identity, string, error) {
 	if err := p.issuer(ctx, q); err != nil {
 		return identity{}, "", err
 	}
@@ -79,7 +83,10 @@ func (srv *Server) readAnswer(ctx context.Context, p *provider, row store.AuthRe
 
 // notSignedIn tells a person why they are not signed in, and lets the client know if they go on.
 // user is "" if nobody knows who it is.
-func (srv *Server) notSignedIn(w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who requestDetail, user string, err error) {
+func (srv *Server) notSignedIn(
+	w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who requestDetail, user string,
+	err error,
+) {
 	no, refused := errors.AsType[*providerError](err)
 	if !refused && !errors.Is(err, errRules) {
 		srv.showProviderOutage(w, r, p, err)
@@ -91,10 +98,12 @@ func (srv *Server) notSignedIn(w http.ResponseWriter, r *http.Request, p *provid
 	if refused {
 		d.Text = p.label() + " answered: " + no.code + "."
 	} else {
-		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. Ask whoever runs it, or sign in with another account."
+		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. Ask whoever " +
+			"runs it, or sign in with another account."
 	}
 	if row.Purpose == purposeAuthorize {
-		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied", "the person could not sign in"})
+		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
+			"the person could not sign in"})
 	}
 	srv.page(w, http.StatusForbidden, "refused", d)
 }
@@ -120,7 +129,8 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 	}
 	in.cookie = secret()
 	err = srv.store.WithTx(ctx, func(ctx context.Context) (err error) {
-		in.user, err = srv.store.PutUser(ctx, store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email, Display: id.Display, Claims: claims})
+		in.user, err = srv.store.PutUser(ctx,
+			store.User{Issuer: id.Issuer, Subject: id.Subject, Email: id.Email, Display: id.Display, Claims: claims})
 		if err != nil {
 			return err
 		}
@@ -132,11 +142,13 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 		if refreshToken == "" {
 			good = now.Add(srv.tokens.MaxAgeWithoutIDPRefresh)
 		}
-		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID, RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
+		in.idp, err = srv.store.AddIDPSession(ctx, store.IDPSession{User: in.user.ID, IDP: p.ID,
+			RefreshToken: refreshToken, Claims: claims, Checked: now, OKUntil: good})
 		if err != nil {
 			return err
 		}
-		return srv.store.AddWebSession(ctx, in.cookie, store.WebSession{User: in.user.ID, IDPSession: in.idp.ID, Expires: now.Add(sessionTTL)})
+		return srv.store.AddWebSession(ctx, in.cookie,
+			store.WebSession{User: in.user.ID, IDPSession: in.idp.ID, Expires: now.Add(sessionTTL)})
 	})
 	return in, err
 }
@@ -173,12 +185,18 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
 }
 
 // deliver makes a grant and a code of an approved request, and takes both to the client.
-func (srv *Server) deliver(w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail, user store.User, idp store.IDPSession) {
+func (srv *Server) deliver(
+	w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail, user store.User,
+	idp store.IDPSession,
+) {
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
-	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope, Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
+	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope,
+		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
 		srv.event(r, "not_granted", user.ID, row.ClientID, "")
-		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+", and no policy of this server lets you use anything. Ask whoever runs it."
-		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied", "signed in, and no policy lets this person use anything"})
+		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+
+			", and no policy of this server lets you use anything. Ask whoever runs it."
+		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
+			"signed in, and no policy lets this person use anything"})
 		srv.page(w, http.StatusForbidden, "refused", d)
 		return
 	}
@@ -189,10 +207,12 @@ func (srv *Server) deliver(w http.ResponseWriter, r *http.Request, row store.Aut
 	}
 	grant := store.NewID()
 	answer, err := srv.issueCode(r.Context(), checkedRequest{
-		Client: &client{ID: row.ClientID, Kind: who.Kind, Name: who.Name, Host: who.Host}, RedirectURI: row.RedirectURI, State: string(row.State),
+		Client: &client{ID: row.ClientID, Kind: who.Kind, Name: who.Name,
+			Host: who.Host}, RedirectURI: row.RedirectURI, State: string(row.State),
 		Challenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, ExplicitRedirect: len(row.Request) > 0,
 	}, store.Grant{
-		ID: grant, User: user.ID, IDPSession: idp.ID, ClientID: row.ClientID, ClientKind: string(who.Kind), ClientName: who.Name, RedirectHost: host, Resource: row.Resource,
+		ID: grant, User: user.ID, IDPSession: idp.ID, ClientID: row.ClientID, ClientKind: string(who.Kind),
+		ClientName: who.Name, RedirectHost: host, Resource: row.Resource,
 		Scope: row.Scope, Expires: expires,
 	})
 	if err == nil {
@@ -226,7 +246,8 @@ func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.P
 	var c storedClaims
 	_ = json.Unmarshal(claims, &c)
 	return &auth.Principal{
-		Kind: auth.KindUser, ID: auth.UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
+		Kind: auth.KindUser, ID: auth.UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email,
+		Groups: c.Groups, Scopes: strings.Fields(g.Scope),
 		OAuthClient: g.ClientID, Grant: g.ID, Resources: []string{g.Resource},
 	}
 }

@@ -96,7 +96,8 @@ func (srv *Server) resolve(ctx context.Context, id string) (*client, error) {
 		}
 		c, err := srv.registrar.open(id)
 		if err != nil {
-			return nil, &pageError{"invalid_client", "This server did not make the app's client_id, or no longer knows the key that it was made with."}
+			return nil, &pageError{"invalid_client", "This server did not make the app's client_id, or no longer " +
+				"knows the key that it was made with."}
 		}
 		return c, nil
 	case strings.HasPrefix(id, "https://"):
@@ -116,7 +117,8 @@ func redirectOf(c *client, given string) (string, error) {
 		return "", &pageError{"invalid_redirect_uri", "The app does not say where to return to (redirect_uri)."}
 	}
 	if !matchRedirect(c.Redirects, given) {
-		return "", &pageError{"invalid_redirect_uri", "The app wants to return to an address that it has not registered: " + safeText(given, 200)}
+		return "", &pageError{"invalid_redirect_uri", "The app wants to return to an address that it has not " +
+			"registered: " + safeText(given, 200)}
 	}
 	return given, nil
 }
@@ -134,7 +136,8 @@ func cleanName(name string) string {
 		// What is not printed has gone already: Go counts format characters (bidi, zero width,
 		// tags) among those. What is left are fillers that look like nothing.
 		switch {
-		case r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0, r == 0x034F, r == 0x2800:
+		case r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, r == 0x115F, r == 0x1160, r == 0x3164,
+			r == 0xFFA0, r == 0x034F, r == 0x2800:
 			return -1
 		}
 		n++

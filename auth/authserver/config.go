@@ -165,16 +165,19 @@ func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
 	if len(c.IdentityProviders) == 0 {
-		add("identity_providers", `needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
+		add("identity_providers",
+			`needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
 	}
 	ids := map[string]int{}
 	for i, p := range c.IdentityProviders {
 		at := fmt.Sprintf("identity_providers[%d]", i)
 		switch j, twice := ids[p.ID]; {
 		case !providerID.MatchString(p.ID):
-			add(at+".id", "want 1 to 32 of a-z, 0-9 and -, such as entra; it is part of the redirect URI that you register")
+			add(at+".id", "want 1 to 32 of a-z, 0-9 and -, such as entra; it is part of the redirect URI that you "+
+				"register")
 		case twice:
-			add(at+".id", "is that of identity_providers[%d] too; each has its own redirect URI, so give each its own id", j)
+			add(at+".id",
+				"is that of identity_providers[%d] too; each has its own redirect URI, so give each its own id", j)
 		default:
 			ids[p.ID] = i
 		}
@@ -194,13 +197,15 @@ func (c *Config) Validate() []Problem {
 		}
 	}
 	for i, s := range c.Clients.AllowedSchemes {
-		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" || s == "https" {
+		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" ||
+			s == "https" {
 			add(at, "%s can never be allowed: what it opens runs, or shows, what the address says", s)
 		} else if !privateScheme.MatchString(s) {
 			add(at, "want the name of a scheme, such as cursor, in lower case and without ://")
 		}
 	}
-	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 && len(c.Clients.CIMD.StaticDocuments) == 0 {
+	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 &&
+		len(c.Clients.CIMD.StaticDocuments) == 0 {
 		add("clients.cimd.hosts", "is missing; trust: allowlist lets in nobody without it")
 	}
 	static := map[string]bool{}
@@ -236,7 +241,8 @@ func (c *Config) Validate() []Problem {
 func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within := func(path string, d, from, to time.Duration) {
 		if d != 0 && (d < from || d > to) {
-			add("tokens."+path, "%s is out of range; want %s to %s", shortDuration(d), shortDuration(from), shortDuration(to))
+			add("tokens."+path, "%s is out of range; want %s to %s", shortDuration(d), shortDuration(from),
+				shortDuration(to))
 		}
 	}
 	within("access_ttl", t.AccessTTL, 10*time.Minute, 24*time.Hour)
@@ -289,7 +295,8 @@ func (c Clients) schemes() []string {
 // ownParameters of an authorization request mean something to us, or would change what the provider
 // answers, and how.
 var reservedParameters = []string{
-	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri",
+	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge",
+	"code_challenge_method", "request", "request_uri",
 }
 
 func issuerProblem(issuer string) string {

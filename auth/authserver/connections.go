@@ -31,7 +31,8 @@ type Connector interface {
 	Begin(ctx context.Context, upstream, state, verifier string) (where string, kept []byte, err error)
 	// Finish takes the answer that the browser has brought back, and stores what the user, who is
 	// the principal, is given.
-	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user, principal string) error
+	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user,
+		principal string) error
 	// Disconnect ends a user's connection; of one that is not there too it may be an error.
 	Disconnect(ctx context.Context, upstream, user string) error
 	// Document is who we are, for authorization servers to read; nil is nothing.
@@ -57,7 +58,8 @@ type upstreamRow struct {
 // ConnectURL returns the page on which a principal connects an upstream. Nobody else can do
 // anything with it.
 func (srv *Server) ConnectURL(upstream, principal string) string {
-	return srv.url + "/connect/" + url.PathEscape(upstream) + "?t=" + base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(principal), upstream))
+	return srv.url + "/connect/" + url.PathEscape(upstream) + "?t=" +
+		base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(principal), upstream))
 }
 
 // linkOf returns whom a link was made for, "" if we have not made it.
@@ -78,7 +80,8 @@ func (srv *Server) linkPrincipal(upstream, t string) string {
 func (srv *Server) connectableUpstream(w http.ResponseWriter, r *http.Request) string {
 	name := r.PathValue("upstream")
 	if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server", Text: "Nothing of that name is connected here by the people who use it."})
+		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server",
+			Text: "Nothing of that name is connected here by the people who use it."})
 		return ""
 	}
 	return name
@@ -87,7 +90,8 @@ func (srv *Server) connectableUpstream(w http.ResponseWriter, r *http.Request) s
 // uses reports whether policies let somebody use anything of an upstream, with what their apps may
 // ask for.
 func (srv *Server) canUse(s session, upstream string) bool {
-	return srv.mayUse == nil || srv.mayUse(srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")}), upstream)
+	return srv.mayUse == nil ||
+		srv.mayUse(srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")}), upstream)
 }
 
 // principal is who a session's apps act for.
@@ -105,7 +109,8 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	}
 	s, err := srv.session(r)
 	if isOver(err) {
-		srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin, Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
+		srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin,
+			Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
 		return
 	}
 	if err != nil {
@@ -114,9 +119,11 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Get("t") != "" && srv.linkPrincipal(name, link) != s.principal() {
 		srv.event(r, "connect_refused", s.user.ID, "", name)
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This link is not for you", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "It was made for somebody else, and you are signed in as " + s.label() + ". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
-				"To connect " + name + " for yourself, start from your own app or from your account."})
+		srv.page(w, http.StatusForbidden, "error",
+			pageData{Title: "This link is not for you", Next: srv.url + "/account", Label: "Go to your account",
+				Text: "It was made for somebody else, and you are signed in as " + s.label() +
+					". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
+					"To connect " + name + " for yourself, start from your own app or from your account."})
 		return
 	}
 	if !srv.mayConnect(w, s, name) {
@@ -127,7 +134,8 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 		srv.notConnected(w, r, name, err)
 		return
 	}
-	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at, Scopes: strings.Join(scopes, ", "), CSRF: srv.connectCSRF(name, s, srv.binding(w, r))}
+	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at,
+		Scopes: strings.Join(scopes, ", "), CSRF: srv.connectCSRF(name, s, srv.binding(w, r))}
 	srv.page(w, http.StatusOK, "upstream", d)
 }
 
@@ -142,7 +150,8 @@ func (srv *Server) mayConnect(w http.ResponseWriter, s session, name string) boo
 		return true
 	}
 	srv.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name,
-		Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever runs this server."})
+		Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever " +
+			"runs this server."})
 	return false
 }
 
@@ -158,8 +167,10 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	binding := cookie(r, bindingCookie)
-	if err != nil || binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old", Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
+	if err != nil || binding == "" ||
+		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
+			Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
 		return
 	}
 	if !srv.mayConnect(w, s, name) {
@@ -179,13 +190,15 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err == nil {
-		_, err = srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
+		_, err = srv.store.ApproveAuthRequest(r.Context(), id, binding,
+			store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
 	}
 	if err != nil {
 		srv.showOutage(w, r, err)
 		return
 	}
-	srv.redirectByPage(w, where, pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
+	srv.redirectByPage(w, where,
+		pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
 }
 
 // connectKey is where a request keeps which upstream answers it. No identity provider has such an
@@ -222,8 +235,10 @@ func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
 		srv.event(r, "connect_refused", way.User, "", name)
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "Somebody else is signed in now", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was connected."})
+		srv.page(w, http.StatusForbidden, "error",
+			pageData{Title: "Somebody else is signed in now", Next: srv.url + "/account", Label: "Go to your account",
+				Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was " +
+					"connected."})
 		return
 	}
 	if !srv.mayConnect(w, s, name) {
@@ -249,10 +264,12 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 		return
 	}
 	if r.Context().Err() == nil {
-		srv.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error", err)
+		srv.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error",
+			err)
 	}
-	srv.page(w, http.StatusBadGateway, "error", pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
-		Text: "This is why: " + safeText(said.Public(), 300) + "."})
+	srv.page(w, http.StatusBadGateway, "error",
+		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
+			Text: "This is why: " + safeText(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
@@ -263,7 +280,8 @@ func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.PathValue("upstream")
 	mine, err := srv.store.Connections(r.Context(), s.user.ID)
-	if err == nil && srv.connector != nil && slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
+	if err == nil && srv.connector != nil &&
+		slices.ContainsFunc(mine, func(c store.Connection) bool { return c.Upstream == name }) {
 		if err = srv.connector.Disconnect(r.Context(), name, s.user.ID); err == nil {
 			srv.event(r, "upstream_disconnected", s.user.ID, "", name)
 		}
@@ -286,7 +304,8 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 	}
 	names := srv.connector.Upstreams()
 	for _, c := range have {
-		row := upstreamRow{Name: c.Upstream, Connected: !c.Broken, Broken: c.Broken, Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
+		row := upstreamRow{Name: c.Upstream, Connected: !c.Broken, Broken: c.Broken,
+			Since: c.Created.UTC().Format(time.DateOnly), Gone: !slices.Contains(names, c.Upstream)}
 		if at, err := url.Parse(c.Issuer); err == nil {
 			row.At = at.Host
 		}

@@ -38,7 +38,8 @@ func cookie(r *http.Request, name string) string {
 }
 
 func setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
-	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(age / time.Second), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(age / time.Second), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
 	if value == "" {
 		c.MaxAge = -1
 	}

@@ -136,7 +136,8 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 		return d.parse(id, text)
 	}
 	if err := checkDocumentURL(id); err != nil {
-		return nil, &pageError{"invalid_client", "The address by which the app says what it is cannot be used: " + err.Error() + "."}
+		return nil, &pageError{"invalid_client",
+			"The address by which the app says what it is cannot be used: " + err.Error() + "."}
 	}
 	u, err := url.Parse(id)
 	if err != nil {
@@ -181,7 +182,9 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 
 // kept returns what the store has, and whether that is the answer: a document, or the reason why
 // there is none.
-func (d *documents) kept(ctx context.Context, id, host string) (kept store.Document, text []byte, fresh bool, err error) {
+func (d *documents) kept(
+	ctx context.Context, id, host string,
+) (kept store.Document, text []byte, fresh bool, err error) {
 	kept, err = d.srv.store.Document(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -213,7 +216,8 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		if _, wrong := d.parse(id, got.Body); wrong != nil {
 			err = errors.New("it is not a description of the app")
 			if p, ok := errors.AsType[*pageError](wrong); ok {
-				_ = d.srv.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
+				_ = d.srv.store.PutDocument(ctx,
+					store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
 				return nil, p
 			}
 		}
@@ -236,7 +240,8 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		fresh = time.Hour
 	}
 	fresh = max(freshLeast, min(fresh, freshMost))
-	return got.Body, d.srv.store.PutDocument(ctx, store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
+	return got.Body, d.srv.store.PutDocument(ctx,
+		store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }
 
 // description is a client's metadata document: what means something here of the members of RFC

@@ -64,7 +64,8 @@ func (n *net) put(where, text string, err error) {
 const documentAt = "https://client.example/oauth/client.json"
 
 func describe(more string) string {
-	return `{"client_id":"` + documentAt + `","client_name":"The Client","redirect_uris":["http://localhost/callback"]` + more + `}`
+	return `{"client_id":"` + documentAt +
+		`","client_name":"The Client","redirect_uris":["http://localhost/callback"]` + more + `}`
 }
 
 func mustNet(t *testing.T, change func(*Options)) (*stand, *net) {
@@ -93,7 +94,8 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	t.Cleanup(site.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(site.Certificate())
-	fetcher := FetchWith(&fetch.Fetcher{RootCAs: roots, AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	fetcher := FetchWith(&fetch.Fetcher{RootCAs: roots,
+		AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	s := mustStand(t, func(o *Options) {
 		o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {
 			return fetcher(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
@@ -101,7 +103,8 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	})
 	a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
-	if p.status != 200 || !strings.Contains(p.body, "<b>The Client</b> is identified by <b class=\"wrap\">client.example</b>") {
+	if p.status != 200 || !strings.Contains(p.body, "<b>The Client</b> is identified by <b "+
+		"class=\"wrap\">client.example</b>") {
 		t.Fatalf("%d %s", p.status, p.body)
 	}
 	m := a.mustSignIn(t, b)
@@ -119,7 +122,10 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 // TestAuthT52T53T54WhatThePageSays: a document that is not fetched, or no good, is told as what it
 // is, and as nothing of the network that we are in.
 func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
-	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("the redirect was followed")
+	}))
 	t.Cleanup(inside.Close)
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -170,7 +176,8 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		})
 		began := time.Now()
 		p := newBrowser(t).once(http.MethodGet, app{s, id, strings.Repeat("v", 43), clientAt}.asks(), nil)
-		if p.status != 400 || p.next() != "" || !strings.Contains(html.UnescapeString(p.body), row.want) || strings.Contains(p.body, site.Listener.Addr().String()) {
+		if p.status != 400 || p.next() != "" || !strings.Contains(html.UnescapeString(p.body), row.want) ||
+			strings.Contains(p.body, site.Listener.Addr().String()) {
 			t.Errorf("%s: %d to %q\n%s\nwant %q", id, p.status, p.next(), p.body, row.want)
 		}
 		if took := time.Since(began); took > time.Minute {
@@ -183,8 +190,10 @@ func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 	s, n := mustNet(t, nil)
 	b := newBrowser(t)
 	for _, id := range []string{
-		"http://client.example/c.json", "https://client.example:8443/c.json", "https://client.example", "https://client.example/", "https://client.example/a/../c.json",
-		"https://client.example/a/%2e%2E/c.json", "https://client.example/./c.json", "https://u@client.example/c.json", "https://client.example/c.json#x", "https://CLIENT.example/c.json",
+		"http://client.example/c.json", "https://client.example:8443/c.json", "https://client.example",
+		"https://client.example/", "https://client.example/a/../c.json",
+		"https://client.example/a/%2e%2E/c.json", "https://client.example/./c.json", "https://u@client.example/c.json",
+		"https://client.example/c.json#x", "https://CLIENT.example/c.json",
 		"https:client.example/c.json", "https:///c.json",
 	} {
 		before := n.asked.Load()
@@ -272,7 +281,8 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 	s.clock.forward(50 * time.Hour)
 	b := newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
-	if p.status != 400 || !strings.Contains(p.body, "could not be reached") || !strings.Contains(p.body, "client.example") {
+	if p.status != 400 || !strings.Contains(p.body, "could not be reached") ||
+		!strings.Contains(p.body, "client.example") {
 		t.Errorf("after two days: %d %s", p.status, p.body)
 	}
 	before := n.asked.Load()
@@ -319,7 +329,8 @@ func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k",
+		Algorithm: "ES256", Use: "sig"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,13 +339,17 @@ func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
 
 // mustAssert returns what the client of documentAt says who it is by, to an authorization server;
 // change may be nil.
-func (s *stand) mustAssert(t *testing.T, id string, change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, key any) string {
+func (s *stand) mustAssert(
+	t *testing.T, id string, change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, key any,
+) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("JWT").WithHeader("kid", "k"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key},
+		new(jose.SignerOptions).WithType("JWT").WithHeader("kid", "k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := jwt.Claims{Issuer: documentAt, Subject: documentAt, Audience: jwt.Audience{s.url}, ID: id, Expiry: jwt.NewNumericDate(s.clock.now().Add(time.Minute))}
+	c := jwt.Claims{Issuer: documentAt, Subject: documentAt, Audience: jwt.Audience{s.url}, ID: id,
+		Expiry: jwt.NewNumericDate(s.clock.now().Add(time.Minute))}
 	if change != nil {
 		change(&c)
 	}
@@ -364,18 +379,21 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 				return s.mustAssert(t, fmt.Sprint(i), change, algorithm, with)
 			}
 			use := func(text string, more ...string) (int, map[string]any) {
-				return a.redeem(t, code, append([]string{"client_assertion_type", assertionType, "client_assertion", text}, more...)...)
+				return a.redeem(t, code,
+					append([]string{"client_assertion_type", assertionType, "client_assertion", text}, more...)...)
 			}
 			other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for name, text := range map[string]string{
-				"another key":   assertion(nil, jose.ES256, other),
-				"a secret":      assertion(nil, jose.HS256, []byte(strings.Repeat("k", 32))),
-				"another aud":   assertion(func(c *jwt.Claims) { c.Audience = jwt.Audience{"https://other.example"} }, jose.ES256, key),
-				"another iss":   assertion(func(c *jwt.Claims) { c.Issuer = "https://other.example" }, jose.ES256, key),
-				"another sub":   assertion(func(c *jwt.Claims) { c.Subject = "https://other.example" }, jose.ES256, key),
+				"another key": assertion(nil, jose.ES256, other),
+				"a secret":    assertion(nil, jose.HS256, []byte(strings.Repeat("k", 32))),
+				"another aud": assertion(func(c *jwt.Claims) { c.Audience = jwt.Audience{"https://other.example"} },
+					jose.ES256, key),
+				"another iss": assertion(func(c *jwt.Claims) { c.Issuer = "https://other.example" }, jose.ES256, key),
+				"another sub": assertion(func(c *jwt.Claims) { c.Subject = "https://other.example" }, jose.ES256,
+					key),
 				"expired":       assertion(func(c *jwt.Claims) { c.Expiry = jwt.NewNumericDate(s.clock.now().Add(-2 * time.Minute)) }, jose.ES256, key),
 				"for ever":      assertion(func(c *jwt.Claims) { c.Expiry = jwt.NewNumericDate(s.clock.now().Add(time.Hour)) }, jose.ES256, key),
 				"no expiry":     assertion(func(c *jwt.Claims) { c.Expiry = nil }, jose.ES256, key),
@@ -397,7 +415,8 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 			statuses := make(chan int, 20)
 			for range cap(statuses) {
 				go func() {
-					status, _ := a.exchange(t, "grant_type", "refresh_token", "refresh_token", "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once)
+					status, _ := a.exchange(t, "grant_type", "refresh_token", "refresh_token", "jct_rt_x.y",
+						"client_assertion_type", assertionType, "client_assertion", once)
 					statuses <- status
 				}()
 			}
@@ -408,14 +427,16 @@ func TestAuthT56ClientsThatSign(t *testing.T) {
 			if counts[400] != 1 || counts[401] != 19 { // the one that was let in had no good token
 				t.Errorf("one assertion 20 times at once: %v", counts)
 			}
-			status, m := use(assertion(func(c *jwt.Claims) { c.Audience = jwt.Audience{s.url + "/oauth/token"} }, jose.ES256, key), "client_id", "")
+			status, m := use(assertion(func(c *jwt.Claims) { c.Audience = jwt.Audience{s.url + "/oauth/token"} },
+				jose.ES256, key), "client_id", "")
 			if status != 200 {
 				t.Fatal(status, m)
 			}
 			if status, m := a.refresh(t, m["refresh_token"]); status != 401 {
 				t.Errorf("refresh without: %d %v", status, m)
 			}
-			if status, m := a.refresh(t, m["refresh_token"], "client_assertion_type", assertionType, "client_assertion", assertion(nil, jose.ES256, key)); status != 200 {
+			if status, m := a.refresh(t, m["refresh_token"], "client_assertion_type", assertionType, "client_assertion",
+				assertion(nil, jose.ES256, key)); status != 200 {
 				t.Errorf("refresh: %d %v", status, m)
 			}
 		})

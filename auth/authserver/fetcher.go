@@ -61,7 +61,8 @@ func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), e
 
 // get fetches a URL for the caller of ctx. allowed says that a user has allowed the client.
 func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
-	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed && o.strangers.pass(callerOf(ctx).from, o.now()) != withinLimit {
+	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed &&
+		o.strangers.pass(callerOf(ctx).from, o.now()) != withinLimit {
 		return Fetched{}, errTooManyFetches
 	}
 	return o.fetch(ctx, where, max)

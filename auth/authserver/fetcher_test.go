@@ -267,7 +267,8 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	fetch := func(ctx, string, int64) (Fetched, error) {
 		return Fetched{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
 	}
-	k := clientKeySets{fetcher: newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), now: c.now, kept: map[string]keptKeys{}}
+	k := clientKeySets{fetcher: newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), now: c.now,
+		kept: map[string]keptKeys{}}
 	for _, row := range []struct{ size, sets int }{{1, maxSets}, {60 << 10, 17}} {
 		size = row.size
 		for i := range 300 {

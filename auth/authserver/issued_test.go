@@ -65,10 +65,11 @@ func mustIssued(t *testing.T, keys ...string) issued {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	i.Server, err = New(Options{URL: "https://junction.example", Store: st, Keys: ring, Now: now, Log: log, Config: Config{
-		IdentityProviders: []IdentityProvider{{ID: "sso", Issuer: "https://idp.example", ClientID: "junction"}},
-		Clients:           Clients{Static: []StaticClient{{ID: "app", RedirectURIs: []string{clientAt}}}},
-	}})
+	i.Server, err = New(Options{URL: "https://junction.example", Store: st, Keys: ring, Now: now, Log: log,
+		Config: Config{
+			IdentityProviders: []IdentityProvider{{ID: "sso", Issuer: "https://idp.example", ClientID: "junction"}},
+			Clients:           Clients{Static: []StaticClient{{ID: "app", RedirectURIs: []string{clientAt}}}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,8 @@ func (i issued) ask(t *testing.T, parameters ...string) (int, map[string]any) {
 func (i issued) redeem(t *testing.T, code string, changes ...string) (int, map[string]any) {
 	t.Helper()
 	return i.ask(t, append([]string{
-		"grant_type", "authorization_code", "code", i.had[code], "code_verifier", i.had["verifier"], "redirect_uri", clientAt,
+		"grant_type", "authorization_code", "code", i.had[code], "code_verifier", i.had["verifier"], "redirect_uri",
+		clientAt,
 	}, changes...)...)
 }
 
@@ -170,7 +172,8 @@ func TestTokensOfTheOldCode(t *testing.T) {
 			if status, m = i.refresh(t, m["refresh_token"]); status != http.StatusOK {
 				t.Error(status, m)
 			}
-			if status, m = i.refresh(t, i.had["rotated"]); status != http.StatusOK || m["refresh_token"] != i.had["successor"] {
+			if status, m = i.refresh(t, i.had["rotated"]); status != http.StatusOK ||
+				m["refresh_token"] != i.had["successor"] {
 				t.Errorf("a client that did not get the answer of the old code gets %d %v", status, m)
 			}
 			if status, m = i.redeem(t, "pending"); status != http.StatusOK || m["scope"] != "mcp offline_access" {

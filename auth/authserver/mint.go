@@ -230,8 +230,9 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 		return tokens{}, err
 	}
 	response, err := json.Marshal(tokenResponse{
-		AccessToken: accessToken, TokenType: "Bearer", ExpiresIn: int64(access / time.Second), RefreshToken: refreshToken,
-		Scope: strings.Join(narrowed.Granted, " "),
+		AccessToken: accessToken, TokenType: "Bearer", ExpiresIn: int64(access / time.Second),
+		RefreshToken: refreshToken,
+		Scope:        strings.Join(narrowed.Granted, " "),
 	})
 	return tokens{signature, response}, err
 }

@@ -60,9 +60,11 @@ func newPages() (*pages, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(style)
-	p := &pages{all: map[string]*template.Template{}, policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"}
-	layout, err := template.New("layout.html").Funcs(template.FuncMap{"style": func() template.CSS { return template.CSS(style) }}).ParseFS(files, "pages/layout.html")
+	p := &pages{all: map[string]*template.Template{},
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"}
+	inline := template.FuncMap{"style": func() template.CSS { return template.CSS(style) }}
+	layout, err := template.New("layout.html").Funcs(inline).ParseFS(files, "pages/layout.html")
 	if err != nil {
 		return nil, err
 	}

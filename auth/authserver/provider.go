@@ -61,7 +61,8 @@ func (r *providerError) Error() string { return "the provider refuses: " + r.cod
 
 // asymmetric are the algorithms that a provider may sign with: none that we would need its secret
 // for.
-var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
+var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256,
+	oidc.PS384, oidc.PS512, oidc.EdDSA}
 
 const (
 	providerPatience = 10 * time.Second
@@ -102,7 +103,8 @@ func (p *provider) oauth(d *discovered) *oauth2.Config {
 	if len(wanted) == 0 {
 		wanted = []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess}
 	}
-	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: d.Endpoint(), RedirectURL: p.redirect, Scopes: wanted}
+	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: d.Endpoint(),
+		RedirectURL: p.redirect, Scopes: wanted}
 }
 
 // begin returns where the browser is to go.
@@ -178,7 +180,8 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 
 // answered tells an answer of the provider that is no from a failure to get one.
 func asProviderError(err error) error {
-	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 && e.Response.StatusCode != http.StatusTooManyRequests {
+	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 &&
+		e.Response.StatusCode != http.StatusTooManyRequests {
 		code := e.ErrorCode
 		if code == "" {
 			code = fmt.Sprint("status ", e.Response.StatusCode)
@@ -193,11 +196,13 @@ func asProviderError(err error) error {
 func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
-		algorithms := slices.DeleteFunc(slices.Clone(d.Algorithms), func(a string) bool { return !slices.Contains(asymmetric, a) })
+		algorithms := slices.DeleteFunc(slices.Clone(d.Algorithms),
+			func(a string) bool { return !slices.Contains(asymmetric, a) })
 		if len(algorithms) == 0 {
 			algorithms = []string{oidc.RS256}
 		}
-		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: algorithms, Now: p.now}).Verify(ctx, raw)
+		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: algorithms,
+			Now: p.now}).Verify(ctx, raw)
 		if err == nil && nonce != "" && idToken.Nonce != nonce {
 			err = errors.New("the nonce is another one")
 		}
@@ -296,7 +301,8 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 	}
 	if len(p.EmailDomains) > 0 {
 		_, domain, _ := strings.Cut(id.Email, "@")
-		if !slices.ContainsFunc(p.EmailDomains, func(d string) bool { return domain != "" && strings.EqualFold(d, domain) }) {
+		if !slices.ContainsFunc(p.EmailDomains,
+			func(d string) bool { return domain != "" && strings.EqualFold(d, domain) }) {
 			return identity{}, fmt.Errorf("%w: it has no verified e-mail address in the domains that may", errRules)
 		}
 	}

@@ -14,7 +14,8 @@ const maxRedirect = 1024
 
 // never are the schemes that run something, or show something, instead of leaving the browser:
 // nobody can allow them.
-var forbiddenSchemes = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source", "filesystem", "ws", "wss", "ftp"}
+var forbiddenSchemes = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source",
+	"filesystem", "ws", "wss", "ftp"}
 
 // defaultSchemes are the private schemes of clients that we know.
 var defaultSchemes = []string{"cursor", "vscode", "vscode-insiders", "windsurf", "code-oss", "zed"}
@@ -69,7 +70,8 @@ func checkHost(u *url.URL) error {
 		}
 		return errors.New("its address is in no public network")
 	}
-	if u.Opaque != "" || name != "localhost" && (!strings.Contains(name, ".") || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".")) {
+	if u.Opaque != "" || name != "localhost" &&
+		(!strings.Contains(name, ".") || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".")) {
 		return errors.New("its host is no public name")
 	}
 	return nil
@@ -103,7 +105,8 @@ func matchRedirect(registered []string, given string) bool {
 	}
 	return slices.ContainsFunc(registered, func(r string) bool {
 		u, err := url.Parse(r)
-		return err == nil && u.Scheme == "http" && loopback(u.Hostname()) && strings.EqualFold(u.Hostname(), g.Hostname()) &&
+		return err == nil && u.Scheme == "http" && loopback(u.Hostname()) &&
+			strings.EqualFold(u.Hostname(), g.Hostname()) &&
 			u.EscapedPath() == g.EscapedPath() && u.RawQuery == g.RawQuery && u.ForceQuery == g.ForceQuery
 	})
 }

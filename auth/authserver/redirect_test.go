@@ -62,7 +62,8 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 		"https://a.example/" + strings.Repeat("x", 1024): "1 to",
 	} {
 		err := checkRedirect(uri, defaultSchemes)
-		if want == "" && err != nil && !strings.Contains(uri, "9999") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil && !strings.Contains(uri, "9999") || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.80q: %v, want %q", uri, err, want)
 		}
 		text, err := json.Marshal(map[string]any{"redirect_uris": []string{uri}})
@@ -70,7 +71,9 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, body := s.post(t, "/oauth/register", "application/json", string(text))
-		if description := member(t, body, "error_description"); status == 201 != (want == "") || status != 201 && (status != 400 || member(t, body, "error") != "invalid_redirect_uri" || !strings.Contains(description, want)) {
+		if description := member(t, body, "error_description"); status == 201 != (want == "") || status != 201 &&
+			(status != 400 || member(t, body, "error") != "invalid_redirect_uri" ||
+				!strings.Contains(description, want)) {
 			t.Errorf("%.80q is registered with %d %s, want %q", uri, status, body, want)
 		}
 	}
@@ -83,7 +86,8 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 
 func TestAuthT60RedirectsThatMatch(t *testing.T) {
 	registered := []string{
-		"http://localhost/callback", "http://127.0.0.1:33418/", "http://[::1]/cb?x=1", "https://127.0.0.1/x", "https://a.example/cb", "cursor://a/cb",
+		"http://localhost/callback", "http://127.0.0.1:33418/", "http://[::1]/cb?x=1", "https://127.0.0.1/x",
+		"https://a.example/cb", "cursor://a/cb",
 	}
 	for given, want := range map[string]bool{
 		"http://localhost/callback":         true,

@@ -40,7 +40,8 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	}
 	by := callerOf(ctx)
 	body, err := srv.store.Refresh(ctx, store.Presented{
-		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *srv.tokens.ReuseInterval, Address: by.address, RequestID: by.request,
+		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
+		Address: by.address, RequestID: by.request,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
 			return store.Successor{}, bad("invalid_target", "the token is for %s", g.Resource)
@@ -49,7 +50,8 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		if asked := strings.Fields(q.Get("scope")); len(asked) > 0 {
 			granted := strings.Fields(g.Scope)
 			// Who asks to stay signed in is told nothing new.
-			asked = slices.DeleteFunc(asked, func(scope string) bool { return scope == scopeOffline && !slices.Contains(granted, scopeOffline) })
+			asked = slices.DeleteFunc(asked,
+				func(scope string) bool { return scope == scopeOffline && !slices.Contains(granted, scopeOffline) })
 			if !subset(asked, granted) {
 				return store.Successor{}, bad("invalid_scope", "the person has allowed %s", g.Scope)
 			}
@@ -61,14 +63,16 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		}
 		for _, scope := range rec.Granted {
 			if !slices.Contains(srv.scopes, scope) {
-				return store.Successor{}, bad("invalid_scope", "The OAuth 2.0 Client is not allowed to request scope '%s'.", scope)
+				return store.Successor{}, bad("invalid_scope", "The OAuth 2.0 Client is not allowed to request "+
+					"scope '%s'.", scope)
 			}
 		}
 		made, err := srv.addTokens(ctx, g, rec, narrow)
 		return store.Successor{Signature: made.refreshSignature, Response: made.response}, err
 	})
 	if errors.Is(err, store.ErrReused) {
-		srv.log.Warn("a refresh token was used twice: its grant has ended", "client", safeText(c.ID, 64), "grant", t.Grant)
+		srv.log.Warn("a refresh token was used twice: its grant has ended", "client", safeText(c.ID, 64), "grant",
+			t.Grant)
 		srv.grantsEnded(t.Grant)
 		return nil, gone
 	}
@@ -133,7 +137,8 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return srv.endSession(ctx, session.ID, "idp_session_ended")
 	}
 	if err != nil {
-		srv.log.Warn("a provider cannot be asked whether a person may still sign in", "provider", session.IDP, "good until", session.OKUntil, "error", err)
+		srv.log.Warn("a provider cannot be asked whether a person may still sign in", "provider", session.IDP,
+			"good until", session.OKUntil, "error", err)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
 		}
@@ -146,9 +151,11 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	if err != nil {
 		return err
 	}
-	session.RefreshToken, session.Claims, session.Checked, session.OKUntil = refreshToken, claims, now, now.Add(srv.tokens.IDPOutageGrace)
+	session.RefreshToken, session.Claims, session.Checked, session.OKUntil = refreshToken, claims, now,
+		now.Add(srv.tokens.IDPOutageGrace)
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
-		if _, err := srv.store.PutUser(ctx, store.User{Issuer: user.Issuer, Subject: user.Subject, Email: id.Email, Display: id.Display, Claims: claims}); err != nil {
+		if _, err := srv.store.PutUser(ctx, store.User{Issuer: user.Issuer, Subject: user.Subject, Email: id.Email,
+			Display: id.Display, Claims: claims}); err != nil {
 			return err
 		}
 		return srv.store.UpdateIDPSession(ctx, session)

@@ -96,7 +96,8 @@ func (r registrar) open(id string) (*client, error) {
 		if !bytes.Equal(keyID(key), body[1:1+keyIDSize]) || !hmac.Equal(mac(key, body), sum) {
 			continue
 		}
-		text, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(body[1+keyIDSize:]), []byte(dictionary)), 1<<20))
+		text, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(body[1+keyIDSize:]),
+			[]byte(dictionary)), 1<<20))
 		var m sealedClient
 		if err == nil {
 			err = json.Unmarshal(text, &m)
@@ -153,7 +154,8 @@ func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 	}
 	var asked registration
 	if err := json.Unmarshal(body, &asked); err != nil {
-		fail(w, http.StatusBadRequest, "invalid_client_metadata", "the body is no JSON object with redirect_uris and client_name")
+		fail(w, http.StatusBadRequest, "invalid_client_metadata", "the body is no JSON object with redirect_uris "+
+			"and client_name")
 		return
 	}
 	if len(asked.RedirectURIs) > maxRedirects {
@@ -179,7 +181,9 @@ func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusCreated, registered{
-		ClientID: id, ClientIDIssuedAt: srv.now().Truncate(time.Second).Unix(), ClientName: m.Name, RedirectURIs: m.Redirects,
-		GrantTypes: grantTypes, ResponseTypes: responseTypes, TokenEndpointAuthMethod: "none", Scope: strings.Join(scopes, " "),
+		ClientID: id, ClientIDIssuedAt: srv.now().Truncate(time.Second).Unix(), ClientName: m.Name,
+		RedirectURIs: m.Redirects,
+		GrantTypes:   grantTypes, ResponseTypes: responseTypes, TokenEndpointAuthMethod: "none",
+		Scope: strings.Join(scopes, " "),
 	})
 }

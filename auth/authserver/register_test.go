@@ -24,7 +24,8 @@ import (
 func TestAuthT03Metadata(t *testing.T) {
 	s, _ := mustNet(t, nil)
 	var plain string
-	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/oauth-authorization-server/mcp"} {
+	for _, path := range []string{"/.well-known/oauth-authorization-server",
+		"/.well-known/oauth-authorization-server/mcp"} {
 		r, err := http.NewRequest(http.MethodGet, s.http.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -39,12 +40,16 @@ func TestAuthT03Metadata(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		var d document
-		if err != nil || json.Unmarshal(body, &d) != nil || resp.StatusCode != 200 || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+		if err != nil || json.Unmarshal(body, &d) != nil || resp.StatusCode != 200 ||
+			resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Fatalf("%s %s %v", resp.Status, body, err)
 		}
-		if d.Issuer != s.url || !slices.Equal(d.CodeChallengeMethodsSupported, []string{"S256"}) || !d.IssParameterSupported || !d.ClientIDMetadataDocumentSupported ||
-			!slices.Equal(d.TokenEndpointAuthMethodsSupported, []string{"none", "private_key_jwt"}) || !slices.Equal(d.ScopesSupported, []string{"mcp", "offline_access"}) ||
-			d.RegistrationEndpoint != s.url+"/oauth/register" || d.TokenEndpoint != s.url+"/oauth/token" || strings.Contains(string(body), "evil") {
+		if d.Issuer != s.url || !slices.Equal(d.CodeChallengeMethodsSupported, []string{"S256"}) ||
+			!d.IssParameterSupported || !d.ClientIDMetadataDocumentSupported ||
+			!slices.Equal(d.TokenEndpointAuthMethodsSupported, []string{"none", "private_key_jwt"}) ||
+			!slices.Equal(d.ScopesSupported, []string{"mcp", "offline_access"}) ||
+			d.RegistrationEndpoint != s.url+"/oauth/register" || d.TokenEndpoint != s.url+"/oauth/token" ||
+			strings.Contains(string(body), "evil") {
 			t.Errorf("%s: %s", path, body)
 		}
 		if plain = cmpString(plain, string(body)); plain != string(body) {
@@ -73,17 +78,20 @@ func TestAuthT43T44Registrations(t *testing.T) {
 		"VS Code": {`{"client_name":"Visual Studio Code","client_uri":"https://code.visualstudio.com","grant_types":["authorization_code","refresh_token",
 			"urn:ietf:params:oauth:grant-type:device_code"],"response_types":["code"],"redirect_uris":["https://insiders.vscode.dev/redirect","https://vscode.dev/redirect",
 			"http://127.0.0.1/","http://127.0.0.1:33418/"],"token_endpoint_auth_method":"none","application_type":"native"}`,
-			[]string{"https://insiders.vscode.dev/redirect", "https://vscode.dev/redirect", "http://127.0.0.1/", "http://127.0.0.1:33418/"}},
+			[]string{"https://insiders.vscode.dev/redirect", "https://vscode.dev/redirect", "http://127.0.0.1/",
+				"http://127.0.0.1:33418/"}},
 		"Cursor": {`{"client_name":"Cursor","application_type":"web","redirect_uris":["cursor://anysphere.cursor-mcp/oauth/callback",
 			"https://www.cursor.com/agents/mcp/oauth/callback","http://localhost:8787/callback"]}`,
-			[]string{"cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback", "http://localhost:8787/callback"}},
+			[]string{"cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback",
+				"http://localhost:8787/callback"}},
 		"OpenCode":   {`{"client_name":"OpenCode","redirect_uris":["http://127.0.0.1:19876/mcp/oauth/callback"],"token_endpoint_auth_method":"none"}`, []string{"http://127.0.0.1:19876/mcp/oauth/callback"}},
 		"mcp-remote": {`{"client_name":"MCP CLI Proxy","redirect_uris":["http://localhost:3334/oauth/callback"],"software_id":"2e6dc280","software_version":"0.15.1"}`, []string{"http://localhost:3334/oauth/callback"}},
 		"ChatGPT":    {`{"client_name":"ChatGPT","redirect_uris":["https://chatgpt.com/connector/oauth/abc"],"token_endpoint_auth_method":"client_secret_post"}`, []string{"https://chatgpt.com/connector/oauth/abc"}},
-		"mixed":      {`{"redirect_uris":["javascript:alert(1)","http://evil.example/","https://a.example/cb"]}`, []string{"https://a.example/cb"}},
-		"all bad":    {`{"redirect_uris":["javascript:alert(1)","http://localhost.evil.com/cb"]}`, nil},
-		"none":       {`{"redirect_uris":[]}`, nil},
-		"nothing":    {`{}`, nil},
+		"mixed": {`{"redirect_uris":["javascript:alert(1)","http://evil.example/","https://a.example/cb"]}`,
+			[]string{"https://a.example/cb"}},
+		"all bad": {`{"redirect_uris":["javascript:alert(1)","http://localhost.evil.com/cb"]}`, nil},
+		"none":    {`{"redirect_uris":[]}`, nil},
+		"nothing": {`{}`, nil},
 	} {
 		status, body := s.post(t, "/oauth/register", "application/json; charset=utf-8", row.body)
 		var got registered
@@ -96,8 +104,10 @@ func TestAuthT43T44Registrations(t *testing.T) {
 			}
 			continue
 		}
-		if status != 201 || !slices.Equal(got.RedirectURIs, row.want) || got.TokenEndpointAuthMethod != "none" || !slices.Equal(got.GrantTypes, grantTypes) ||
-			!strings.HasPrefix(got.ClientID, "dcr_") || len(got.ClientID) > 400 || strings.Contains(body, "client_secret") {
+		if status != 201 || !slices.Equal(got.RedirectURIs, row.want) || got.TokenEndpointAuthMethod != "none" ||
+			!slices.Equal(got.GrantTypes, grantTypes) ||
+			!strings.HasPrefix(got.ClientID, "dcr_") || len(got.ClientID) > 400 ||
+			strings.Contains(body, "client_secret") {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 		if c, err := s.clientOf(t.Context(), got.ClientID); err != nil || !slices.Equal(c.Redirects, row.want) {
@@ -119,16 +129,21 @@ func TestAuthT46BoundsOfRegistrations(t *testing.T) {
 		media, body string
 		want        int
 	}{
-		"16 KB and one":   {"application/json", `{"redirect_uris":["https://a.example/"],"x":"` + strings.Repeat("x", 16<<10) + `"}`, 413},
-		"11 URIs":         {"application/json", long(11), 400},
-		"10 URIs":         {"application/json", long(10), 201},
-		"deep":            {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`, 201},
-		"10,000 deep":     {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`, 413},
-		"very deep":       {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 12000), 400},
-		"no JSON":         {"application/json", `redirect_uris=x`, 400},
-		"a form":          {"application/x-www-form-urlencoded", `redirect_uris=x`, 400},
-		"a number":        {"application/json", `{"redirect_uris":[1]}`, 400},
-		"too much to say": {"application/json", `{"redirect_uris":["https://a.example/` + base64.RawURLEncoding.EncodeToString(append(seal.NewSecret(), []byte(random(900))...))[:1000] + `"]}`, 400},
+		"16 KB and one": {"application/json",
+			`{"redirect_uris":["https://a.example/"],"x":"` + strings.Repeat("x", 16<<10) + `"}`, 413},
+		"11 URIs": {"application/json", long(11), 400},
+		"10 URIs": {"application/json", long(10), 201},
+		"deep": {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[",
+			7000) + strings.Repeat("]", 7000) + `}`, 201},
+		"10,000 deep": {"application/json", `{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[",
+			10000) + strings.Repeat("]", 10000) + `}`, 413},
+		"very deep": {"application/json",
+			`{"redirect_uris":["https://a.example/"],"x":` + strings.Repeat("[", 12000), 400},
+		"no JSON":  {"application/json", `redirect_uris=x`, 400},
+		"a form":   {"application/x-www-form-urlencoded", `redirect_uris=x`, 400},
+		"a number": {"application/json", `{"redirect_uris":[1]}`, 400},
+		"too much to say": {"application/json", `{"redirect_uris":["https://a.example/` +
+			base64.RawURLEncoding.EncodeToString(append(seal.NewSecret(), []byte(random(900))...))[:1000] + `"]}`, 400},
 	} {
 		began := time.Now()
 		if status, body := s.post(t, "/oauth/register", row.media, row.body); status != row.want {
@@ -160,7 +175,9 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	}
 	for i := range n {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "/oauth/register", strings.NewReader(fmt.Sprintf(`{"client_name":"app %d","redirect_uris":["http://localhost:%d/callback"]}`, i, i%60000+1)))
+		r := httptest.NewRequest(http.MethodPost, "/oauth/register",
+			strings.NewReader(fmt.Sprintf(`{"client_name":"app %d","redirect_uris":["http://localhost:%d/callback"]}`,
+				i, i%60000+1)))
 		r.Header.Set("Content-Type", "application/json")
 		if s.ServeHTTP(w, r); w.Code != http.StatusCreated {
 			t.Fatalf("the %dth registration: %d %s", i, w.Code, w.Body)
@@ -199,7 +216,8 @@ func TestAuthT48IDsAreForEver(t *testing.T) {
 	}
 	a.id = good
 	first := s.Server
-	for name, keys := range map[string]string{"another replica": s.keys, "another key in front": "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "," + s.keys} {
+	for name, keys := range map[string]string{"another replica": s.keys,
+		"another key in front": "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "," + s.keys} {
 		ring, err := seal.ParseRing(keys)
 		if err != nil {
 			t.Fatal(err)
@@ -270,18 +288,21 @@ func TestAuthT49Names(t *testing.T) {
 		if got := cleanName(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)
 		}
-		text, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{"http://localhost/callback"}})
+		text, err := json.Marshal(map[string]any{"client_name": name,
+			"redirect_uris": []string{"http://localhost/callback"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, body := s.post(t, "/oauth/register", "application/json", string(text))
-		p := newBrowser(t).once(http.MethodGet, app{s, member(t, body, "client_id"), strings.Repeat("v", 43), clientAt}.asks(), nil)
+		p := newBrowser(t).once(http.MethodGet,
+			app{s, member(t, body, "client_id"), strings.Repeat("v", 43), clientAt}.asks(), nil)
 		_, shown, _ := strings.Cut(p.body, "The app calls itself <b>")
 		shown, _, _ = strings.Cut(shown, "</b>. Nobody has checked that name.")
 		if want == "" {
 			want = "An app without a name"
 		}
-		if got := html.UnescapeString(shown); name != "\xff\xfe" && got != want || strings.ContainsFunc(p.body, func(r rune) bool { return r != '\n' && unicode.Is(unicode.C, r) }) {
+		if got := html.UnescapeString(shown); name != "\xff\xfe" && got != want ||
+			strings.ContainsFunc(p.body, func(r rune) bool { return r != '\n' && unicode.Is(unicode.C, r) }) {
 			t.Errorf("the page calls %q %q, want %q, and nothing that cannot be seen", name, got, want)
 		}
 	}
@@ -354,7 +375,8 @@ func FuzzAuthorize(f *testing.F) {
 		f.Fatal(err)
 	}
 	challenge := strings.Repeat("c", 43)
-	f.Add("redirect_uri=http://localhost:1/callback&response_type=code&code_challenge=" + challenge + "&code_challenge_method=S256&state=x&resource=" + s.url + "/mcp")
+	f.Add("redirect_uri=http://localhost:1/callback&response_type=code&code_challenge=" + challenge +
+		"&code_challenge_method=S256&state=x&resource=" + s.url + "/mcp")
 	f.Add("redirect_uri=https://a.example/cb?x%3D1&response_type=token&state=x")
 	f.Add("client_id=dcr_x&redirect_uri=cursor://a/b&redirect_uri=cursor://a/b")
 	f.Fuzz(func(t *testing.T, query string) {
@@ -375,7 +397,8 @@ func FuzzAuthorize(f *testing.F) {
 		if where != "" && !matchRedirect(redirects, where) {
 			t.Errorf("%q leads to %q", query, where)
 		}
-		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") || !challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
+		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") ||
+			!challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
 			t.Errorf("%q is let through as %+v", query, request)
 		}
 		if len(request.State) > maxState || len(request.RedirectURI) > maxParam ||

@@ -39,7 +39,8 @@ func onPostgres(t *testing.T) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring, Log: authtest.Log(t)})
+	s, err := store.Open(t.Context(),
+		store.Config{Driver: store.Postgres, DSN: authtest.Schema(t), Keys: ring, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 			for range 2 { // so that each request comes to each
 				m := a.mustSignIn(t, b)
 				_, next := a.refresh(t, m["refresh_token"])
-				if status, again := a.refresh(t, m["refresh_token"]); status != 200 || again["access_token"] != next["access_token"] {
+				if status, again := a.refresh(t, m["refresh_token"]); status != 200 ||
+					again["access_token"] != next["access_token"] {
 					t.Errorf("the same token at the other replica: %d %v, not %v", status, again, next)
 				}
 				token, _ := next["access_token"].(string)
@@ -83,7 +85,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded", url.Values{"token": {token}, "client_id": {a.id}}.Encode()); status != 200 {
+				if status, body := s.post(t, "/oauth/revoke", "application/x-www-form-urlencoded",
+					url.Values{"token": {token}, "client_id": {a.id}}.Encode()); status != 200 {
 					t.Error(status, body)
 				}
 				end := time.Now().Add(time.Minute)
@@ -144,12 +147,14 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				t.Errorf("the first token at the other replica: %d %v", status, again)
 			}
 			turn.Add(1)
-			if status, again := a.refresh(t, third["refresh_token"]); status != 400 || again["error"] != "invalid_grant" {
+			if status, again := a.refresh(t, third["refresh_token"]); status != 400 ||
+				again["error"] != "invalid_grant" {
 				t.Errorf("the last token after that: %d %v", status, again)
 			}
 			s.clock.forward(10 * time.Second)
 			for _, f := range []*Server{one, other} {
-				if _, err := f.Verify(t.Context(), fmt.Sprint(third["access_token"]), here); !errors.Is(err, auth.ErrInvalidToken) {
+				if _, err := f.Verify(t.Context(), fmt.Sprint(third["access_token"]), here); !errors.Is(err,
+					auth.ErrInvalidToken) {
 					t.Errorf("its access token: %v", err)
 				}
 			}
@@ -159,7 +164,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 			signs.mustCode(t, b) // assertions of a client that no user has allowed are not looked at
 			once := s.mustAssert(t, "once", nil, jose.ES256, key)
 			for i, want := range []int{400, 401, 401} { // nobody's token, and after that nobody's assertion
-				if status, m := signs.refresh(t, "jct_rt_x.y", "client_assertion_type", assertionType, "client_assertion", once); status != want {
+				if status, m := signs.refresh(t, "jct_rt_x.y", "client_assertion_type", assertionType,
+					"client_assertion", once); status != want {
 					t.Errorf("an assertion for the %dth time: %d %v", i+1, status, m)
 				}
 			}
@@ -175,7 +181,8 @@ func BenchmarkVerify(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	session, err := s.store.AddIDPSession(b.Context(), store.IDPSession{User: user.ID, IDP: "sso", OKUntil: grant.Expires})
+	session, err := s.store.AddIDPSession(b.Context(),
+		store.IDPSession{User: user.ID, IDP: "sso", OKUntil: grant.Expires})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -185,7 +192,8 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	token, signature := s.minter.mint(accessPrefix)
-	err = s.store.AddToken(b.Context(), store.Token{Signature: signature, Kind: store.AccessToken, Grant: grant.ID, RequestID: grant.ID, Request: []byte("{}"), Expires: grant.Expires})
+	err = s.store.AddToken(b.Context(), store.Token{Signature: signature, Kind: store.AccessToken, Grant: grant.ID,
+		RequestID: grant.ID, Request: []byte("{}"), Expires: grant.Expires})
 	if err != nil {
 		b.Fatal(err)
 	}

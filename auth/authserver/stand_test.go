@@ -66,14 +66,16 @@ func (c *clock) forward(d time.Duration) {
 // mustStand starts a facade with one provider, sso, whose section change may alter.
 func mustStand(t testing.TB, change func(*Options)) *stand {
 	t.Helper()
-	s := &stand{idp: mustIDP(t), clock: &clock{}, dir: t.TempDir(), keys: "k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret())}
+	s := &stand{idp: mustIDP(t), clock: &clock{}, dir: t.TempDir(),
+		keys: "k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret())}
 	ring, err := seal.ParseRing(s.keys)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.idp.now = s.clock.now
 	log := authtest.Log(t)
-	if s.store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: ring, Now: s.clock.now, Log: log}); err != nil {
+	if s.store, err = store.Open(t.Context(),
+		store.Config{DSN: filepath.Join(s.dir, "junction.db"), Keys: ring, Now: s.clock.now, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.store.Close() })
@@ -84,7 +86,8 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 	}))
 	t.Cleanup(s.http.Close)
 	o := Options{URL: s.http.URL, Store: s.store, Keys: ring, Now: s.clock.now, Log: log, Config: Config{
-		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction", ClientSecret: "canary-s3cret"}},
+		IdentityProviders: []IdentityProvider{{ID: "sso", Name: "Acme SSO", Issuer: s.idp.URL, ClientID: "junction",
+			ClientSecret: "canary-s3cret"}},
 	}}
 	if change != nil {
 		change(&o)
@@ -117,7 +120,8 @@ type idp struct {
 }
 
 func mustIDP(t testing.TB) *idp {
-	p := &idp{Server: authtest.Start(t), t: t, codes: map[string]url.Values{}, claims: map[string]any{}, refresh: "refresh-token-of-the-provider"}
+	p := &idp{Server: authtest.Start(t), t: t, codes: map[string]url.Values{}, claims: map[string]any{},
+		refresh: "refresh-token-of-the-provider"}
 	p.Answer("/authorize", p.authorize)
 	p.Answer("/token", p.token)
 	return p
@@ -177,13 +181,15 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 		refuse("invalid_target") // as Entra does
 		return
 	}
-	claims := map[string]any{"client_id": nil, "email": "Ann@Acme.example", "email_verified": true, "groups": []string{"engineering"}, "name": "Ann", "exp": p.now().Add(time.Hour).Unix()}
+	claims := map[string]any{"client_id": nil, "email": "Ann@Acme.example", "email_verified": true,
+		"groups": []string{"engineering"}, "name": "Ann", "exp": p.now().Add(time.Hour).Unix()}
 	switch r.PostForm.Get("grant_type") {
 	case "authorization_code":
 		q := p.codes[r.PostForm.Get("code")]
 		delete(p.codes, r.PostForm.Get("code"))
 		sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
-		if q == nil || q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || q.Get("redirect_uri") != r.PostForm.Get("redirect_uri") {
+		if q == nil || q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+			q.Get("redirect_uri") != r.PostForm.Get("redirect_uri") {
 			refuse("invalid_grant")
 			return
 		}
@@ -205,7 +211,9 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	}
 	idToken := sign(p.Claims("junction", claims))
 	const theirs = "access-token-of-the-provider"
-	for kind, token := range map[string]string{"the provider's access token": theirs, "the provider's refresh token": p.refresh, "an ID token": idToken, "our secret at the provider": "canary-s3cret"} {
+	for kind, token := range map[string]string{"the provider's access token": theirs,
+		"the provider's refresh token": p.refresh, "an ID token": idToken,
+		"our secret at the provider": "canary-s3cret"} {
 		authtest.Secret(kind, token)
 	}
 	authtest.Secret("our verifier", r.PostForm.Get("code_verifier"))
@@ -262,7 +270,8 @@ func (b *browser) once(method, where string, form url.Values) page {
 		authtest.Secret("a cookie", value)
 	}
 	authtest.Secret("the token of a form", form.Get("csrf"))
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 10 * time.Second}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: 10 * time.Second}
 	resp, err := client.Do(r)
 	if err != nil {
 		b.t.Fatal(err)
@@ -334,7 +343,8 @@ type app struct {
 
 func (s *stand) mustApp(t *testing.T) app {
 	t.Helper()
-	status, body := s.post(t, "/oauth/register", "application/json", `{"client_name":"Claude Code (junction)","redirect_uris":["http://localhost:3118/callback"]}`)
+	status, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":"Claude Code (junction)","redirect_uris":["http://localhost:3118/callback"]}`)
 	if status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
@@ -373,8 +383,10 @@ func (s *stand) post(t *testing.T, path, media, body string) (int, string) {
 func (a app) asks(changes ...string) string {
 	sum := sha256.Sum256([]byte(a.verifier))
 	q := url.Values{
-		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"the state"}, "scope": {"mcp offline_access"},
-		"resource": {a.s.url + "/mcp"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"the state"},
+		"scope":    {"mcp offline_access"},
+		"resource": {a.s.url + "/mcp"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])},
+		"code_challenge_method": {"S256"},
 	}
 	for i := 0; i < len(changes); i += 2 {
 		if q.Set(changes[i], changes[i+1]); changes[i+1] == "" {
@@ -393,7 +405,8 @@ func (a app) mustCode(t *testing.T, b *browser) string {
 		action = "allow"
 	}
 	p = b.follow(b.press(p, action))
-	if p.url.Host != "localhost:61802" || p.url.Query().Get("code") == "" || p.url.Query().Get("state") != "the state" || p.url.Query().Get("iss") != a.s.url {
+	if p.url.Host != "localhost:61802" || p.url.Query().Get("code") == "" ||
+		p.url.Query().Get("state") != "the state" || p.url.Query().Get("iss") != a.s.url {
 		t.Fatalf("the client was answered at %s\n%s", p.url, p.body)
 	}
 	authtest.Secret("a code", p.url.Query().Get("code"))
@@ -426,12 +439,14 @@ func (a app) exchange(t *testing.T, changes ...string) (int, map[string]any) {
 
 func (a app) redeem(t *testing.T, code string, changes ...string) (int, map[string]any) {
 	t.Helper()
-	return a.exchange(t, append([]string{"grant_type", "authorization_code", "code", code, "code_verifier", a.verifier, "redirect_uri", a.redirect}, changes...)...)
+	return a.exchange(t, append([]string{"grant_type", "authorization_code", "code", code, "code_verifier", a.verifier,
+		"redirect_uri", a.redirect}, changes...)...)
 }
 
 func (a app) refresh(t *testing.T, token any, changes ...string) (int, map[string]any) {
 	t.Helper()
-	return a.exchange(t, append([]string{"grant_type", "refresh_token", "refresh_token", fmt.Sprint(token)}, changes...)...)
+	return a.exchange(t, append([]string{"grant_type", "refresh_token", "refresh_token", fmt.Sprint(token)},
+		changes...)...)
 }
 
 // mustSignIn returns the tokens of a whole sign-in.

@@ -47,7 +47,8 @@ var bounded = []string{
 // form returns the parameters of a request for programs: a form in the body and nowhere else, each
 // parameter once.
 func form(r *http.Request) (url.Values, error) {
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		media != "application/x-www-form-urlencoded" {
 		return nil, bad("invalid_request", "send application/x-www-form-urlencoded")
 	}
 	if r.URL.RawQuery != "" {
@@ -133,7 +134,8 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 				return err
 			}
 			by := callerOf(ctx)
-			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address, RequestID: by.request}
+			e := store.Event{Event: "code_reuse", ClientID: c.ID, Principal: g.User, Address: by.address,
+				RequestID: by.request}
 			if err := srv.store.Audit(ctx, e); err != nil {
 				return err
 			}
@@ -179,7 +181,8 @@ func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Gr
 		return nil, err
 	}
 	if redirect := rec.Form.Get("redirect_uri"); redirect != "" && redirect != q.Get("redirect_uri") {
-		return nil, bad("invalid_grant", `The "redirect_uri" from this request does not match the one from the authorize request.`)
+		return nil, bad("invalid_grant",
+			`The "redirect_uri" from this request does not match the one from the authorize request.`)
 	}
 	if err := srv.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
 		return nil, err

@@ -219,11 +219,12 @@ func TestTokensAltered(t *testing.T) {
 		"a line for a character":             "jct_at_" + random[:42] + "\n." + mac,
 		"padding":                            "jct_at_" + random + "=." + mac,
 		"white space":                        " " + whole,
-		"the standard alphabet":              "jct_at_" + strings.NewReplacer("-", "+", "_", "/").Replace(random+"."+mac) + "=",
-		"a short one":                        "jct_at_" + random[:42] + "." + mac,
-		"upper case":                         strings.ToUpper(whole),
-		"not ASCII":                          "jct_at_" + random[:41] + "é." + mac,
-		"long":                               "jct_at_" + strings.Repeat(random, 100) + "." + mac,
+		"the standard alphabet": "jct_at_" + strings.NewReplacer("-", "+", "_",
+			"/").Replace(random+"."+mac) + "=",
+		"a short one": "jct_at_" + random[:42] + "." + mac,
+		"upper case":  strings.ToUpper(whole),
+		"not ASCII":   "jct_at_" + random[:41] + "é." + mac,
+		"long":        "jct_at_" + strings.Repeat(random, 100) + "." + mac,
 	}
 	for n := range whole[:20] {
 		rows[fmt.Sprint("without character ", n)] = whole[:n] + whole[n+1:]
@@ -312,7 +313,8 @@ func TestTokensComparedInConstantTime(t *testing.T) {
 // TestTokensRowsOfAnotherGrant alters rows so that they name another client or another endpoint
 // than their grant: no tokens are made of them.
 func TestTokensRowsOfAnotherGrant(t *testing.T) {
-	for name, value := range map[string]string{"client": "'other'", "audience": `json('["https://junction.example/web/mcp"]')`} {
+	for name, value := range map[string]string{"client": "'other'",
+		"audience": `json('["https://junction.example/web/mcp"]')`} {
 		t.Run(name, func(t *testing.T) {
 			i := mustIssued(t)
 			for _, table := range []string{"oauth_codes", "oauth_tokens"} {

@@ -147,7 +147,8 @@ func (srv *Server) dropUser(user string) {
 // forget ends what rests on the grants.
 func (srv *Server) grantsEnded(grants ...string) {
 	srv.cache.mu.Lock()
-	maps.DeleteFunc(srv.cache.tokens, func(_ auth.Hash, v *knownToken) bool { return slices.Contains(grants, v.principal.Grant) })
+	maps.DeleteFunc(srv.cache.tokens,
+		func(_ auth.Hash, v *knownToken) bool { return slices.Contains(grants, v.principal.Grant) })
 	news := false
 	for _, id := range grants {
 		if _, heard := srv.cache.ended[id]; !heard {
@@ -219,7 +220,8 @@ func (srv *Server) audit(ctx context.Context, what, user, client, detail string)
 	if tooMany {
 		level = slog.LevelDebug
 	}
-	srv.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", safeText(client, 64), "detail", detail, "address", by.address, "request_id", by.request)
+	srv.log.Log(ctx, level, "sign-in", "event", what, "user", user, "client", safeText(client, 64), "detail", detail,
+		"address", by.address, "request_id", by.request)
 	if tooMany {
 		return
 	}

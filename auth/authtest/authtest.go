@@ -72,7 +72,8 @@ func Start(t testing.TB) *Server {
 // New returns a server that is not started: Client reaches it at its URL, which nobody else does.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{URL: "https://login.example.com", asked: map[string]int{}, changed: map[string]http.HandlerFunc{}, opaque: map[string]map[string]any{}}
+	s := &Server{URL: "https://login.example.com", asked: map[string]int{}, changed: map[string]http.HandlerFunc{},
+		opaque: map[string]map[string]any{}}
 	s.SetKeys(NewKey(t, "rsa", jose.RS256))
 	return s
 }
@@ -176,7 +177,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case other != nil:
 		other(w, r)
 	case r.URL.Path == Metadata, r.URL.Path == OAuth:
-		writeJSON(w, map[string]any{"issuer": s.URL, "jwks_uri": s.URL + Keys, "authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token"})
+		writeJSON(w, map[string]any{"issuer": s.URL, "jwks_uri": s.URL + Keys,
+			"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token"})
 	case r.URL.Path == Keys:
 		writeJSON(w, s.KeySet())
 	case r.URL.Path == Introspect:
@@ -192,7 +194,8 @@ func (s *Server) KeySet() jose.JSONWebKeySet {
 	defer s.mu.Unlock()
 	var set jose.JSONWebKeySet
 	for _, k := range s.keys {
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"})
+		set.Keys = append(set.Keys,
+			jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"})
 	}
 	return set
 }

@@ -134,7 +134,8 @@ const Canary = "canary-"
 
 // shaped is what can only be a key, a token or a code of ours, of which clients that others wrote
 // tell nobody, or a constant of a test.
-var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}|` + Canary + `[0-9A-Za-z]+`)
+var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}|` + Canary +
+	`[0-9A-Za-z]+`)
 
 // MustTellNothing fails the test for each kind of secret that a log shows, with the first line that
 // does.

@@ -56,7 +56,8 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 		h := &heard{}
 		MustTellNothing(h, "the log", text)
 		said := strings.Join(h.said, "\n")
-		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, text[strings.LastIndexByte(text, '\n')+1:]) {
+		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" &&
+			!strings.Contains(said, text[strings.LastIndexByte(text, '\n')+1:]) {
 			t.Errorf("%q is said to show %q, want %q and the line", text, said, want)
 		}
 	}
@@ -70,8 +71,13 @@ func TestAuthT116WhatIsWrittenIsSearched(t *testing.T) {
 		write func(h *heard, w io.Writer)
 		want  string // "" is nothing
 	}{
-		"a log":                 {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "token", "canary-1") }, "the log shows"},
-		"a log before":          {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "word", "found-out"); Secret("a word", "found-out") }, "the log shows a secret, a word"},
+		"a log": {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "token", "canary-1") },
+			"the log shows"},
+		"a log before": {func(h *heard, w io.Writer) {
+			Log(h, w).Debug("x", "word",
+				"found-out")
+			Secret("a word", "found-out")
+		}, "the log shows a secret, a word"},
 		"a log without secrets": {func(h *heard, w io.Writer) { Log(h, w).Debug("x", "token", "…") }, ""},
 		"a process":             {func(_ *heard, w io.Writer) { Log(nil, w).Debug("x", "token", "canary-1") }, ""},
 		"a command": {func(h *heard, w io.Writer) {
@@ -86,7 +92,8 @@ func TestAuthT116WhatIsWrittenIsSearched(t *testing.T) {
 			o, _ := Command(h, []string{"call", "x"}, w, io.Discard)
 			io.WriteString(o, "canary-1")
 		}, ""},
-		"nothing": {func(h *heard, w io.Writer) { o, _ := Command(h, nil, w, io.Discard); io.WriteString(o, "usage") }, ""},
+		"nothing": {func(h *heard, w io.Writer) { o, _ := Command(h, nil, w, io.Discard); io.WriteString(o, "usage") },
+			""},
 		"a new key": {func(h *heard, w io.Writer) {
 			o, _ := Command(h, []string{"keys", "create", "ci"}, w, io.Discard)
 			io.WriteString(o, key+"\n")

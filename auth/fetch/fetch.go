@@ -166,7 +166,8 @@ func (f *Fetcher) timeout() time.Duration {
 
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") &&
+		strings.HasSuffix(media, "+json"))
 }
 
 // guarded is a way to servers that checks every URL and every address, and bounds every answer.

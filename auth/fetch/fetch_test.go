@@ -102,16 +102,20 @@ func TestDocument(t *testing.T) {
 func TestAuthT52Addresses(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{
-		"127.0.0.1", "127.8.9.10", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.127.255.254", "169.254.169.254",
-		"192.0.0.192", "198.18.0.1", "192.0.2.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "255.255.255.255", "::1", "::", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
-		"::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "fe80::1", "fec0::1", "fd00::1", "fc00::1", "ff02::1", "2001:db8::1", "2002:7f00:1::",
+		"127.0.0.1", "127.8.9.10", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
+		"100.127.255.254", "169.254.169.254",
+		"192.0.0.192", "198.18.0.1", "192.0.2.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "255.255.255.255", "::1",
+		"::", "::ffff:127.0.0.1", "::ffff:169.254.169.254",
+		"::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "fe80::1", "fec0::1",
+		"fd00::1", "fc00::1", "ff02::1", "2001:db8::1", "2002:7f00:1::",
 		"2001::1", "::7f00:1", "100::1",
 	} {
 		t.Run(address, func(t *testing.T) {
 			ip := netip.MustParseAddr(address)
 			literal := net.JoinHostPort(address, strconv.Itoa(int(s.port)))
 			for _, host := range []string{literal, fmt.Sprintf("rebound.example:%d", s.port)} {
-				f := &Fetcher{Ports: []uint16{s.port}, Resolver: resolver(map[string][]netip.Addr{"rebound.example.": {ip}}), Timeout: 5 * time.Second}
+				f := &Fetcher{Ports: []uint16{s.port},
+					Resolver: resolver(map[string][]netip.Addr{"rebound.example.": {ip}}), Timeout: 5 * time.Second}
 				_, err := f.Get(t.Context(), "https://"+host+"/", 100)
 				wantClass(t, err, Private)
 				_, err = f.Client().Get("https://" + host + "/")
@@ -144,7 +148,8 @@ func TestAuthT52Rebinding(t *testing.T) {
 		}
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	})}
-	if found, err := f.Resolver.LookupHost(t.Context(), "rebound.example"); err != nil || len(found) != 1 || found[0] != "93.184.215.14" {
+	if found, err := f.Resolver.LookupHost(t.Context(), "rebound.example"); err != nil || len(found) != 1 ||
+		found[0] != "93.184.215.14" {
 		t.Fatalf("LookupHost = %v, %v; want the public address", found, err)
 	}
 	_, err := f.Get(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
@@ -161,7 +166,8 @@ func TestAuthT52Rebinding(t *testing.T) {
 func TestPublicAddresses(t *testing.T) {
 	f := &Fetcher{}
 	for address, allowed := range map[string]bool{
-		"93.184.215.14:443": true, "[2606:2800:21f:cb07:6820:80da:af6b:8b2c]:443": true, "100.128.0.1:443": true, "172.32.0.1:443": true,
+		"93.184.215.14:443": true, "[2606:2800:21f:cb07:6820:80da:af6b:8b2c]:443": true, "100.128.0.1:443": true,
+		"172.32.0.1:443":   true,
 		"93.184.215.14:80": false, "93.184.215.14:22": false, "nonsense": false,
 	} {
 		if err := f.control("tcp4", address, nil); (err == nil) != allowed {
@@ -299,8 +305,10 @@ func TestURLs(t *testing.T) {
 		t.Errorf("http within an allowed network: %v", err)
 	}
 	for _, address := range []string{
-		plain.URL, "http://example.com/", "ftp://example.com/", "file:///etc/passwd", "https://", "https:///x", "https:example.com", "example.com", "", "https://user@example.com/",
-		"https://user:secret@example.com/", "https://example.com/#x", "gopher://127.0.0.1/", "https://exa mple.com/", "https://[::1", "unix:///run/x.sock",
+		plain.URL, "http://example.com/", "ftp://example.com/", "file:///etc/passwd", "https://", "https:///x",
+		"https:example.com", "example.com", "", "https://user@example.com/",
+		"https://user:secret@example.com/", "https://example.com/#x", "gopher://127.0.0.1/", "https://exa mple.com/",
+		"https://[::1", "unix:///run/x.sock",
 	} {
 		_, err := (&Fetcher{}).Get(t.Context(), address, 10)
 		wantClass(t, err, BadURL)
@@ -372,7 +380,8 @@ func resolverOf(addresses func(name string) []netip.Addr) *net.Resolver {
 					return
 				}
 				answer := answer(query, addresses)
-				if _, err := far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+				if _, err := far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))),
+					answer...)); err != nil {
 					return
 				}
 			}

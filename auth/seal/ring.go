@@ -31,14 +31,16 @@ func ParseRing(text string) (*Ring, error) {
 	for i, entry := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == '\n' || c == '\r' }) {
 		id, secret, found := strings.Cut(strings.TrimSpace(entry), ":")
 		if !found || !isID(id) {
-			return nil, fmt.Errorf("master key %d: want <id>:<base64 of %d bytes>, with an id of 1 to %d letters, digits, - or _", i+1, SecretSize, maxID)
+			return nil, fmt.Errorf("master key %d: want <id>:<base64 of %d bytes>, with an id of 1 to %d letters, "+
+				"digits, - or _", i+1, SecretSize, maxID)
 		}
 		if r.index(id) >= 0 {
 			return nil, fmt.Errorf("master key %s is there twice; a new key needs a new id", id)
 		}
 		plain, err := unbase64(strings.TrimSpace(secret))
 		if err != nil || len(plain) != SecretSize {
-			return nil, fmt.Errorf("master key %s is not the base64 of %d bytes; make one with: openssl rand -base64 %d", id, SecretSize, SecretSize)
+			return nil, fmt.Errorf("master key %s is not the base64 of %d bytes; make one with: openssl rand "+
+				"-base64 %d", id, SecretSize, SecretSize)
 		}
 		key, err := NewKey(plain)
 		if err != nil {

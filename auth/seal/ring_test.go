@@ -53,10 +53,16 @@ func TestVault(t *testing.T) {
 	swapped := append([]byte(nil), sealed...)
 	swapped[2] = 'b'
 	for name, open := range map[string]func() ([]byte, error){
-		"another place":   func() ([]byte, error) { return old.Open(sealed, "users|2|name") },
-		"another purpose": func() ([]byte, error) { return mustVault(t, mustRing(t, keyA), "other").Open(sealed, "users|1|name") },
-		"another key":     func() ([]byte, error) { return mustVault(t, mustRing(t, keyB), "vault").Open(sealed, "users|1|name") },
-		"another id":      func() ([]byte, error) { return both.Open(swapped, "users|1|name") },
+		"another place": func() ([]byte, error) { return old.Open(sealed, "users|2|name") },
+		"another purpose": func() ([]byte,
+			error) {
+			return mustVault(t, mustRing(t, keyA), "other").Open(sealed, "users|1|name")
+		},
+		"another key": func() ([]byte,
+			error) {
+			return mustVault(t, mustRing(t, keyB), "vault").Open(sealed, "users|1|name")
+		},
+		"another id": func() ([]byte, error) { return both.Open(swapped, "users|1|name") },
 		"one of the same id": func() ([]byte, error) {
 			return mustVault(t, mustRing(t, "a"+keyB[1:]), "vault").Open(sealed, "users|1|name")
 		},
@@ -84,7 +90,8 @@ func TestParseRing(t *testing.T) {
 		t.Errorf("IDs = %q, want a and b", got)
 	}
 	const secret = "c2VjcmV0LXRoYXQtaXMtbm90LTMyLWJ5dGVz"
-	for _, text := range []string{"", " ", ",", secret, "a:" + secret, ":" + keyA[2:], keyA + "," + keyA, "a b" + keyA[1:], strings.Repeat("a", 33) + keyA[1:], keyA + "x", "a:", keyA + "," + secret,
+	for _, text := range []string{"", " ", ",", secret, "a:" + secret, ":" + keyA[2:], keyA + "," + keyA,
+		"a b" + keyA[1:], strings.Repeat("a", 33) + keyA[1:], keyA + "x", "a:", keyA + "," + secret,
 		"ä" + keyA[1:], keyA + ";" + keyB} {
 		r, err := ParseRing(text)
 		if err == nil {

@@ -24,8 +24,10 @@ func Unproven() []string { return []string{"authorize_refused", "consent_denied"
 // Audit stores an event; ID and At are not read.
 func (s *Store) Audit(ctx context.Context, e Event) error {
 	now := s.now()
-	_, err := s.exec(ctx, `INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		fmt.Sprintf("%016x-%s", now.UnixNano(), NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
+	_, err := s.exec(ctx,
+		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		fmt.Sprintf("%016x-%s", now.UnixNano(),
+			NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
 	return err
 }
 

@@ -18,7 +18,8 @@ type Document struct {
 // PutDocument stores a document in place of the last one of that URL. Where there are too many,
 // those of clients that no user has allowed go first.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
-	_, err := s.exec(ctx, `INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
+	_, err := s.exec(ctx,
+		`INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
 		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,
 		d.URL, d.Body, d.Failure, seconds(d.Fetched), seconds(d.FreshUntil))
 	if err == nil {
@@ -50,7 +51,8 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 	if b.ClientID == "" {
 		return nil, errors.New("a block is of a client")
 	}
-	_, err = s.exec(ctx, `INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
+	_, err = s.exec(ctx,
+		`INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
 		DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`,
 		hash(b.ClientID), b.ClientID, b.ClientName, b.Reason, seconds(s.now()))
 	if err != nil {
@@ -69,7 +71,8 @@ func (s *Store) UnblockClient(ctx context.Context, id string) error {
 // ClientBlocked returns ErrRevoked if a client is shut out.
 func (s *Store) ClientBlocked(ctx context.Context, id string) error {
 	var at int64
-	switch err := s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT at FROM client_blocks WHERE client_hash = $1`, hash(id)); err {
+	switch err := s.get(ctx, func(row scanner) error { return row.Scan(&at) },
+		`SELECT at FROM client_blocks WHERE client_hash = $1`, hash(id)); err {
 	case ErrNotFound:
 		return nil
 	case nil:
@@ -93,7 +96,8 @@ func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
 // UseAssertion notes that a client has signed in with an assertion, until that expires: of any
 // number of calls exactly one succeeds, the others get ErrUsed.
 func (s *Store) UseAssertion(ctx context.Context, issuer, jti string, expires time.Time) error {
-	n, err := s.exec(ctx, `INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3) ON CONFLICT (issuer, jti_hash) DO NOTHING`,
+	n, err := s.exec(ctx,
+		`INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3) ON CONFLICT (issuer, jti_hash) DO NOTHING`,
 		issuer, hash(jti), seconds(expires))
 	if err == nil && n == 0 {
 		err = ErrUsed

@@ -27,7 +27,8 @@ type Connection struct {
 	version int64 // of the tokens: who changes them names those that they are in place of
 }
 
-const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, upstream_tokens.issuer, resource, client_id, expires_at, state, version, " +
+const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, " +
+	"upstream_tokens.issuer, resource, client_id, expires_at, state, version, " +
 	"upstream_tokens.created_at, updated_at"
 
 const (
@@ -42,7 +43,8 @@ func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 func (c *Connection) scan(s *Store, row scanner) error {
 	var access, refresh []byte
 	var state string
-	err := row.Scan(&c.Upstream, &c.User, &c.Principal, &access, &refresh, &c.Scope, &c.Issuer, &c.Resource, &c.ClientID, moment{&c.Expires}, &state, &c.version,
+	err := row.Scan(&c.Upstream, &c.User, &c.Principal, &access, &refresh, &c.Scope, &c.Issuer, &c.Resource,
+		&c.ClientID, moment{&c.Expires}, &state, &c.version,
 		moment{&c.Created}, moment{&c.Given})
 	if err != nil {
 		return err
@@ -71,12 +73,14 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 			return ErrRevoked
 		}
 		now := seconds(s.now())
-		_, err := s.exec(ctx, `INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer, resource, client_id, expires_at, state, version,
+		_, err := s.exec(ctx,
+			`INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer, resource, client_id, expires_at, state, version,
 			claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '`+connectionOK+`', $12, 0, $13, $13)
 			ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
 			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, expires_at = excluded.expires_at, state = excluded.state,
 			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
-			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
+			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh,
+				c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
 			// a version that no earlier connection of theirs had, also one that was deleted
 			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now)
 		return err
@@ -86,7 +90,8 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 // Connection returns the connection of a principal to an upstream; ErrNotFound if there is none, or
 // if the person is shut out. It may be Broken.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
-	err = s.get(ctx, func(row scanner) error { return c.scan(s, row) }, `SELECT `+connectionColumns+` FROM upstream_tokens JOIN users ON users.id = owner
+	err = s.get(ctx, func(row scanner) error { return c.scan(s, row) },
+		`SELECT `+connectionColumns+` FROM upstream_tokens JOIN users ON users.id = owner
 		WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
 	return c, err
 }
@@ -100,7 +105,8 @@ func (s *Store) Connections(ctx context.Context, user string) (all []Connection,
 		c.Broken = state != connectionOK
 		all = append(all, c)
 		return err
-	}, `SELECT upstream, owner, scope, issuer, state, created_at FROM upstream_tokens WHERE owner = $1 ORDER BY upstream`, user)
+	},
+		`SELECT upstream, owner, scope, issuer, state, created_at FROM upstream_tokens WHERE owner = $1 ORDER BY upstream`, user)
 	return all, err
 }
 
@@ -110,12 +116,15 @@ func (s *Store) Connections(ctx context.Context, user string) (all []Connection,
 // ErrNotFound means that the tokens are others by now.
 func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Duration) error {
 	now := s.now()
-	err := s.only(ctx, `UPDATE upstream_tokens SET claimed_until = $3 WHERE id = $1 AND version = $2 AND claimed_until <= $4`, c.row(), c.version, seconds(now.Add(d)), seconds(now))
+	err := s.only(ctx,
+		`UPDATE upstream_tokens SET claimed_until = $3 WHERE id = $1 AND version = $2 AND claimed_until <= $4`, c.row(),
+		c.version, seconds(now.Add(d)), seconds(now))
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	var one int
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&one) }, `SELECT 1 FROM upstream_tokens WHERE id = $1 AND version = $2`, c.row(), c.version)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&one) },
+		`SELECT 1 FROM upstream_tokens WHERE id = $1 AND version = $2`, c.row(), c.version)
 	if err == nil {
 		err = ErrUsed
 	}
@@ -126,21 +135,24 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 // ends the claim. ErrNotFound means that the person has disconnected or connected anew meanwhile:
 // that stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
-	return s.only(ctx, `UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
+	return s.only(ctx,
+		`UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
 		WHERE id = $1 AND version = $2`, c.row(), c.version, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
 		seconds(c.Expires), seconds(s.now()))
 }
 
 // ReleaseConnection ends a claim without a change, for another try.
 func (s *Store) ReleaseConnection(ctx context.Context, c Connection) error {
-	_, err := s.exec(ctx, `UPDATE upstream_tokens SET claimed_until = 0 WHERE id = $1 AND version = $2`, c.row(), c.version)
+	_, err := s.exec(ctx, `UPDATE upstream_tokens SET claimed_until = 0 WHERE id = $1 AND version = $2`, c.row(),
+		c.version)
 	return err
 }
 
 // BreakConnection notes that the tokens of c are taken no more, and forgets them. What the person
 // has done meanwhile stays.
 func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
-	_, err := s.exec(ctx, `UPDATE upstream_tokens SET state = '`+connectionBroken+`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3
+	_, err := s.exec(ctx, `UPDATE upstream_tokens SET state = '`+connectionBroken+
+		`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3
 		WHERE id = $1 AND version = $2`, c.row(), c.version, seconds(s.now()))
 	return err
 }
@@ -149,7 +161,8 @@ func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 // where they come from. ErrNotFound means that there is none.
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
 	of := Connection{Upstream: upstream, User: user}
-	err = s.change(ctx, func(row scanner) error { return c.scan(s, row) }, `DELETE FROM upstream_tokens WHERE id = $1 RETURNING `+connectionColumns, of.row())
+	err = s.change(ctx, func(row scanner) error { return c.scan(s, row) },
+		`DELETE FROM upstream_tokens WHERE id = $1 RETURNING `+connectionColumns, of.row())
 	return c, err
 }
 
@@ -168,7 +181,8 @@ func (c *UpstreamClient) row() string { return hash(c.Upstream + " " + c.Issuer 
 // AddUpstreamClient stores a registration, and returns the one that counts: that which was there
 // first.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
-	_, err := s.exec(ctx, `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+	_, err := s.exec(ctx,
+		`INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (id) DO NOTHING`, c.row(), c.Upstream, c.Issuer, c.RedirectURI, c.ClientID, s.seal(upstreamSecret, c.row(), c.Secret), c.AuthMethod, seconds(s.now()))
 	if err != nil {
 		return c, err

@@ -15,11 +15,14 @@ func mustConnect(t testing.TB, s *Store, subject string) Connection {
 	g := mustGrant(t, s, subject)
 	authtest.Secret("an access token of an upstream", "access of "+subject)
 	authtest.Secret("a refresh token of an upstream", "refresh of "+subject)
-	want(t, "PutConnection", s.PutConnection(t.Context(), Connection{Upstream: "linear", User: g.User, Principal: "user:" + subject, Access: "access of " + subject,
-		Refresh: "refresh of " + subject, Issuer: "https://as.example", Resource: "https://linear.example/mcp", ClientID: "us", Expires: s.now().Add(time.Hour)}), nil)
+	want(t, "PutConnection", s.PutConnection(t.Context(),
+		Connection{Upstream: "linear", User: g.User, Principal: "user:" + subject, Access: "access of " + subject,
+			Refresh: "refresh of " + subject, Issuer: "https://as.example", Resource: "https://linear.example/mcp",
+			ClientID: "us", Expires: s.now().Add(time.Hour)}), nil)
 	c, err := s.Connection(t.Context(), "linear", "user:"+subject)
 	want(t, "Connection", err, nil)
-	if c.Access != "access of "+subject || c.Refresh != "refresh of "+subject || c.Broken || !c.Expires.Equal(s.now().Add(time.Hour)) {
+	if c.Access != "access of "+subject || c.Refresh != "refresh of "+subject || c.Broken ||
+		!c.Expires.Equal(s.now().Add(time.Hour)) {
 		t.Fatalf("Connection = %+v", c)
 	}
 	return c
@@ -37,7 +40,8 @@ func TestConnections(t *testing.T) {
 
 		// One of many renews, and the others hear so; also on another replica, and until the claim
 		// is over.
-		if n := parallel(t, 20, ErrUsed, func(i int) error { return stores[i%2].ClaimConnection(ctx, ann, 15*time.Second) }); n != 1 {
+		if n := parallel(t, 20, ErrUsed,
+			func(i int) error { return stores[i%2].ClaimConnection(ctx, ann, 15*time.Second) }); n != 1 {
 			t.Errorf("%d claim the tokens at once, want 1", n)
 		}
 		clock.pass(20 * time.Second)
@@ -49,15 +53,18 @@ func TestConnections(t *testing.T) {
 		want(t, "in place of tokens that are not there any more", s.RenewConnection(ctx, ann), ErrNotFound)
 		want(t, "the same", other.ClaimConnection(ctx, ann, 15*time.Second), ErrNotFound)
 		want(t, "BreakConnection of what is renewed", s.BreakConnection(ctx, ann), nil)
-		if c, err := other.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "second" || c.Refresh != "second refresh" || c.Broken {
+		if c, err := other.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "second" ||
+			c.Refresh != "second refresh" || c.Broken {
 			t.Errorf("Connection = %+v, %v; want what it was renewed to", c, err)
 		} else {
 			want(t, "BreakConnection", s.BreakConnection(ctx, c), nil)
 		}
-		if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || !c.Broken || c.Access != "" || c.Refresh != "" {
+		if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || !c.Broken || c.Access != "" ||
+			c.Refresh != "" {
 			t.Errorf("Connection = %+v, %v; want it broken, without tokens", c, err)
 		}
-		if all, err := s.Connections(ctx, ann.User); err != nil || len(all) != 1 || !all[0].Broken || all[0].Upstream != "linear" {
+		if all, err := s.Connections(ctx, ann.User); err != nil || len(all) != 1 || !all[0].Broken ||
+			all[0].Upstream != "linear" {
 			t.Errorf("Connections = %+v, %v", all, err)
 		}
 
@@ -92,7 +99,8 @@ func TestConnectionsSwappedT112(t *testing.T) {
 		s, ctx := mustOpen(t, d, newClock().now), t.Context()
 		ann, bob := mustConnect(t, s, "ann"), mustConnect(t, s, "bob")
 		swap := func(from, column string) {
-			_, err := s.exec(ctx, `UPDATE upstream_tokens SET `+column+` = (SELECT access_enc FROM upstream_tokens WHERE id = $1) WHERE id = $2`, from, bob.row())
+			_, err := s.exec(ctx, `UPDATE upstream_tokens SET `+column+
+				` = (SELECT access_enc FROM upstream_tokens WHERE id = $1) WHERE id = $2`, from, bob.row())
 			want(t, "UPDATE", err, nil)
 			c, err := s.Connection(ctx, "linear", "user:bob")
 			want(t, "a token that was moved", err, seal.ErrInvalid)
@@ -106,7 +114,8 @@ func TestConnectionsSwappedT112(t *testing.T) {
 		elsewhere := ann
 		elsewhere.Upstream, elsewhere.Access = "jira", "access of ann"
 		want(t, "PutConnection", s.PutConnection(ctx, elsewhere), nil)
-		_, err := s.exec(ctx, `UPDATE upstream_tokens SET access_enc = (SELECT access_enc FROM upstream_tokens WHERE id = $1) WHERE id = $2`, ann.row(), elsewhere.row())
+		_, err := s.exec(ctx,
+			`UPDATE upstream_tokens SET access_enc = (SELECT access_enc FROM upstream_tokens WHERE id = $1) WHERE id = $2`, ann.row(), elsewhere.row())
 		want(t, "UPDATE", err, nil)
 		_, err = s.Connection(ctx, "jira", "user:ann")
 		want(t, "her own token of another upstream", err, seal.ErrInvalid)
@@ -116,7 +125,8 @@ func TestConnectionsSwappedT112(t *testing.T) {
 func TestUpstreamClientsT103(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
-		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb", ClientID: "one", Secret: "canary-secret", AuthMethod: "client_secret_basic"}
+		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb",
+			ClientID: "one", Secret: "canary-secret", AuthMethod: "client_secret_basic"}
 		got, err := s.AddUpstreamClient(ctx, c)
 		if err != nil || got != c {
 			t.Errorf("AddUpstreamClient = %+v, %v", got, err)

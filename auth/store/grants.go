@@ -19,11 +19,14 @@ type Grant struct {
 	Reason                           string    // why it was revoked
 }
 
-const grantColumns = "grants.id, grants.user_id, grants.idp_session_id, grants.client_id, grants.client_kind, grants.client_name, grants.redirect_host, " +
-	"grants.resource, grants.scope, grants.detail, grants.created_at, grants.last_used_at, grants.expires_at, grants.revoked_at, grants.revoke_reason"
+const grantColumns = "grants.id, grants.user_id, grants.idp_session_id, grants.client_id, grants.client_kind, " +
+	"grants.client_name, grants.redirect_host, " +
+	"grants.resource, grants.scope, grants.detail, grants.created_at, grants.last_used_at, grants.expires_at, " +
+	"grants.revoked_at, grants.revoke_reason"
 
 func (g *Grant) fields() []any {
-	return []any{&g.ID, &g.User, &g.IDPSession, &g.ClientID, &g.ClientKind, &g.ClientName, &g.RedirectHost, &g.Resource, &g.Scope, &g.Detail,
+	return []any{&g.ID, &g.User, &g.IDPSession, &g.ClientID, &g.ClientKind, &g.ClientName, &g.RedirectHost, &g.Resource,
+		&g.Scope, &g.Detail,
 		moment{&g.Created}, moment{&g.Used}, moment{&g.Expires}, moment{&g.Revoked}, &g.Reason}
 }
 
@@ -46,9 +49,11 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	}
 	g.Created, g.Revoked, g.Reason = s.now(), time.Time{}, ""
 	g.Used = g.Created
-	_, err := s.exec(ctx, `INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host, resource, scope, detail, created_at,
+	_, err := s.exec(ctx,
+		`INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host, resource, scope, detail, created_at,
 		last_used_at, expires_at, revoked_at, revoke_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, 0, '')`,
-		g.ID, g.User, g.IDPSession, g.ClientID, g.ClientKind, g.ClientName, g.RedirectHost, g.Resource, g.Scope, g.Detail, seconds(g.Created), seconds(g.Expires))
+		g.ID, g.User, g.IDPSession, g.ClientID, g.ClientKind, g.ClientName, g.RedirectHost, g.Resource, g.Scope,
+		g.Detail, seconds(g.Created), seconds(g.Expires))
 	return g, err
 }
 
@@ -56,7 +61,8 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 // row is locked: whoever changes codes or tokens locks their grant first, so that two transactions
 // never wait for each other.
 func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) }, `SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) },
+		`SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
 	if err == nil {
 		err = g.over(s.now())
 	}
@@ -147,10 +153,12 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 		}
 		now := seconds(s.now())
 		for _, id := range ids {
-			if _, err := s.exec(ctx, `UPDATE grants SET revoked_at = $2, revoke_reason = $3 WHERE id = $1`, id, now, why); err != nil {
+			if _, err := s.exec(ctx, `UPDATE grants SET revoked_at = $2, revoke_reason = $3 WHERE id = $1`, id, now,
+				why); err != nil {
 				return err
 			}
-			if _, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL WHERE grant_id = $1`, id); err != nil {
+			if _, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL WHERE grant_id = $1`,
+				id); err != nil {
 				return err
 			}
 			if _, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE grant_id = $1`, id); err != nil {

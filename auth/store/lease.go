@@ -47,7 +47,8 @@ func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	if _, err = l.conn.ExecContext(ctx, `BEGIN EXCLUSIVE`); err != nil {
 		var code *sqlite.Error
 		if errors.As(err, &code) && code.Code()&0xff == busy {
-			return nil, fmt.Errorf("%s: %w%s; stop it, or give each process its own store, or use Postgres for several", file, ErrInUse, holder(ctx, file))
+			return nil, fmt.Errorf("%s: %w%s; stop it, or give each process its own store, or use Postgres for several",
+				file, ErrInUse, holder(ctx, file))
 		}
 		return nil, fmt.Errorf("%s: %w", beside, err)
 	}
@@ -66,7 +67,8 @@ func (l *lease) give() error {
 // signLease writes down who has the lease, for the message to the next one.
 func (s *Store) signLease(ctx context.Context) error {
 	host, _ := os.Hostname() // "" does as well
-	_, err := s.exec(ctx, `INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2) ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
+	_, err := s.exec(ctx,
+		`INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2) ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
 		fmt.Sprintf("process %d on %q", os.Getpid(), host), seconds(s.now()))
 	return err
 }

@@ -44,7 +44,8 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 		case done > len(steps):
 			return fmt.Errorf("%w: its schema is %d, this version knows %d", ErrNewer, done, len(steps))
 		case done < len(steps) && !apply:
-			return fmt.Errorf("the store's schema is %d, and %d is needed: start the program that owns it first", done, len(steps))
+			return fmt.Errorf("the store's schema is %d, and %d is needed: start the program that owns it first", done,
+				len(steps))
 		}
 		sealed := false
 		if done > 0 {
@@ -77,7 +78,8 @@ func (s *Store) version(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	var last sql.NullInt64
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&n, &last) }, `SELECT count(*), max(version) FROM schema_migrations`)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&n, &last) },
+		`SELECT count(*), max(version) FROM schema_migrations`)
 	if err == nil && int64(n) != last.Int64 {
 		err = errors.New("the table schema_migrations has gaps")
 	}
@@ -89,7 +91,8 @@ func (s *Store) step(ctx context.Context, name string, version int) error {
 	if err != nil {
 		return err
 	}
-	if number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_"); number != fmt.Sprintf("%04d", version) {
+	if number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_"); number != fmt.Sprintf("%04d",
+		version) {
 		return errors.New("it is step " + strconv.Itoa(version))
 	}
 	statements := string(text)

@@ -203,7 +203,8 @@ func TestAuthT115SecondProcess(t *testing.T) {
 		if err == nil {
 			_ = s.Close()
 		}
-		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", p.Process.Pid)) {
+		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), file) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("process %d ", p.Process.Pid)) {
 			t.Errorf("Open(%s) = %v, want %v with the file and the process", name, err, ErrInUse)
 		}
 	}
@@ -232,7 +233,8 @@ func TestAuthT115SecondProcess(t *testing.T) {
 	}
 	want(t, "Close", s.Close(), nil)
 	want(t, "Close", mustOpenNow(t, d).Close(), nil)
-	if _, err := Open(t.Context(), Config{DSN: file + "x", Keys: d.keys, Attach: true, Log: authtest.Log(t)}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(t.Context(),
+		Config{DSN: file + "x", Keys: d.keys, Attach: true, Log: authtest.Log(t)}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Attach to no file: %v, want %v", err, os.ErrNotExist)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

@@ -45,7 +45,9 @@ type Successor struct {
 // ErrNotFound is also for a client that is not the token's: that leaves the token as it is.
 // ErrExpired and ErrRevoked are also for the grant and its user. With these and ErrReused the
 // client has to sign in again; with any other error it must not be told so.
-func (s *Store) Refresh(ctx context.Context, p Presented, rotate func(ctx context.Context, t Token, g Grant) (Successor, error)) (response []byte, err error) {
+func (s *Store) Refresh(
+	ctx context.Context, p Presented, rotate func(ctx context.Context, t Token, g Grant) (Successor, error),
+) (response []byte, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		t, stale := s.Token(ctx, RefreshToken, p.Signature)
 		if stale != nil && t.Signature == "" {
@@ -89,7 +91,8 @@ func (s *Store) Refresh(ctx context.Context, p Presented, rotate func(ctx contex
 // disabled returns ErrRevoked as stale if a user is shut out.
 func (s *Store) disabled(ctx context.Context, user string) (stale, err error) {
 	var at int64
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT disabled_at FROM users WHERE id = $1`, user)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT disabled_at FROM users WHERE id = $1`,
+		user)
 	if err == nil && at != 0 {
 		stale = ErrRevoked
 	}
@@ -106,7 +109,8 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 		}
 		replay = vault.Seal(next.Response, replayPlace(p.Signature))
 	}
-	n, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4 WHERE signature = $1 AND state = 'active'`,
+	n, err := s.exec(ctx,
+		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4 WHERE signature = $1 AND state = 'active'`,
 		p.Signature, seconds(s.now()), next.Signature, replay)
 	if err == nil && n == 0 {
 		err = errors.New("the token was revoked while it was exchanged")
@@ -135,7 +139,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	if _, err := s.RevokeGrant(ctx, t.Grant, "refresh_reuse"); err != nil {
 		return nil, err
 	}
-	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID, Detail: fmt.Appendf(nil, `{"grant":%q}`, t.Grant)}
+	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID,
+		Detail: fmt.Appendf(nil, `{"grant":%q}`, t.Grant)}
 	if err := s.Audit(ctx, e); err != nil {
 		return nil, err
 	}

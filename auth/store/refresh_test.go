@@ -12,7 +12,8 @@ import (
 // issue makes a token that is its own signature, and an access token with it.
 func issue(ctx context.Context, s *Store, g Grant, refresh string) (Successor, error) {
 	for kind, signature := range map[string]string{RefreshToken: "sig-" + refresh, AccessToken: "sig-at-" + refresh} {
-		err := s.AddToken(ctx, Token{Signature: signature, Kind: kind, Grant: g.ID, RequestID: "request", Expires: s.now().Add(30 * 24 * time.Hour)})
+		err := s.AddToken(ctx, Token{Signature: signature, Kind: kind, Grant: g.ID, RequestID: "request",
+			Expires: s.now().Add(30 * 24 * time.Hour)})
 		if err != nil {
 			return Successor{}, err
 		}
@@ -29,7 +30,8 @@ func mustIssue(t testing.TB, s *Store, g Grant, refresh string) {
 
 // exchange refreshes the way the token endpoint does.
 func exchange(ctx context.Context, s *Store, client, old, next string) (string, error) {
-	response, err := s.Refresh(ctx, Presented{Token: old, Signature: "sig-" + old, ClientID: client, Interval: time.Minute},
+	response, err := s.Refresh(ctx,
+		Presented{Token: old, Signature: "sig-" + old, ClientID: client, Interval: time.Minute},
 		func(ctx context.Context, t Token, g Grant) (Successor, error) { return issue(ctx, s, g, next) })
 	return string(response), err
 }
@@ -46,10 +48,12 @@ func TestAuthT82OnePair(t *testing.T) {
 			return err
 		})
 		if n != len(answers) || len(slices.Compact(answers)) != 1 {
-			t.Fatalf("%d of %d succeeded with the answers %q, want one answer for all", n, len(answers), slices.Compact(answers))
+			t.Fatalf("%d of %d succeeded with the answers %q, want one answer for all", n, len(answers),
+				slices.Compact(answers))
 		}
 		tokens := 0
-		want(t, "count", s[0].get(t.Context(), func(row scanner) error { return row.Scan(&tokens) }, `SELECT count(*) FROM oauth_tokens`), nil)
+		want(t, "count", s[0].get(t.Context(), func(row scanner) error { return row.Scan(&tokens) },
+			`SELECT count(*) FROM oauth_tokens`), nil)
 		if tokens != 4 {
 			t.Errorf("%d tokens are stored, want two pairs", tokens)
 		}
@@ -88,10 +92,12 @@ func TestAuthT83Reuse(t *testing.T) {
 				if g, err := s[1].Grant(t.Context(), g.ID); err != ErrRevoked || g.Reason != "refresh_reuse" {
 					t.Errorf("the grant: %q, %v; want it revoked for the reuse", g.Reason, err)
 				}
-				if ids, err := s[1].RevokedSince(t.Context(), c.now().Add(-10*time.Second)); err != nil || !slices.Equal(ids, []string{g.ID}) {
+				if ids, err := s[1].RevokedSince(t.Context(), c.now().Add(-10*time.Second)); err != nil ||
+					!slices.Equal(ids, []string{g.ID}) {
 					t.Errorf("RevokedSince = %q, %v; want the grant", ids, err)
 				}
-				if e, err := s[1].Events(t.Context(), 10); err != nil || len(e) != 1 || e[0].Event != "refresh_reuse" || e[0].ClientID != "client" {
+				if e, err := s[1].Events(t.Context(), 10); err != nil || len(e) != 1 || e[0].Event != "refresh_reuse" ||
+					e[0].ClientID != "client" {
 					t.Errorf("Events = %+v, %v; want the reuse", e, err)
 				}
 			})
@@ -115,7 +121,8 @@ func TestRefreshRefused(t *testing.T) {
 
 		// T88: what goes wrong is undone, and the token is as good as before.
 		broken := errors.New("broken")
-		_, err = s.Refresh(ctx, Presented{Token: "rt0", Signature: "sig-rt0", ClientID: "client", Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
+		_, err = s.Refresh(ctx, Presented{Token: "rt0", Signature: "sig-rt0", ClientID: "client",
+			Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
 			if _, err := issue(ctx, s, g, "rt1"); err != nil {
 				return Successor{}, err
 			}
@@ -133,7 +140,8 @@ func TestRefreshRefused(t *testing.T) {
 			t.Errorf("its own client again: %q, %v; want %q", again, err, answer)
 		}
 		// Somebody who writes to the database cannot give one token's answer to another.
-		_, err = s.exec(ctx, `UPDATE oauth_tokens SET state = 'rotated', rotated_at = $1, successor = 'sig-rt1', replay_enc = (SELECT replay_enc FROM oauth_tokens WHERE signature = 'sig-rt0')
+		_, err = s.exec(ctx,
+			`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $1, successor = 'sig-rt1', replay_enc = (SELECT replay_enc FROM oauth_tokens WHERE signature = 'sig-rt0')
 			WHERE signature = 'sig-rt1'`, seconds(c.now()))
 		want(t, "UPDATE", err, nil)
 		_, err = s.exec(ctx, `UPDATE oauth_tokens SET successor = 'sig-at-rt1' WHERE signature = 'sig-rt1'`)
@@ -181,15 +189,20 @@ func TestAuthT75Codes(t *testing.T) {
 					return s.UseCode(ctx, "code2")
 				})
 			}},
-			"TakePKCE":     {ErrNotFound, func(s *Store) error { _, err := s.TakePKCE(ctx, "code"); return err }},
-			"UseAssertion": {ErrUsed, func(s *Store) error { return s.UseAssertion(ctx, "https://client.example", "jti", soon) }},
+			"TakePKCE": {ErrNotFound, func(s *Store) error { _, err := s.TakePKCE(ctx, "code"); return err }},
+			"UseAssertion": {ErrUsed,
+				func(s *Store) error { return s.UseAssertion(ctx, "https://client.example", "jti", soon) }},
 			"ApproveAuthRequest": {ErrUsed, func(s *Store) error {
-				_, err := s.ApproveAuthRequest(ctx, "request", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
+				_, err := s.ApproveAuthRequest(ctx, "request", "binding",
+					Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
 				return err
 			}},
-			"ConsumeAuthRequest": {ErrUsed, func(s *Store) error { _, err := s.ConsumeAuthRequest(ctx, "idp", "state2", "binding"); return err }},
-			"ConsumeApproved":    {ErrUsed, func(s *Store) error { _, err := s.ConsumeApproved(ctx, "request3", "binding"); return err }},
-			"ClaimIDPSession":    {ErrUsed, func(s *Store) error { _, err := s.ClaimIDPSession(ctx, g.IDPSession, time.Minute); return err }},
+			"ConsumeAuthRequest": {ErrUsed,
+				func(s *Store) error { _, err := s.ConsumeAuthRequest(ctx, "idp", "state2", "binding"); return err }},
+			"ConsumeApproved": {ErrUsed,
+				func(s *Store) error { _, err := s.ConsumeApproved(ctx, "request3", "binding"); return err }},
+			"ClaimIDPSession": {ErrUsed,
+				func(s *Store) error { _, err := s.ClaimIDPSession(ctx, g.IDPSession, time.Minute); return err }},
 			"RevokeGrant": {ErrRevoked, func(s *Store) error {
 				stood, err := s.RevokeGrant(ctx, other.ID, "test")
 				if err == nil && !stood {
@@ -199,11 +212,13 @@ func TestAuthT75Codes(t *testing.T) {
 			}},
 		}
 		for _, code := range []string{"code", "code2"} {
-			want(t, "AddCode", s[0].AddCode(ctx, Code{Signature: code, Grant: g.ID, RequestID: "r", Request: []byte("{}"), Expires: soon}), nil)
+			want(t, "AddCode", s[0].AddCode(ctx,
+				Code{Signature: code, Grant: g.ID, RequestID: "r", Request: []byte("{}"), Expires: soon}), nil)
 		}
 		want(t, "AddPKCE", s[0].AddPKCE(ctx, "code", []byte("challenge"), soon), nil)
 		for _, id := range []string{"request", "request2", "request3"} {
-			want(t, "AddAuthRequest", s[0].AddAuthRequest(ctx, id, "binding", AuthRequest{Purpose: "authorize", Expires: soon}), nil)
+			want(t, "AddAuthRequest",
+				s[0].AddAuthRequest(ctx, id, "binding", AuthRequest{Purpose: "authorize", Expires: soon}), nil)
 		}
 		_, err := s[0].ApproveAuthRequest(ctx, "request2", "binding", Approval{IDP: "idp", State: "state2"})
 		want(t, "ApproveAuthRequest", err, nil)

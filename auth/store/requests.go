@@ -26,13 +26,15 @@ type AuthRequest struct {
 	Consumed time.Time
 }
 
-const authRequestColumns = "id_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request, detail, created_at, expires_at, " +
+const authRequestColumns = "id_hash, purpose, client_id, redirect_uri, client_state, scope, resource, " +
+	"code_challenge, request, detail, created_at, expires_at, " +
 	"idp, nonce, pkce_enc, approved_at, consumed_at, network"
 
 func (a *AuthRequest) scan(s *Store, row scanner) error {
 	var id string
 	var sealed []byte
-	err := row.Scan(&id, &a.Purpose, &a.ClientID, &a.RedirectURI, &a.State, &a.Scope, &a.Resource, &a.CodeChallenge, &a.Request, &a.Detail, moment{&a.Created},
+	err := row.Scan(&id, &a.Purpose, &a.ClientID, &a.RedirectURI, &a.State, &a.Scope, &a.Resource, &a.CodeChallenge,
+		&a.Request, &a.Detail, moment{&a.Created},
 		moment{&a.Expires}, &a.IDP, &a.Nonce, &sealed, moment{&a.Approved}, moment{&a.Consumed}, &a.Network)
 	if err != nil {
 		return err
@@ -45,10 +47,12 @@ func (a *AuthRequest) scan(s *Store, row scanner) error {
 // AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has
 // the secret binding. Where its network has too many, the oldest go.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
-	_, err := s.exec(ctx, `INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
+	_, err := s.exec(ctx,
+		`INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
 		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at, network)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14, $15)`,
-		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge, a.Request, a.Detail, a.IDP,
+		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge,
+		a.Request, a.Detail, a.IDP,
 		seconds(s.now()), seconds(a.Expires), a.Network)
 	if err == nil {
 		err = s.trimRequests(ctx, a.Network, hash(id), false)
@@ -63,7 +67,8 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 // there is none (ErrNotFound). ErrExpired and ErrUsed, when it was consumed, come with the request.
 func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
 	err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
-		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id), hash(binding))
+		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id),
+		hash(binding))
 	if err == nil {
 		err = a.state(s.now())
 	}
@@ -89,7 +94,9 @@ type Approval struct {
 // ApproveAuthRequest approves a request, once: of several at a time, and of a second one, all but
 // the first get ErrUsed. ErrNotFound is also for another browser than the one that the request is
 // bound to.
-func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, approval Approval) (a AuthRequest, err error) {
+func (s *Store) ApproveAuthRequest(
+	ctx context.Context, id, binding string, approval Approval,
+) (a AuthRequest, err error) {
 	var state any
 	if approval.State != "" {
 		state = hash(approval.State)
@@ -98,7 +105,8 @@ func (s *Store) ApproveAuthRequest(ctx context.Context, id, binding string, appr
 	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
 		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7, detail = COALESCE($8, detail)
 		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3 RETURNING `+authRequestColumns,
-		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id), approval.Verifier), approval.Detail)
+		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id),
+			approval.Verifier), approval.Detail)
 	switch err {
 	case nil:
 		err = s.trimRequests(ctx, a.Network, hash(id), true)
@@ -120,15 +128,18 @@ func (s *Store) ConsumeAuthRequest(ctx context.Context, idp, state, binding stri
 // ConsumeApproved returns the approved request with an id, once: it is for a user who has signed in
 // before, so that no provider is asked.
 func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRequest, error) {
-	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "", hash(binding))
+	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "",
+		hash(binding))
 }
 
 func (s *Store) consume(ctx context.Context, which, key, idp, binding string) (a AuthRequest, err error) {
 	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
-		`UPDATE auth_requests SET consumed_at = $4 WHERE `+which+` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4 RETURNING `+authRequestColumns,
+		`UPDATE auth_requests SET consumed_at = $4 WHERE `+which+
+			` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4 RETURNING `+authRequestColumns,
 		key, idp, binding, seconds(s.now()))
 	if err == ErrNotFound {
-		err = s.get(ctx, func(row scanner) error { return a.scan(s, row) }, `SELECT `+authRequestColumns+` FROM auth_requests WHERE `+which+` AND approved_at > 0`,
+		err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
+			`SELECT `+authRequestColumns+` FROM auth_requests WHERE `+which+` AND approved_at > 0`,
 			key, idp, binding)
 		if err == nil {
 			if err = a.state(s.now()); err == nil {

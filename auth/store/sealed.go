@@ -57,7 +57,8 @@ const (
 // sealed at all.
 func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	var text []byte
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`,
+		canaryRow)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -76,7 +77,8 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 
 // addCanary seals the first row of a new store.
 func (s *Store) addCanary(ctx context.Context) error {
-	_, err := s.exec(ctx, `INSERT INTO canary (id, secret_enc) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, canaryRow, s.seal(canarySecret, canaryRow, canaryText))
+	_, err := s.exec(ctx, `INSERT INTO canary (id, secret_enc) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, canaryRow,
+		s.seal(canarySecret, canaryRow, canaryText))
 	return err
 }
 
@@ -108,7 +110,8 @@ func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 				return n, err
 			}
 			// A row that somebody has written in between is sealed with the first key already.
-			changed, err := s.exec(ctx, `UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
+			changed, err := s.exec(ctx,
+				`UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
 				v.row, v.sealed, s.vault.Seal(plain, c.place(v.row)))
 			if err != nil {
 				return n, err

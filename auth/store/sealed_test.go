@@ -27,8 +27,10 @@ func live(t *testing.T, s *Store, word string) (secrets []string) {
 		return secrets[len(secrets)-1]
 	}
 	id, binding, state := secret("request"), secret("binding"), secret("state")
-	want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, binding, AuthRequest{Purpose: "authorize", ClientID: "client", State: []byte("client's\x00\xff"), Expires: s.now().Add(time.Hour)}), nil)
-	_, err := s.ApproveAuthRequest(ctx, id, binding, Approval{IDP: "idp", State: state, Nonce: "nonce", Verifier: secret("verifier")})
+	want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, binding, AuthRequest{Purpose: "authorize", ClientID: "client",
+		State: []byte("client's\x00\xff"), Expires: s.now().Add(time.Hour)}), nil)
+	_, err := s.ApproveAuthRequest(ctx, id, binding,
+		Approval{IDP: "idp", State: state, Nonce: "nonce", Verifier: secret("verifier")})
 	want(t, "ApproveAuthRequest", err, nil)
 	a, err := s.ConsumeAuthRequest(ctx, "idp", state, binding)
 	want(t, "ConsumeAuthRequest", err, nil)
@@ -41,16 +43,22 @@ func live(t *testing.T, s *Store, word string) (secrets []string) {
 	want(t, "AddIDPSession", err, nil)
 	i.RefreshToken = secret("idp-token")
 	want(t, "UpdateIDPSession", s.UpdateIDPSession(ctx, i), nil)
-	want(t, "AddWebSession", s.AddWebSession(ctx, secret("cookie"), WebSession{User: u.ID, IDPSession: i.ID, Expires: s.now().Add(time.Hour)}), nil)
+	want(t, "AddWebSession", s.AddWebSession(ctx, secret("cookie"),
+		WebSession{User: u.ID, IDPSession: i.ID, Expires: s.now().Add(time.Hour)}), nil)
 	want(t, "UseAssertion", s.UseAssertion(ctx, "client", secret("jti"), s.now().Add(time.Hour)), nil)
-	want(t, "PutConnection", s.PutConnection(ctx, Connection{Upstream: "linear", User: u.ID, Principal: "user:" + word[:3], Access: secret("upstream-at"), Refresh: secret("upstream-rt")}), nil)
-	_, err = s.AddUpstreamClient(ctx, UpstreamClient{Upstream: "linear", Issuer: "https://as.example", ClientID: "us", Secret: secret("upstream-client")})
+	want(t, "PutConnection", s.PutConnection(ctx, Connection{Upstream: "linear", User: u.ID,
+		Principal: "user:" + word[:3], Access: secret("upstream-at"), Refresh: secret("upstream-rt")}), nil)
+	_, err = s.AddUpstreamClient(ctx, UpstreamClient{Upstream: "linear", Issuer: "https://as.example", ClientID: "us",
+		Secret: secret("upstream-client")})
 	want(t, "AddUpstreamClient", err, nil)
 	g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: s.now().Add(time.Hour)})
 	want(t, "AddGrant", err, nil)
-	want(t, "AddToken", s.AddToken(ctx, Token{Signature: word[:3] + "sig0", Kind: RefreshToken, Grant: g.ID, Expires: s.now().Add(time.Hour)}), nil)
-	_, err = s.Refresh(ctx, Presented{Token: secret("rt"), Signature: word[:3] + "sig0", ClientID: "client", Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
-		err := s.AddToken(ctx, Token{Signature: word[:3] + "sig1", Kind: RefreshToken, Grant: g.ID, Expires: s.now().Add(time.Hour)})
+	want(t, "AddToken", s.AddToken(ctx,
+		Token{Signature: word[:3] + "sig0", Kind: RefreshToken, Grant: g.ID, Expires: s.now().Add(time.Hour)}), nil)
+	_, err = s.Refresh(ctx, Presented{Token: secret("rt"), Signature: word[:3] + "sig0", ClientID: "client",
+		Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
+		err := s.AddToken(ctx, Token{Signature: word[:3] + "sig1", Kind: RefreshToken, Grant: g.ID,
+			Expires: s.now().Add(time.Hour)})
 		return Successor{word[:3] + "sig1", []byte(`{"access_token":"` + secret("at") + `"}`)}, err
 	})
 	want(t, "Refresh", err, nil)
@@ -104,7 +112,9 @@ func TestAuthT111Secrets(t *testing.T) {
 			t.Fatal("the dump does not hold what is no secret")
 		}
 		for _, secret := range secrets {
-			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret))} {
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)),
+				base64.StdEncoding.EncodeToString([]byte(secret)),
+				base64.RawURLEncoding.EncodeToString([]byte(secret))} {
 				if bytes.Contains(held, []byte(form)) {
 					t.Errorf("the database holds %s", form)
 				}
@@ -117,7 +127,8 @@ func TestAuthT112SwappedRows(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
 		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
-		_, err := s.exec(ctx, `UPDATE idp_sessions SET refresh_token_enc = (SELECT refresh_token_enc FROM idp_sessions WHERE id = $1) WHERE id = $2`, ann.IDPSession, bob.IDPSession)
+		_, err := s.exec(ctx,
+			`UPDATE idp_sessions SET refresh_token_enc = (SELECT refresh_token_enc FROM idp_sessions WHERE id = $1) WHERE id = $2`, ann.IDPSession, bob.IDPSession)
 		want(t, "UPDATE", err, nil)
 		if i, err := s.IDPSession(ctx, ann.IDPSession); err != nil || i.RefreshToken != "refresh token of ann" {
 			t.Errorf("her own: %q, %v", i.RefreshToken, err)
@@ -130,8 +141,11 @@ func TestAuthT112SwappedRows(t *testing.T) {
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrRevoked) {
 			t.Errorf("%v looks as if the session was over", err)
 		}
-		want(t, "AddAuthRequest", s.AddAuthRequest(ctx, "id", "binding", AuthRequest{Expires: time.Now().Add(time.Hour)}), nil)
-		_, err = s.exec(ctx, `UPDATE auth_requests SET pkce_enc = (SELECT refresh_token_enc FROM idp_sessions WHERE id = $1)`, ann.IDPSession)
+		want(t, "AddAuthRequest",
+			s.AddAuthRequest(ctx, "id", "binding", AuthRequest{Expires: time.Now().Add(time.Hour)}), nil)
+		_, err = s.exec(ctx,
+			`UPDATE auth_requests SET pkce_enc = (SELECT refresh_token_enc FROM idp_sessions WHERE id = $1)`,
+			ann.IDPSession)
 		want(t, "UPDATE", err, nil)
 		_, err = s.AuthRequest(ctx, "id", "binding")
 		want(t, "her token in another table", err, seal.ErrInvalid)
@@ -141,7 +155,8 @@ func TestAuthT112SwappedRows(t *testing.T) {
 func TestAuthT113KeyRotation(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		open := func(ids ...string) (*Store, error) {
-			s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: mustRing(t, ids...), Log: authtest.Log(t)})
+			s, err := Open(t.Context(),
+				Config{Driver: d.driver, DSN: d.dsn, Keys: mustRing(t, ids...), Log: authtest.Log(t)})
 			if err == nil {
 				t.Cleanup(func() { _ = s.Close() })
 			}
@@ -168,7 +183,8 @@ func TestAuthT113KeyRotation(t *testing.T) {
 		want(t, "the old key alone", err, ErrKeys)
 		s, err = open("b")
 		want(t, "the new key alone", err, nil)
-		for id, token := range map[string]string{ann.IDPSession: "refresh token of ann", bob.IDPSession: "refresh token of bob"} {
+		for id, token := range map[string]string{ann.IDPSession: "refresh token of ann",
+			bob.IDPSession: "refresh token of bob"} {
 			if i, err := s.IDPSession(t.Context(), id); err != nil || i.RefreshToken != token {
 				t.Errorf("IDPSession = %q, %v; want %q", i.RefreshToken, err, token)
 			}

@@ -23,7 +23,8 @@ const idpSessionColumns = "id, user_id, idp, refresh_token_enc, claims, created_
 // scan reads a row, and opens what is sealed in it.
 func (i *IDPSession) scan(s *Store, row scanner) error {
 	var sealed []byte
-	err := row.Scan(&i.ID, &i.User, &i.IDP, &sealed, &i.Claims, moment{&i.Created}, moment{&i.Checked}, moment{&i.OKUntil}, moment{&i.Ended})
+	err := row.Scan(&i.ID, &i.User, &i.IDP, &sealed, &i.Claims, moment{&i.Created}, moment{&i.Checked},
+		moment{&i.OKUntil}, moment{&i.Ended})
 	if err != nil {
 		return err
 	}
@@ -38,16 +39,19 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 		i.ID = NewID()
 	}
 	i.Created, i.Ended = s.now(), time.Time{}
-	_, err := s.exec(ctx, `INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, claimed_until, ended_at)
+	_, err := s.exec(ctx,
+		`INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, claimed_until, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
-		i.ID, i.User, i.IDP, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Created), seconds(i.Checked), seconds(i.OKUntil))
+		i.ID, i.User, i.IDP, s.seal(idpRefreshToken, i.ID,
+			i.RefreshToken), i.Claims, seconds(i.Created), seconds(i.Checked), seconds(i.OKUntil))
 	return i, err
 }
 
 // IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In
 // a transaction the row is locked.
 func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err error) {
-	err = s.get(ctx, func(row scanner) error { return i.scan(s, row) }, `SELECT `+idpSessionColumns+` FROM idp_sessions WHERE id = $1`+s.lock(ctx), id)
+	err = s.get(ctx, func(row scanner) error { return i.scan(s, row) },
+		`SELECT `+idpSessionColumns+` FROM idp_sessions WHERE id = $1`+s.lock(ctx), id)
 	if err == nil && !i.Ended.IsZero() {
 		err = ErrRevoked
 	}
@@ -61,7 +65,8 @@ func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err er
 func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
 	now := s.now()
 	err = s.change(ctx, func(row scanner) error { return i.scan(s, row) },
-		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3 RETURNING `+idpSessionColumns,
+		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3 RETURNING `+
+			idpSessionColumns,
 		id, seconds(now.Add(d)), seconds(now))
 	if err != ErrNotFound {
 		return i, err
@@ -77,7 +82,8 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 // UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a session that goes on, and
 // ends the claim on it.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
-	return s.only(ctx, `UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
+	return s.only(ctx,
+		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
 		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
 }
 
@@ -92,7 +98,9 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 		if _, err := s.exec(ctx, `DELETE FROM web_sessions WHERE idp_session_id = $1`, id); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, `UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id, seconds(s.now())); err != nil {
+		if _, err := s.exec(ctx,
+			`UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id,
+			seconds(s.now())); err != nil {
 			return err
 		}
 		// Whoever had the session locked to make a grant of it has made it by now; nobody makes
@@ -112,7 +120,8 @@ func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession,
 		err := row.Scan(&i.ID, &i.User, &i.IDP, moment{&i.Created}, moment{&i.Checked}, moment{&i.OKUntil})
 		all = append(all, i)
 		return err
-	}, `SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
+	},
+		`SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
 	return all, err
 }
 
@@ -157,7 +166,8 @@ type WebSession struct {
 
 // AddWebSession stores a session by its secret.
 func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
-	_, err := s.exec(ctx, `INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+	_, err := s.exec(ctx,
+		`INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
 		hash(secret), w.User, w.IDPSession, seconds(s.now()), seconds(w.Expires))
 	return err
 }
@@ -167,7 +177,8 @@ func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) 
 func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(append([]any{&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires}}, u.fields()...)...)
-	}, `SELECT web_sessions.user_id, web_sessions.idp_session_id, web_sessions.created_at, web_sessions.expires_at, `+userColumns+`
+	}, `SELECT web_sessions.user_id, web_sessions.idp_session_id, web_sessions.created_at, web_sessions.expires_at, `+
+		userColumns+`
 		FROM web_sessions JOIN users ON users.id = web_sessions.user_id WHERE id_hash = $1`, hash(secret))
 	switch {
 	case err != nil:
@@ -187,7 +198,8 @@ func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession,
 		err := row.Scan(&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires})
 		all = append(all, w)
 		return err
-	}, `SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
+	},
+		`SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
 		user, seconds(s.now()))
 	return all, err
 }

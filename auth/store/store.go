@@ -194,7 +194,8 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	}
 	// Every commit is on the disk before it is answered: a rotated token that a power cut brings
 	// back would cost its user the sign-in.
-	pragmas := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
+	pragmas := url.Values{"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	if s.write, err = sql.Open("sqlite", sqliteURL(file, pragmas)); err != nil {
 		return err
 	}

@@ -79,7 +79,9 @@ func mustOpenUnswept(t testing.TB, d database, now func() time.Time) *Store {
 	return mustOpenBy(t, open, d, now)
 }
 
-func mustOpenBy(t testing.TB, open func(context.Context, Config) (*Store, error), d database, now func() time.Time) *Store {
+func mustOpenBy(
+	t testing.TB, open func(context.Context, Config) (*Store, error), d database, now func() time.Time,
+) *Store {
 	t.Helper()
 	s, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: now, Log: authtest.Log(t)})
 	if err != nil {
@@ -96,16 +98,19 @@ func mustOpenBy(t testing.TB, open func(context.Context, Config) (*Store, error)
 // mustGrant stores a user, a session and a grant.
 func mustGrant(t testing.TB, s *Store, subject string) Grant {
 	t.Helper()
-	u, err := s.PutUser(t.Context(), User{Issuer: "https://idp.example", Subject: subject, Email: subject + "@example.com"})
+	u, err := s.PutUser(t.Context(),
+		User{Issuer: "https://idp.example", Subject: subject, Email: subject + "@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	authtest.Secret("a refresh token of a provider", "refresh token of "+subject)
-	i, err := s.AddIDPSession(t.Context(), IDPSession{User: u.ID, IDP: "idp", RefreshToken: "refresh token of " + subject, Checked: s.now(), OKUntil: s.now().Add(time.Hour)})
+	i, err := s.AddIDPSession(t.Context(), IDPSession{User: u.ID, IDP: "idp",
+		RefreshToken: "refresh token of " + subject, Checked: s.now(), OKUntil: s.now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.AddGrant(t.Context(), Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: s.now().Add(90 * 24 * time.Hour)})
+	g, err := s.AddGrant(t.Context(),
+		Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: s.now().Add(90 * 24 * time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +162,8 @@ func TestGrant(t *testing.T) {
 		c := newClock()
 		s, ctx := mustOpen(t, d, c.now), t.Context()
 		g := mustGrant(t, s, "ann")
-		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "at", Kind: AccessToken, Grant: g.ID, RequestID: "r", Expires: c.now().Add(time.Hour)}), nil)
+		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "at", Kind: AccessToken, Grant: g.ID, RequestID: "r",
+			Expires: c.now().Add(time.Hour)}), nil)
 		a, err := s.Access(ctx, "at")
 		want(t, "Access", err, nil)
 		if a.User.Subject != "ann" || a.Grant.ID != g.ID || a.Token.RequestID != "r" || a.Grant.Detail != nil {
@@ -255,7 +261,8 @@ func TestAway(t *testing.T) {
 		_, grant := s.Grant(t.Context(), g.ID)
 		_, session := s.IDPSession(t.Context(), g.IDPSession)
 		_, code := s.Code(t.Context(), "code")
-		for _, err := range []error{access, refresh, token, grant, session, code, s.ClientBlocked(t.Context(), "client"), s.UseCode(t.Context(), "code"), s.UseAssertion(t.Context(), "a", "b", time.Now())} {
+		for _, err := range []error{access, refresh, token, grant, session, code, s.ClientBlocked(t.Context(),
+			"client"), s.UseCode(t.Context(), "code"), s.UseAssertion(t.Context(), "a", "b", time.Now())} {
 			if err == nil {
 				t.Error("a store that is closed answers")
 			}
@@ -294,7 +301,8 @@ func TestNewerSchema(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
 		want(t, "Open", err, nil)
-		_, err = s.exec(t.Context(), `INSERT INTO schema_migrations (version, at) SELECT max(version) + 1, 0 FROM schema_migrations`)
+		_, err = s.exec(t.Context(),
+			`INSERT INTO schema_migrations (version, at) SELECT max(version) + 1, 0 FROM schema_migrations`)
 		want(t, "INSERT", err, nil)
 		want(t, "Close", s.Close(), nil)
 		_, err = Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
@@ -310,15 +318,16 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]Config{
-		"no keys":            {DSN: filepath.Join(dir, "a.db")},
-		"no file":            {Keys: keys},
-		"no folder":          {DSN: filepath.Join(dir, "none", "a.db"), Keys: keys},
-		"a folder":           {DSN: dir, Keys: keys},
-		"in memory":          {DSN: ":memory:", Keys: keys},
-		"a URL":              {DSN: "file:" + filepath.Join(dir, "a.db") + "?mode=memory", Keys: keys},
-		"no database":        {DSN: garbage, Keys: keys},
-		"another driver":     {Driver: "mysql", DSN: "x", Keys: keys},
-		"Postgres elsewhere": {Driver: Postgres, DSN: "postgres://user:canary-hunter2@127.0.0.1:1/x?sslmode=disable", Keys: keys},
+		"no keys":        {DSN: filepath.Join(dir, "a.db")},
+		"no file":        {Keys: keys},
+		"no folder":      {DSN: filepath.Join(dir, "none", "a.db"), Keys: keys},
+		"a folder":       {DSN: dir, Keys: keys},
+		"in memory":      {DSN: ":memory:", Keys: keys},
+		"a URL":          {DSN: "file:" + filepath.Join(dir, "a.db") + "?mode=memory", Keys: keys},
+		"no database":    {DSN: garbage, Keys: keys},
+		"another driver": {Driver: "mysql", DSN: "x", Keys: keys},
+		"Postgres elsewhere": {Driver: Postgres, DSN: "postgres://user:canary-hunter2@127.0.0.1:1/x?sslmode=disable",
+			Keys: keys},
 		"no DSN of Postgres": {Driver: Postgres, DSN: "postgres://user:canary-hunter2@:x/", Keys: keys},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -347,9 +356,11 @@ func TestTexts(t *testing.T) {
 			_, _, err = s.WebSession(t.Context(), text)
 			want(t, "WebSession", err, ErrNotFound) // it is hashed
 		}
-		u, err := s.PutUser(t.Context(), User{Issuer: "https://idp.example", Subject: "Ω'\"; DROP TABLE users; --", Email: "Ann@Example.com"})
+		u, err := s.PutUser(t.Context(),
+			User{Issuer: "https://idp.example", Subject: "Ω'\"; DROP TABLE users; --", Email: "Ann@Example.com"})
 		want(t, "PutUser", err, nil)
-		if all, err := s.Users(t.Context(), "ann@example.COM"); err != nil || len(all) != 1 || all[0].ID != u.ID || all[0].Subject != "Ω'\"; DROP TABLE users; --" {
+		if all, err := s.Users(t.Context(), "ann@example.COM"); err != nil || len(all) != 1 || all[0].ID != u.ID ||
+			all[0].Subject != "Ω'\"; DROP TABLE users; --" {
 			t.Errorf("Users = %+v, %v", all, err)
 		}
 	})
@@ -362,9 +373,11 @@ func TestUsers(t *testing.T) {
 		u, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1", Email: "old@example.com"})
 		want(t, "PutUser", err, nil)
 		c.pass(time.Hour)
-		again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1", Email: "new@example.com", Claims: []byte(`{"groups":[]}`)})
+		again, err := s.PutUser(ctx,
+			User{Issuer: "https://a.example", Subject: "1", Email: "new@example.com", Claims: []byte(`{"groups":[]}`)})
 		want(t, "PutUser", err, nil)
-		if again.ID != u.ID || again.Email != "new@example.com" || !again.Created.Equal(u.Created) || !again.Seen.Equal(c.now()) || string(again.Claims) != `{"groups":[]}` {
+		if again.ID != u.ID || again.Email != "new@example.com" || !again.Created.Equal(u.Created) ||
+			!again.Seen.Equal(c.now()) || string(again.Claims) != `{"groups":[]}` {
 			t.Errorf("the same user again is %+v, was %+v", again, u)
 		}
 		other, err := s.PutUser(ctx, User{Issuer: "https://b.example", Subject: "1", Email: "new@example.com"})
@@ -374,13 +387,15 @@ func TestUsers(t *testing.T) {
 		}
 		i, err := s.AddIDPSession(ctx, IDPSession{User: u.ID})
 		want(t, "AddIDPSession", err, nil)
-		want(t, "AddWebSession", s.AddWebSession(ctx, "secret", WebSession{User: u.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret",
+			WebSession{User: u.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
 		_, _, err = s.WebSession(ctx, "other secret")
 		want(t, "another secret", err, ErrNotFound)
 		if _, w, err := s.WebSession(ctx, "secret"); err != nil || w.ID != u.ID {
 			t.Errorf("WebSession = %+v, %v", w, err)
 		}
-		g, err := s.AddGrant(ctx, Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: c.now().Add(time.Hour)})
+		g, err := s.AddGrant(ctx,
+			Grant{User: u.ID, IDPSession: i.ID, ClientID: "client", Expires: c.now().Add(time.Hour)})
 		want(t, "AddGrant", err, nil)
 		shut := c.now()
 		ended, err := s.DisableUser(ctx, u.ID, "test")
@@ -389,7 +404,8 @@ func TestUsers(t *testing.T) {
 		}
 		_, err = s.IDPSession(ctx, i.ID)
 		want(t, "what no grant can be made of any more", err, ErrRevoked)
-		if again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1"}); err != nil || again.Disabled.IsZero() {
+		if again, err := s.PutUser(ctx, User{Issuer: "https://a.example", Subject: "1"}); err != nil ||
+			again.Disabled.IsZero() {
 			t.Errorf("who signs in again is let in again: %+v, %v", again, err)
 		}
 		_, _, err = s.WebSession(ctx, "secret")
@@ -408,7 +424,8 @@ func TestUsers(t *testing.T) {
 		want(t, "EnableUser again", s.EnableUser(ctx, u.ID), ErrNotFound)
 		_, err = s.DisableUser(ctx, "nobody", "test")
 		want(t, "DisableUser", err, ErrNotFound)
-		want(t, "AddWebSession", s.AddWebSession(ctx, "secret2", WebSession{User: other.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret2",
+			WebSession{User: other.ID, IDPSession: i.ID, Expires: c.now().Add(time.Hour)}), nil)
 		c.pass(time.Hour)
 		_, _, err = s.WebSession(ctx, "secret2")
 		want(t, "a session after its time", err, ErrExpired)
@@ -421,7 +438,8 @@ func TestRequests(t *testing.T) {
 		s, ctx := mustOpen(t, d, c.now), t.Context()
 		add := func(id string) {
 			t.Helper()
-			want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Purpose: "authorize", Detail: []byte("1"), Request: []byte("q=1"), Expires: c.now().Add(10 * time.Minute)}), nil)
+			want(t, "AddAuthRequest", s.AddAuthRequest(ctx, id, "binding", AuthRequest{Purpose: "authorize",
+				Detail: []byte("1"), Request: []byte("q=1"), Expires: c.now().Add(10 * time.Minute)}), nil)
 		}
 		add("id")
 		_, err := s.AuthRequest(ctx, "id", "another browser")
@@ -430,8 +448,10 @@ func TestRequests(t *testing.T) {
 		want(t, "approved in another browser", err, ErrNotFound)
 		_, err = s.ConsumeAuthRequest(ctx, "idp", "", "binding")
 		want(t, "no state", err, ErrNotFound)
-		a, err := s.ApproveAuthRequest(ctx, "id", "binding", Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
-		if err != nil || string(a.Detail) != "1" || string(a.Request) != "q=1" || a.Verifier != "canary-verifier" || a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
+		a, err := s.ApproveAuthRequest(ctx, "id", "binding",
+			Approval{IDP: "idp", State: "state", Nonce: "nonce", Verifier: "canary-verifier"})
+		if err != nil || string(a.Detail) != "1" || string(a.Request) != "q=1" || a.Verifier != "canary-verifier" ||
+			a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
 			t.Errorf("ApproveAuthRequest = %+v, %v", a, err)
 		}
 		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "another browser") // T68
@@ -486,8 +506,10 @@ func TestSessions(t *testing.T) {
 		if i, err := s.ClaimIDPSession(ctx, ann.IDPSession, time.Minute); err != nil || i.RefreshToken != "new" {
 			t.Errorf("ClaimIDPSession = %q, %v; want the new token", i.RefreshToken, err)
 		}
-		want(t, "AddWebSession", s.AddWebSession(ctx, "secret", WebSession{User: ann.User, IDPSession: ann.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
-		if ended, err := s.EndIDPSession(ctx, ann.IDPSession, "idp"); err != nil || !slices.Equal(ended, []string{ann.ID}) {
+		want(t, "AddWebSession", s.AddWebSession(ctx, "secret",
+			WebSession{User: ann.User, IDPSession: ann.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
+		if ended, err := s.EndIDPSession(ctx, ann.IDPSession, "idp"); err != nil ||
+			!slices.Equal(ended, []string{ann.ID}) {
 			t.Errorf("EndIDPSession = %q, %v; want her grant", ended, err)
 		}
 		_, _, err = s.WebSession(ctx, "secret")
@@ -510,12 +532,15 @@ func TestSignOut(t *testing.T) {
 		c, ctx := newClock(), t.Context()
 		s := mustOpen(t, d, c.now)
 		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
-		second, err := s.AddGrant(ctx, Grant{User: ann.User, IDPSession: mustGrant(t, s, "ann").IDPSession, ClientID: "other", Expires: c.now().Add(time.Hour)})
+		second, err := s.AddGrant(ctx, Grant{User: ann.User, IDPSession: mustGrant(t, s, "ann").IDPSession,
+			ClientID: "other", Expires: c.now().Add(time.Hour)})
 		want(t, "AddGrant", err, nil)
 		for secret, g := range map[string]Grant{"hers": ann, "hers too": second, "his": bob} {
-			want(t, "AddWebSession", s.AddWebSession(ctx, secret, WebSession{User: g.User, IDPSession: g.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
+			want(t, "AddWebSession", s.AddWebSession(ctx, secret,
+				WebSession{User: g.User, IDPSession: g.IDPSession, Expires: c.now().Add(time.Hour)}), nil)
 		}
-		if sessions, err := s.IDPSessions(ctx, ann.User); err != nil || len(sessions) != 2 || sessions[0].RefreshToken != "" || sessions[0].IDP != "idp" || sessions[0].OKUntil.IsZero() {
+		if sessions, err := s.IDPSessions(ctx, ann.User); err != nil || len(sessions) != 2 ||
+			sessions[0].RefreshToken != "" || sessions[0].IDP != "idp" || sessions[0].OKUntil.IsZero() {
 			t.Errorf("IDPSessions = %+v, %v; want two, without their tokens", sessions, err)
 		}
 		if browsers, err := s.WebSessions(ctx, ""); err != nil || len(browsers) != 3 {
@@ -533,7 +558,8 @@ func TestSignOut(t *testing.T) {
 		_, err = s.Grant(ctx, bob.ID)
 		want(t, "his grant", err, nil)
 		left, err := s.IDPSessions(ctx, "")
-		if browsers, err2 := s.WebSessions(ctx, ""); err != nil || err2 != nil || len(left) != 1 || left[0].User != bob.User || len(browsers) != 1 || browsers[0].User != bob.User {
+		if browsers, err2 := s.WebSessions(ctx, ""); err != nil || err2 != nil || len(left) != 1 ||
+			left[0].User != bob.User || len(browsers) != 1 || browsers[0].User != bob.User {
 			t.Errorf("left are %+v, %v, and %+v, %v; want his alone", left, err, browsers, err2)
 		}
 		c.pass(time.Hour)
@@ -558,11 +584,13 @@ func TestLateGrant(t *testing.T) {
 			want(t, "EndIDPSession", err, nil)
 			ended <- grants
 		}()
-		late, err := s.AddGrant(tx, Grant{User: ann.User, IDPSession: ann.IDPSession, ClientID: "late", Expires: time.Now().Add(time.Hour)})
+		late, err := s.AddGrant(tx,
+			Grant{User: ann.User, IDPSession: ann.IDPSession, ClientID: "late", Expires: time.Now().Add(time.Hour)})
 		want(t, "AddGrant", err, nil)
 		if d.driver == Postgres { // until the other transaction waits for this one; SQLite's waits before it begins
 			waits := func() (n int) {
-				want(t, "pg_locks", s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`), nil)
+				want(t, "pg_locks", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+					`SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`), nil)
 				return n
 			}
 			for deadline := time.Now().Add(10 * time.Second); waits() == 0 && time.Now().Before(deadline); {
@@ -597,7 +625,8 @@ func TestClients(t *testing.T) {
 		want(t, "ClientBlocked", s.ClientBlocked(ctx, "client"), nil)
 		block := func(reason string, ends ...string) {
 			t.Helper()
-			if ended, err := s.BlockClient(ctx, Block{ClientID: "client", ClientName: "A client", Reason: reason}); err != nil || !slices.Equal(ended, ends) {
+			if ended, err := s.BlockClient(ctx, Block{ClientID: "client", ClientName: "A client",
+				Reason: reason}); err != nil || !slices.Equal(ended, ends) {
 				t.Errorf("BlockClient = %q, %v; want %q", ended, err, ends)
 			}
 		}
@@ -614,7 +643,8 @@ func TestClients(t *testing.T) {
 			t.Errorf("BlockClient without a client = %q, %v", ended, err)
 		}
 		want(t, "ClientBlocked of another", s.ClientBlocked(ctx, "client2"), nil)
-		if all, err := s.Blocks(ctx); err != nil || !reflect.DeepEqual(all, []Block{{"client", "A client", "phishing", since}}) {
+		if all, err := s.Blocks(ctx); err != nil ||
+			!reflect.DeepEqual(all, []Block{{"client", "A client", "phishing", since}}) {
 			t.Errorf("Blocks = %+v, %v", all, err)
 		}
 		_, err = s.Code(ctx, "code")
@@ -631,7 +661,8 @@ func TestClients(t *testing.T) {
 		const url = "https://client.example/metadata.json"
 		_, err = s.Document(ctx, url)
 		want(t, "Document", err, ErrNotFound)
-		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: url, Failure: "DNS", Fetched: c.now(), FreshUntil: c.now().Add(time.Minute)}), nil)
+		want(t, "PutDocument", s.PutDocument(ctx,
+			Document{URL: url, Failure: "DNS", Fetched: c.now(), FreshUntil: c.now().Add(time.Minute)}), nil)
 		in := Document{URL: url, Body: []byte("{\"\x00\xff\"}"), Fetched: c.now(), FreshUntil: c.now().Add(time.Hour)}
 		want(t, "PutDocument", s.PutDocument(ctx, in), nil)
 		if out, err := s.Document(ctx, url); err != nil || !reflect.DeepEqual(out, in) {
@@ -666,7 +697,8 @@ func TestGrants(t *testing.T) {
 		if got := ids(GrantFilter{}); !slices.Equal(got, []string{ann.ID, bob.ID}) {
 			t.Errorf("all = %q, want hers, used last, and his", got)
 		}
-		if got := ids(GrantFilter{User: bob.User, ClientID: "client", IDPSession: bob.IDPSession, Standing: true}); !slices.Equal(got, []string{bob.ID}) {
+		if got := ids(GrantFilter{User: bob.User, ClientID: "client", IDPSession: bob.IDPSession,
+			Standing: true}); !slices.Equal(got, []string{bob.ID}) {
 			t.Errorf("his = %q", got)
 		}
 		if stood, err := s.RevokeGrant(ctx, bob.ID, "test"); !stood || err != nil {
@@ -696,7 +728,8 @@ func TestSweep(t *testing.T) {
 			t.Helper()
 			for _, what := range sweeps {
 				m := 0
-				want(t, what.table, s.get(ctx, func(row scanner) error { return row.Scan(&m) }, `SELECT count(*) FROM `+what.table), nil)
+				want(t, what.table, s.get(ctx, func(row scanner) error { return row.Scan(&m) },
+					`SELECT count(*) FROM `+what.table), nil)
 				n += m
 			}
 			return n
@@ -708,7 +741,8 @@ func TestSweep(t *testing.T) {
 		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: soon}), nil)
 		want(t, "AddPKCE", s.AddPKCE(ctx, "code", nil, soon), nil)
 		ended := mustGrant(t, s, "cid") // its token outlives it
-		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "long", Kind: RefreshToken, Grant: ended.ID, Expires: c.now().Add(200 * 24 * time.Hour)}), nil)
+		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "long", Kind: RefreshToken, Grant: ended.ID,
+			Expires: c.now().Add(200 * 24 * time.Hour)}), nil)
 		_, err := s.RevokeGrant(ctx, ended.ID, "test")
 		want(t, "RevokeGrant", err, nil)
 		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: soon}), nil)
@@ -767,13 +801,15 @@ func (l lines) Write(line []byte) (int, error) {
 func TestOpenSweeps(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
-		made, err := open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t)})
+		made, err := open(t.Context(),
+			Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t)})
 		want(t, "open", err, nil)
 		want(t, "PutDocument", made.PutDocument(t.Context(), Document{URL: "u", FreshUntil: c.now()}), nil)
 		want(t, "Close", made.Close(), nil)
 		c.pass(100 * 24 * time.Hour)
 		log := make(lines, 1)
-		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t, log)})
+		s, err := Open(t.Context(),
+			Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t, log)})
 		want(t, "Open", err, nil)
 		select {
 		case line := <-log:
@@ -801,7 +837,8 @@ func TestSweepAtOnce(t *testing.T) {
 				return
 			}
 			c, ctx := newClock(), t.Context()
-			both, other := [...]*Store{mustOpenUnswept(t, here, c.now), mustOpenUnswept(t, here, c.now)}, mustOpenUnswept(t, there, c.now)
+			both, other := [...]*Store{mustOpenUnswept(t, here, c.now),
+				mustOpenUnswept(t, here, c.now)}, mustOpenUnswept(t, there, c.now)
 			old := func(s *Store) bool {
 				_, err := s.Document(ctx, "u")
 				return err == nil
@@ -870,16 +907,19 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 			if i == 0 {
 				return // connections came with the second
 			}
-			if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" || c.Refresh != "refresh of ann" {
+			if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" ||
+				c.Refresh != "refresh of ann" {
 				t.Errorf("Connection = %+v, %v", c, err)
 			}
-			if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil || c.Secret != "secret" {
+			if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil ||
+				c.Secret != "secret" {
 				t.Errorf("UpstreamClient = %+v, %v", c, err)
 			}
 			if i == 1 {
 				return // names of those who are shut out came with the third
 			}
-			if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" || all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
+			if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" ||
+				all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
 				t.Errorf("Blocks = %+v, %v", all, err)
 			}
 			if i == 2 {

@@ -76,7 +76,8 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 						return err
 					}
 				}
-				n, err = s.exec(ctx, `DELETE FROM `+what.table+` WHERE `+what.key+` IN (SELECT `+what.key+` FROM `+what.table+` WHERE `+what.where+` LIMIT $2) AND `+what.where,
+				n, err = s.exec(ctx, `DELETE FROM `+what.table+` WHERE `+what.key+` IN (SELECT `+what.key+` FROM `+
+					what.table+` WHERE `+what.where+` LIMIT $2) AND `+what.where,
 					seconds(s.now().Add(-what.age)), sweepBatch)
 				return err
 			})
@@ -95,6 +96,7 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 // mineToSweep reports whether no replica sweeps these tables, and keeps it so until the transaction
 // ends. Those of another schema in the same database are others.
 func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) }, `SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) },
+		`SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
 	return mine, err
 }

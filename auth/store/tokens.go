@@ -16,7 +16,8 @@ type Code struct {
 
 // AddCode stores a code that can be used once.
 func (s *Store) AddCode(ctx context.Context, c Code) error {
-	_, err := s.exec(ctx, `INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at) VALUES ($1, $2, $3, $4, 1, $5)`,
+	_, err := s.exec(ctx,
+		`INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at) VALUES ($1, $2, $3, $4, 1, $5)`,
 		c.Signature, c.Grant, c.RequestID, c.Request, seconds(c.Expires))
 	return err
 }
@@ -31,7 +32,8 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 	var active int64
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(&c.Signature, &c.Grant, &c.RequestID, &c.Request, &active, moment{&c.Expires})
-	}, `SELECT signature, grant_id, request_id, request, active, expires_at FROM oauth_codes WHERE signature = $1`+s.lock(ctx), signature)
+	}, `SELECT signature, grant_id, request_id, request, active, expires_at FROM oauth_codes WHERE signature = $1`+
+		s.lock(ctx), signature)
 	switch {
 	case err != nil:
 	case active == 0:
@@ -48,7 +50,8 @@ func (s *Store) UseCode(ctx context.Context, signature string) error {
 	if err != nil || n > 0 {
 		return err
 	}
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT 1 FROM oauth_codes WHERE signature = $1`, signature)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT 1 FROM oauth_codes WHERE signature = $1`,
+		signature)
 	if err == nil {
 		err = ErrUsed
 	}
@@ -57,14 +60,16 @@ func (s *Store) UseCode(ctx context.Context, signature string) error {
 
 // AddPKCE stores what a code's verifier is compared with, by the signature of the code.
 func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, expires time.Time) error {
-	_, err := s.exec(ctx, `INSERT INTO oauth_pkce (signature, request, expires_at) VALUES ($1, $2, $3)`, signature, request, seconds(expires))
+	_, err := s.exec(ctx, `INSERT INTO oauth_pkce (signature, request, expires_at) VALUES ($1, $2, $3)`, signature,
+		request, seconds(expires))
 	return err
 }
 
 // TakePKCE returns what AddPKCE has stored, and deletes it: of any number of calls exactly one
 // succeeds, the others get ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
-	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) }, `DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
+	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) },
+		`DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
 	return request, err
 }
 
@@ -95,11 +100,13 @@ type Token struct {
 	Expires   time.Time
 }
 
-const tokenColumns = "oauth_tokens.signature, oauth_tokens.kind, oauth_tokens.grant_id, oauth_tokens.request_id, oauth_tokens.request, oauth_tokens.state, " +
+const tokenColumns = "oauth_tokens.signature, oauth_tokens.kind, oauth_tokens.grant_id, oauth_tokens.request_id, " +
+	"oauth_tokens.request, oauth_tokens.state, " +
 	"oauth_tokens.created_at, oauth_tokens.rotated_at, oauth_tokens.successor, oauth_tokens.expires_at"
 
 func (t *Token) fields() []any {
-	return []any{&t.Signature, &t.Kind, &t.Grant, &t.RequestID, &t.Request, &t.State, moment{&t.Created}, moment{&t.Rotated}, &t.Successor, moment{&t.Expires}}
+	return []any{&t.Signature, &t.Kind, &t.Grant, &t.RequestID, &t.Request, &t.State, moment{&t.Created},
+		moment{&t.Rotated}, &t.Successor, moment{&t.Expires}}
 }
 
 // over says why a token is not good any more.
@@ -118,7 +125,8 @@ func (t *Token) over(now time.Time) error {
 // AddToken stores a token that is good from now on. That its grant stands is for the caller to
 // know, who has it locked.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
-	_, err := s.exec(ctx, `INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
+	_, err := s.exec(ctx,
+		`INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
 		VALUES ($1, $2, $3, $4, $5, 'active', $6, 0, '', NULL, $7)`,
 		t.Signature, t.Kind, t.Grant, t.RequestID, t.Request, seconds(s.now()), seconds(t.Expires))
 	return err
@@ -145,11 +153,13 @@ func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error 
 		return nil
 	}
 	var id string
-	err := s.get(ctx, func(row scanner) error { return row.Scan(&id) }, `SELECT grant_id FROM `+table+` WHERE signature = $1`, signature)
+	err := s.get(ctx, func(row scanner) error { return row.Scan(&id) },
+		`SELECT grant_id FROM `+table+` WHERE signature = $1`, signature)
 	if err != nil {
 		return err
 	}
-	return s.get(ctx, func(row scanner) error { return row.Scan(&id) }, `SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
+	return s.get(ctx, func(row scanner) error { return row.Scan(&id) },
+		`SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
 }
 
 // Access is an access token with what it rests on.

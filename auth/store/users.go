@@ -16,10 +16,12 @@ type User struct {
 	Disabled        time.Time // zero: they may sign in
 }
 
-const userColumns = "users.id, users.issuer, users.subject, users.email, users.display, users.claims, users.created_at, users.last_seen_at, users.disabled_at"
+const userColumns = "users.id, users.issuer, users.subject, users.email, users.display, users.claims, " +
+	"users.created_at, users.last_seen_at, users.disabled_at"
 
 func (u *User) fields() []any {
-	return []any{&u.ID, &u.Issuer, &u.Subject, &u.Email, &u.Display, &u.Claims, moment{&u.Created}, moment{&u.Seen}, moment{&u.Disabled}}
+	return []any{&u.ID, &u.Issuer, &u.Subject, &u.Email, &u.Display, &u.Claims, moment{&u.Created}, moment{&u.Seen},
+		moment{&u.Disabled}}
 }
 
 // PutUser stores what is known of a user who has signed in, and returns the row: a new one, or the
@@ -44,7 +46,8 @@ func (s *Store) Operator(ctx context.Context) (User, error) {
 
 // User returns the user with an id.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) }, `SELECT `+userColumns+` FROM users WHERE id = $1`+s.lock(ctx), id)
+	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
+		`SELECT `+userColumns+` FROM users WHERE id = $1`+s.lock(ctx), id)
 	return u, err
 }
 
@@ -56,7 +59,8 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 		err := row.Scan(u.fields()...)
 		all = append(all, u)
 		return err
-	}, `SELECT `+userColumns+` FROM users WHERE issuer <> '`+operatorIssuer+`' AND ($1 = '' OR lower(email) = lower($1)) ORDER BY last_seen_at DESC, id`, email)
+	}, `SELECT `+userColumns+` FROM users WHERE issuer <> '`+operatorIssuer+
+		`' AND ($1 = '' OR lower(email) = lower($1)) ORDER BY last_seen_at DESC, id`, email)
 	return all, err
 }
 
@@ -65,7 +69,8 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 // already it ends what is left. ErrNotFound means that there is no such user.
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
-		err := s.only(ctx, `UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END WHERE id = $1`, id, seconds(s.now()))
+		err := s.only(ctx,
+			`UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END WHERE id = $1`, id, seconds(s.now()))
 		if err != nil {
 			return err
 		}

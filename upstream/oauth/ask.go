@@ -144,7 +144,9 @@ func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, f
 }
 
 // exchangeAs asks a token endpoint for tokens for a resource, as the client that who describes.
-func (c *Client) exchangeAs(ctx context.Context, u Upstream, s *server, who store.UpstreamClient, resource string, form url.Values) (*token, error) {
+func (c *Client) exchangeAs(
+	ctx context.Context, u Upstream, s *server, who store.UpstreamClient, resource string, form url.Values,
+) (*token, error) {
 	form.Set("resource", resource)
 	body, err := c.form(ctx, u, s.TokenEndpoint, who, form)
 	if err != nil {
@@ -164,7 +166,9 @@ func (c *Client) exchangeAs(ctx context.Context, u Upstream, s *server, who stor
 }
 
 // form posts a form to an authorization server as a client of its.
-func (c *Client) form(ctx context.Context, u Upstream, where string, who store.UpstreamClient, form url.Values) ([]byte, error) {
+func (c *Client) form(
+	ctx context.Context, u Upstream, where string, who store.UpstreamClient, form url.Values,
+) ([]byte, error) {
 	switch who.AuthMethod {
 	case methodPost:
 		form.Set("client_id", who.ClientID)

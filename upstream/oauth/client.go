@@ -59,7 +59,8 @@ type registration struct {
 
 func (c *Client) registration(redirects ...string) registration {
 	return registration{
-		Name: c.Name, RedirectURIs: redirects, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: methodNone,
+		Name: c.Name, RedirectURIs: redirects, GrantTypes: []string{"authorization_code",
+			"refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: methodNone,
 	}
 }
 
@@ -101,7 +102,8 @@ func (c *Client) identify(ctx context.Context, name string, u Upstream, s *serve
 		return who, err
 	}
 	if s.RegistrationEndpoint == "" {
-		return who, problem(nil, "%s lets in only apps that were registered there; the operator of this server has to do that, and to set auth.client_id", host(s.Issuer))
+		return who, problem(nil, "%s lets in only apps that were registered there; the operator of this server has "+
+			"to do that, and to set auth.client_id", host(s.Issuer))
 	}
 	v, err, _ := c.once.Do("register "+name+" "+s.Issuer, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -170,15 +172,19 @@ func (c *Client) register(ctx context.Context, u Upstream, s *server, who *store
 	if who.ClientID, who.Secret, who.AuthMethod = got.ID, got.Secret, asked.AuthMethod; got.Method != "" {
 		who.AuthMethod = got.Method
 	}
-	if who.AuthMethod != methodNone && (got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
+	if who.AuthMethod != methodNone &&
+		(got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
 		return errors.New("it wants us to say who we are in a way that we cannot")
 	}
 	return nil
 }
 
 // clientOf returns who a connection was given to, if we still are that one.
-func (c *Client) clientOf(ctx context.Context, u Upstream, s *server, k store.Connection) (store.UpstreamClient, error) {
-	who := store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID, AuthMethod: methodNone}
+func (c *Client) clientOf(
+	ctx context.Context, u Upstream, s *server, k store.Connection,
+) (store.UpstreamClient, error) {
+	who := store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u),
+		ClientID: k.ClientID, AuthMethod: methodNone}
 	switch {
 	case u.ClientID != "":
 		who = c.configured(who, u, s)
@@ -204,7 +210,8 @@ func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connectio
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
 		return errors.New("it is the operator's")
 	}
-	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID})
+	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer,
+		RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID})
 }
 
 func host(where string) string {

@@ -119,7 +119,8 @@ func (a attempt) code(s *server, answer url.Values) (string, error) {
 	case given && answer.Get("iss") != a.Issuer:
 		return "", problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
 	case !given && s.IssParameter:
-		return "", problem(nil, "the answer does not say that it comes from %s, so that it was not used", host(a.Issuer))
+		return "", problem(nil, "the answer does not say that it comes from %s, so that it was not used",
+			host(a.Issuer))
 	case answer.Get("error") != "":
 		return "", problem(nil, "%s answered: %s", host(a.Issuer), plain(answer.Get("error")))
 	case answer.Get("code") == "":
@@ -130,7 +131,9 @@ func (a attempt) code(s *server, answer url.Values) (string, error) {
 
 // Finish takes the answer that a person's browser has brought back, and stores what they were given
 // as theirs. The error is a *Problem where there is something to tell them.
-func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string) error {
+func (c *Client) Finish(
+	ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string,
+) error {
 	u, ok := c.upstream(name)
 	var a attempt
 	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
@@ -144,14 +147,17 @@ func (c *Client) Finish(ctx context.Context, name string, kept []byte, verifier 
 	if err != nil {
 		return err
 	}
-	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource, ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " ")}
+	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource,
+		ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " ")}
 	t, err := c.exchange(ctx, u, k, url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)}, "code_verifier": {verifier},
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)},
+		"code_verifier": {verifier},
 	})
 	if no, refused := errors.AsType[*refusal](err); refused {
 		if no.code == "invalid_client" {
 			if err := c.forgetClient(ctx, u, k); err != nil {
-				c.Log.Warn("an authorization server does not know us", "upstream", name, "issuer", a.Issuer, "error", err)
+				c.Log.Warn("an authorization server does not know us", "upstream", name, "issuer", a.Issuer, "error",
+					err)
 			}
 		}
 		return problem(err, "%s answered: %s; try once more", host(a.Issuer), no.code)
@@ -183,7 +189,8 @@ func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 	c.changed(name, k.Principal)
 	if u, ok := c.upstream(name); ok {
 		if err := c.revoke(ctx, u, k); err != nil {
-			c.Log.Warn("tokens of an upstream were deleted here, and could not be taken back there", "upstream", name, "issuer", k.Issuer, "error", err)
+			c.Log.Warn("tokens of an upstream were deleted here, and could not be taken back there", "upstream", name,
+				"issuer", k.Issuer, "error", err)
 		}
 	}
 	return nil

@@ -124,7 +124,8 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	no, refused := errors.AsType[*refusal](err)
 	switch {
 	case err == nil:
-		return place{}, problem(nil, "%s lets everybody in without a sign-in; the operator of this server can remove auth.mode from it", name)
+		return place{}, problem(nil, "%s lets everybody in without a sign-in; the operator of this server can "+
+			"remove auth.mode from it", name)
 	case !refused:
 		return place{}, problem(err, "%s cannot be reached now", name)
 	case no.status != http.StatusUnauthorized:
@@ -132,12 +133,14 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	}
 	challenge := strings.Join(header.Values("WWW-Authenticate"), ", ")
 	where := []string{ // RFC 9728, section 3.1
-		at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource" + strings.TrimSuffix(at.EscapedPath(), "/"), at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource",
+		at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource" + strings.TrimSuffix(at.EscapedPath(),
+			"/"), at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource",
 	}
 	if m := metadataParameter.FindStringSubmatch(challenge); m != nil {
 		to, err := at.Parse(m[1])
 		if err != nil || !sameOrigin(at, to) || to.User != nil {
-			return place{}, problem(err, "%s sends people to another server to find out where they sign in, which is not done", name)
+			return place{}, problem(err, "%s sends people to another server to find out where they sign in, which "+
+				"is not done", name)
 		}
 		where = []string{to.String()}
 	}
@@ -152,7 +155,8 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	case err != nil:
 		return place{}, problem(err, "%s does not say where people sign in", name)
 	case !covers(p.Resource, u.URL):
-		return place{}, problem(fmt.Errorf("its resource is %.200q", p.Resource), "%s says that it is another server", name)
+		return place{}, problem(fmt.Errorf("its resource is %.200q", p.Resource), "%s says that it is another server",
+			name)
 	case len(p.Issuers) == 0:
 		return place{}, problem(nil, "%s does not say where people sign in", name)
 	}
@@ -166,13 +170,16 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 // OpenID Connect Discovery, section 4).
 func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*server, error) {
 	at, err := url.Parse(issuer)
-	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || at.Scheme != "https" && at.Scheme != "http" {
-		return nil, problem(fmt.Errorf("its issuer is %.200q", issuer), "the server says something else than where people sign in")
+	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
+		at.Scheme != "https" && at.Scheme != "http" {
+		return nil, problem(fmt.Errorf("its issuer is %.200q", issuer), "the server says something else than where "+
+			"people sign in")
 	}
 	origin, path := at.Scheme+"://"+at.Host, strings.TrimSuffix(at.EscapedPath(), "/")
 	s := &server{}
 	for _, w := range slices.Compact([]string{
-		origin + "/.well-known/oauth-authorization-server" + path, origin + "/.well-known/openid-configuration" + path, origin + path + "/.well-known/openid-configuration",
+		origin + "/.well-known/oauth-authorization-server" + path, origin + "/.well-known/openid-configuration" +
+			path, origin + path + "/.well-known/openid-configuration",
 	}) {
 		s = &server{}
 		if err = c.get(ctx, u, w, s); err == nil {
@@ -187,13 +194,16 @@ func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*serv
 	}
 	switch {
 	case s.Issuer != issuer: // RFC 8414, section 3.3
-		return nil, problem(fmt.Errorf("it calls itself %.200q", s.Issuer), "%s, where people sign in, says that it is another server", at.Host)
+		return nil, problem(fmt.Errorf("it calls itself %.200q", s.Issuer), "%s, where people sign in, says that it "+
+			"is another server", at.Host)
 	case !slices.Contains(s.Challenges, "S256"):
-		return nil, problem(nil, "%s, where people sign in, does not protect what it hands out (PKCE with S256)", at.Host)
+		return nil, problem(nil, "%s, where people sign in, does not protect what it hands out (PKCE with S256)",
+			at.Host)
 	}
 	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
 		if !endpointOf(at, where) {
-			return nil, problem(fmt.Errorf("its %s endpoint is %.200q", name, where), "%s, where people sign in, names an address that nobody is sent to", at.Host)
+			return nil, problem(fmt.Errorf("its %s endpoint is %.200q", name, where), "%s, where people sign in, "+
+				"names an address that nobody is sent to", at.Host)
 		}
 	}
 	for _, optional := range []*string{&s.RegistrationEndpoint, &s.RevocationEndpoint} {

@@ -88,7 +88,8 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 		return err
 	}
 	t, err := c.exchangeAs(ctx, l.upstream, l.server, l.who, l.attempt.Resource, url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect}, "code_verifier": {l.verifier},
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect},
+		"code_verifier": {l.verifier},
 	})
 	if no, refused := errors.AsType[*refusal](err); refused {
 		return problem(err, "%s rejected the sign-in (%s); start it again", host(l.server.Issuer), no.code)
@@ -101,7 +102,8 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 		return err
 	}
 	k := store.Connection{
-		Upstream: l.name, User: operator.ID, Principal: Operator, Issuer: l.attempt.Issuer, Resource: l.attempt.Resource,
+		Upstream: l.name, User: operator.ID, Principal: Operator, Issuer: l.attempt.Issuer,
+		Resource: l.attempt.Resource,
 		ClientID: l.who.ClientID, Scope: strings.Join(l.attempt.Scopes, " "),
 		Access: t.Access, Refresh: t.Refresh, Expires: t.expires(c.Now()),
 	}

@@ -83,7 +83,10 @@ func New(o Options) *Client {
 	}
 	c.strangers = o.Fetch.Client()
 	c.own = &http.Client{
-		Transport: o.HTTP, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: o.HTTP, Timeout: patience, CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	return c
 }
@@ -163,7 +166,8 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 		return k.Access, nil
 	}
 	renewed, err := c.renew(ctx, u, k)
-	if err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrNotConnected) && !slices.Contains(refused, k.Access) && c.Now().Before(k.Expires) {
+	if err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrNotConnected) &&
+		!slices.Contains(refused, k.Access) && c.Now().Before(k.Expires) {
 		return k.Access, nil // it is good for a moment yet
 	}
 	return renewed, err
@@ -259,7 +263,8 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	no, refused := errors.AsType[*refusal](err)
 	switch {
 	case errors.Is(err, errOtherClient), refused && no.code == "invalid_grant":
-		c.Log.Info("a person has to connect an upstream again", "upstream", k.Upstream, "principal", k.Principal, "error", err)
+		c.Log.Info("a person has to connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
+			"error", err)
 		return "", c.breakOff(keep, k)
 	case refused && no.code == "invalid_client" && c.forgetClient(keep, u, k) == nil:
 		return "", c.breakOff(keep, k)

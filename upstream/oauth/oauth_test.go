@@ -42,8 +42,11 @@ func mustClientWithClock(t testing.TB, at string) (*Client, *clock) {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t)
-	c := New(Options{URL: at, Name: "Acme", Fetch: &fetch.Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, HTTP: http.DefaultTransport, Now: k.now, Log: log})
-	c.Store, err = store.Open(t.Context(), store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: k.now, Log: log})
+	c := New(Options{URL: at, Name: "Acme",
+		Fetch: &fetch.Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		HTTP:  http.DefaultTransport, Now: k.now, Log: log})
+	c.Store, err = store.Open(t.Context(),
+		store.Config{DSN: filepath.Join(t.TempDir(), "junction.db"), Keys: ring, Now: k.now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +68,11 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x", scope="read write", resource_metadata="/place"`)
 			w.WriteHeader(http.StatusUnauthorized)
 		case "/place":
-			fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q],"scopes_supported":["everything"]}`, s.URL+"/mcp", s.URL)
+			fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q],"scopes_supported":["everything"]}`,
+				s.URL+"/mcp", s.URL)
 		case "/.well-known/openid-configuration": // there are those that have no other
-			document := map[string]any{"issuer": s.URL, "authorization_endpoint": s.URL + "/authorize?tenant=1", "token_endpoint": s.URL + "/token", "code_challenge_methods_supported": []string{"S256"}}
+			document := map[string]any{"issuer": s.URL, "authorization_endpoint": s.URL + "/authorize?tenant=1",
+				"token_endpoint": s.URL + "/token", "code_challenge_methods_supported": []string{"S256"}}
 			for name, v := range more {
 				document[name] = v
 			}
@@ -131,8 +136,10 @@ func TestRegistrationOrderT103(t *testing.T) {
 			}
 			q := to.Query()
 			for name, want := range map[string]string{
-				"client_id": test.want, "tenant": "1", "state": "the state", "code_challenge_method": "S256", "response_type": "code", "resource": at, "scope": "read write",
-				"redirect_uri": test.us + "/connect/linear/callback", "code_challenge": "7w_YNF9DSfIdPf_pRjSq646_kPr-2-o9NAl16JGghdM", "prompt": "",
+				"client_id": test.want, "tenant": "1", "state": "the state", "code_challenge_method": "S256",
+				"response_type": "code", "resource": at, "scope": "read write",
+				"redirect_uri":   test.us + "/connect/linear/callback",
+				"code_challenge": "7w_YNF9DSfIdPf_pRjSq646_kPr-2-o9NAl16JGghdM", "prompt": "",
 			} {
 				if got := q[name]; len(got) > 1 || q.Get(name) != want {
 					t.Errorf("%s = %q, want %q", name, got, want)
@@ -141,7 +148,8 @@ func TestRegistrationOrderT103(t *testing.T) {
 			if strings.Contains(string(kept), "vvv") {
 				t.Errorf("what is kept beside it holds the verifier: %s", kept)
 			}
-			if _, _, err := c.Begin(t.Context(), "linear", "another", strings.Repeat("w", 43)); err != nil || asked["/register"] != test.registered || asked["/mcp"] != 1 {
+			if _, _, err := c.Begin(t.Context(), "linear", "another", strings.Repeat("w", 43)); err != nil ||
+				asked["/register"] != test.registered || asked["/mcp"] != 1 {
 				t.Errorf("once more: %v; it was asked %v", err, asked)
 			}
 		})
@@ -160,7 +168,9 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	}
 	put := func(client string, expires time.Time) {
 		t.Helper()
-		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID, Principal: "user:ann", Access: "canary-access-0", Refresh: "canary-refresh", Issuer: strings.TrimSuffix(at, "/mcp"),
+		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID,
+			Principal: "user:ann", Access: "canary-access-0", Refresh: "canary-refresh", Issuer: strings.TrimSuffix(at,
+				"/mcp"),
 			Resource: at, ClientID: client, Expires: expires}); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +179,8 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		t.Helper()
 		got, failed := c.Token(t.Context(), "linear", "user:ann", refused...)
 		if got != token || !errors.Is(failed, err) || asked["/token"] != requests {
-			t.Errorf("%s: Token = %q, %v after %d requests; want %q, %v after %d", what, got, failed, asked["/token"], token, err, requests)
+			t.Errorf("%s: Token = %q, %v after %d requests; want %q, %v after %d", what, got, failed, asked["/token"],
+				token, err, requests)
 		}
 	}
 	put("us", k.now().Add(time.Hour))
@@ -183,7 +194,8 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	want("and then", "canary-access-2", nil, 2)
 	k.Add(2 * 60 * 60)
 	status = 503
-	if got, err := c.Token(t.Context(), "linear", "user:ann"); got != "" || err == nil || errors.Is(err, ErrBroken) || errors.Is(err, ErrNotConnected) {
+	if got, err := c.Token(t.Context(), "linear", "user:ann"); got != "" || err == nil || errors.Is(err, ErrBroken) ||
+		errors.Is(err, ErrNotConnected) {
 		t.Errorf("after its end, during an outage: Token = %q, %v", got, err)
 	}
 	status = 400
@@ -219,7 +231,8 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"https://mcp.acme.example/connect/a/callback", "https://mcp.acme.example/connect/b/callback"}
-	if r.ID != "https://mcp.acme.example/oauth/client-metadata.json" || r.Name != "Acme" || !slices.Equal(r.RedirectURIs, want) || r.AuthMethod != "none" {
+	if r.ID != "https://mcp.acme.example/oauth/client-metadata.json" || r.Name != "Acme" ||
+		!slices.Equal(r.RedirectURIs, want) || r.AuthMethod != "none" {
 		t.Errorf("Document = %+v", r)
 	}
 }
@@ -235,7 +248,8 @@ func TestScopes(t *testing.T) {
 	if err != nil || to.Query().Get("scope") != "one offline_access" || to.Query().Get("prompt") != "consent" {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
-	if host, scopes, err := c.Describe(t.Context(), "linear"); err != nil || "http://"+host+"/mcp" != at || !slices.Equal(scopes, []string{"one", "offline_access"}) {
+	if host, scopes, err := c.Describe(t.Context(), "linear"); err != nil || "http://"+host+"/mcp" != at ||
+		!slices.Equal(scopes, []string{"one", "offline_access"}) {
 		t.Errorf("Describe = %q, %q, %v", host, scopes, err)
 	}
 }
@@ -308,7 +322,8 @@ func BenchmarkToken(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := c.Store.PutConnection(b.Context(), store.Connection{Upstream: "linear", User: user.ID, Principal: "user:ann", Access: strings.Repeat("a", 1000), Refresh: strings.Repeat("r", 100),
+	if err := c.Store.PutConnection(b.Context(), store.Connection{Upstream: "linear", User: user.ID,
+		Principal: "user:ann", Access: strings.Repeat("a", 1000), Refresh: strings.Repeat("r", 100),
 		Resource: "https://linear.example/mcp", Expires: k.now().Add(time.Hour)}); err != nil {
 		b.Fatal(err)
 	}
