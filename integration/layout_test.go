@@ -26,8 +26,10 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction":       {"*"},
 	"cmd/junction/prose": {},
-	"proxy":              {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
-	"upstream":           {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
+		"upstream", "upstream/oauth", "upstream/sandbox"},
+	"proxy":    {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
+	"upstream": {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},

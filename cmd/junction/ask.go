@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -26,7 +27,7 @@ var errNotRunning = errors.New("no junction is running")
 
 // adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty
 // address means that the file turns it off or takes a free port.
-func adminAddress(flag, file string) (address string, c *Config, err error) {
+func adminAddress(flag, file string) (address string, c *config.Config, err error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
 			flag = u.Host // as the log has it
@@ -36,7 +37,7 @@ func adminAddress(flag, file string) (address string, c *Config, err error) {
 		}
 		return flag, nil, nil
 	}
-	if c, err = loadForCommand(file); err != nil {
+	if c, err = config.LoadForCommand(file); err != nil {
 		return "", nil, err
 	}
 	if strings.HasSuffix(*c.Admin, ":0") {

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"junction/cmd/junction/config"
 	"junction/proxy"
 	"junction/upstream/raw"
 )
@@ -33,7 +34,7 @@ const (
 
 // audit writes one line of JSON for each call into one file.
 type audit struct {
-	config AuditConfig
+	config config.Audit
 	log    *slog.Logger
 
 	// The goroutine's, once it has begun.
@@ -59,12 +60,12 @@ type audit struct {
 }
 
 // startAudit opens the file and begins a goroutine, which Close ends.
-func startAudit(c AuditConfig, stderr io.Writer, log *slog.Logger) (*audit, error) {
+func startAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*audit, error) {
 	a := &audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
-	if c.File == auditStderr {
+	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
-		return nil, fmt.Errorf("audit.file: %s: %w; nothing is done that cannot be audited: make that file possible, or name another", c.File, reason(err))
+		return nil, fmt.Errorf("audit.file: %s: %w; nothing is done that cannot be audited: make that file possible, or name another", c.File, config.Reason(err))
 	}
 	a.tasks.Go(a.run)
 	return a, nil
@@ -226,7 +227,7 @@ func (a *audit) write(lines []byte) (left []byte) {
 
 // ready opens the file if it is not the one that the name means any more.
 func (a *audit) ready() error {
-	if a.config.File == auditStderr {
+	if a.config.File == config.AuditStderr {
 		return nil
 	}
 	a.mu.Lock()
@@ -369,7 +370,7 @@ func (p *program) useAudit(a *audit) {
 
 // nextAudit returns the audit that c asks for: the running one where nothing has changed, and nil
 // for none.
-func (p *program) nextAudit(c AuditConfig) (*audit, error) {
+func (p *program) nextAudit(c config.Audit) (*audit, error) {
 	now := p.audit.Load()
 	switch {
 	case c.File == "":

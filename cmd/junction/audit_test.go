@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/config"
 	"junction/proxy"
 	"junction/upstream/upstreamtest"
 )
@@ -79,11 +80,11 @@ func (d *disk) take() []string {
 	return list
 }
 
-func inAudit(t *testing.T, c AuditConfig, f func(t *testing.T, r *auditRig)) {
+func inAudit(t *testing.T, c config.Audit, f func(t *testing.T, r *auditRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &auditRig{disk: &disk{}}
-		c.File = auditStderr
+		c.File = config.AuditStderr
 		var err error
 		if r.audit, err = startAudit(c, r.disk, authtest.Log(t, &r.log)); err != nil {
 			t.Fatal(err)
@@ -140,17 +141,17 @@ func TestAuditLine(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		c    AuditConfig
+		c    config.Audit
 		call proxy.CallInfo
 		want map[string]any
 	}{
-		{"everything", AuditConfig{}, full, want},
-		{"nothing", AuditConfig{}, proxy.CallInfo{}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
-		{"endless texts of a client", AuditConfig{}, proxy.CallInfo{Client: strings.Repeat("c", 1<<20), Request: strings.Repeat("r", 1<<20)},
+		{"everything", config.Audit{}, full, want},
+		{"nothing", config.Audit{}, proxy.CallInfo{}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
+		{"endless texts of a client", config.Audit{}, proxy.CallInfo{Client: strings.Repeat("c", 1<<20), Request: strings.Repeat("r", 1<<20)},
 			map[string]any{"claimed_client": strings.Repeat("c", 200), "request": strings.Repeat("r", 200), "duration_ms": 0.0, "sent": 0.0, "received": 0.0}},
-		{"arguments", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
+		{"arguments", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: arguments}, map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0,
 			"arguments_sha256": sha256Hex(string(arguments)), "arguments": map[string]any{"token": "canary"}}},
-		{"arguments of bytes that are no text", AuditConfig{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},
+		{"arguments of bytes that are no text", config.Audit{Arguments: true}, proxy.CallInfo{Arguments: []byte("{\"a\":\"\xff\"}"), Name: "\xff\u2028\x00"},
 			map[string]any{"duration_ms": 0.0, "sent": 0.0, "received": 0.0, "name": "\ufffd\u2028\x00",
 				"arguments_sha256": sha256Hex("{\"a\":\"\xff\"}"), "arguments": map[string]any{"a": "\ufffd"}}},
 	} {
@@ -186,7 +187,7 @@ func TestAuditLine(t *testing.T) {
 // TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit that
 // nobody needs does nothing.
 func TestAuditIsWrittenTogether(t *testing.T) {
-	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+	inAudit(t, config.Audit{}, func(t *testing.T, r *auditRig) {
 		for range 3 {
 			time.Sleep(time.Hour)
 			r.call("one")
@@ -221,7 +222,7 @@ func TestAuditIsWrittenTogether(t *testing.T) {
 // TestAuditOfAStuckDisk: no call waits for it. What there is no room for is counted, in the log
 // and, where it would have been, in the file.
 func TestAuditOfAStuckDisk(t *testing.T) {
-	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+	inAudit(t, config.Audit{}, func(t *testing.T, r *auditRig) {
 		stuck := make(chan struct{})
 		r.disk.hold(stuck)
 		r.call("first")
@@ -268,7 +269,7 @@ func TestAuditOfAStuckDisk(t *testing.T) {
 // TestAuditOfAFullDisk: lines wait, in order, and are written when there is room; a line that was
 // half written comes again.
 func TestAuditOfAFullDisk(t *testing.T) {
-	inAudit(t, AuditConfig{}, func(t *testing.T, r *auditRig) {
+	inAudit(t, config.Audit{}, func(t *testing.T, r *auditRig) {
 		r.call("a")
 		time.Sleep(time.Second)
 		r.mustHave(t, "a")
@@ -325,7 +326,7 @@ func TestAuditSurvivesRotation(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit.jsonl")
 	var log writes
-	a, err := startAudit(AuditConfig{File: file}, nil, authtest.Log(t, &log))
+	a, err := startAudit(config.Audit{File: file}, nil, authtest.Log(t, &log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +415,7 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log writes
-		a, err := startAudit(AuditConfig{File: filepath.Join(dir, "audit.jsonl")}, nil, authtest.Log(t, &log))
+		a, err := startAudit(config.Audit{File: filepath.Join(dir, "audit.jsonl")}, nil, authtest.Log(t, &log))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -487,7 +488,7 @@ func TestAuditOfAProgram(t *testing.T) {
 func BenchmarkAudit(b *testing.B) {
 	for _, size := range []int{100, 1000, 100_000} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			a, err := startAudit(AuditConfig{File: os.DevNull}, nil, authtest.Log(b))
+			a, err := startAudit(config.Audit{File: os.DevNull}, nil, authtest.Log(b))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/upstream/oauth"
 )
@@ -47,7 +48,7 @@ const providerPatience = 10 * time.Second
 
 // authDoctor writes what it finds. The error says how much is wrong.
 func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
-	c, err := loadForCommand(file)
+	c, err := config.LoadForCommand(file)
 	if err != nil {
 		return err
 	}
@@ -55,11 +56,11 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 		_, err := fmt.Fprintln(stdout, "Nobody signs in: the file has none of auth.oauth, auth.jwt and auth.introspection.")
 		return err
 	}
-	fetcher, err := c.Outbound.fetcher()
+	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
 		return err
 	}
-	transport := trusting(fetcher)
+	transport := config.Trusting(fetcher)
 	defer transport.CloseIdleConnections()
 	d := &signInDoctor{client: &http.Client{Transport: transport, Timeout: providerPatience}}
 	if c.Auth.OAuth != nil {
@@ -69,7 +70,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 			d.provider(ctx, p.Issuer, p.Scopes)
 		}
 	}
-	if personal := c.personal(); c.Auth.OAuth != nil && len(personal) > 0 {
+	if personal := c.Personal(); c.Auth.OAuth != nil && len(personal) > 0 {
 		there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
 		there.Apply(personal)
 		for _, name := range there.Upstreams() {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/config"
 )
 
 // usageError is a mistake in how a command was called; the program exits with 2 for it. Every other
@@ -189,7 +191,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
-	case key != "" && u.Scheme == "http" && !loopbackHost(u.Hostname()):
+	case key != "" && u.Scheme == "http" && !config.Loopback(u.Hostname()):
 		return usagef("--url %q is not https: the key would cross the network for all to read", f.url)
 	case f.timeout < 0:
 		return usagef("--timeout is negative")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/proxy"
 	"junction/upstream"
@@ -251,12 +252,12 @@ func unknownUpstream(wanted, known []string) error {
 }
 
 // diagnoseFile checks the upstreams of a file, starting each for that.
-func diagnoseFile(ctx context.Context, file string, c *Config, only []string) (diagnosis, error) {
+func diagnoseFile(ctx context.Context, file string, c *config.Config, only []string) (diagnosis, error) {
 	limits := c.Limits.WithDefaults()
 	executable, _ := os.Executable()
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version(), Self: executable,
-		Sandboxes: sandboxes(keyDir(c.Sessions.KeyFile, os.LookupEnv), file), Log: slog.New(slog.DiscardHandler),
+		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file), Log: slog.New(slog.DiscardHandler),
 	}
 	var set upstream.Set
 	var all []examinee

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -28,7 +29,7 @@ func doctorCommand(stdout io.Writer, file *string) *cobra.Command {
 		Short: "check the upstreams end to end, and say what to do",
 		Long: `Check the upstreams end to end: connect once more, list everything, look at the definitions. It says what is wrong, and what to do about it.
 
-The running proxy does it, which is asked at its admin address: the one of --admin, or of the file, or ` + defaultAdmin + `. With --config FILE
+The running proxy does it, which is asked at its admin address: the one of --admin, or of the file, or ` + config.DefaultAdmin + `. With --config FILE
 no proxy needs to run: then the upstreams of the file are started for the check.
 
 The exit code is 1 when something is wrong that a client would miss, or a sandbox is not enforced, and 0 where only some clients may have trouble.`,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -190,17 +190,13 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	if file == "" {
 		return nil, usagef("%s needs --config FILE", what)
 	}
-	text, err := readBounded(file, maxFile)
+	c, lines, err := config.LoadKeys(file)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration %s: %w", file, err)
-	}
-	c, d := parse(file, text, os.LookupEnv)
-	if len(d.problems) > 0 {
-		return nil, mistaken(file, d.problems)
+		return nil, err
 	}
 	list := []keyJSON{}
 	for i, k := range c.Auth.APIKeys {
-		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: d.line(fmt.Sprintf("auth.api_keys[%d]", i))}
+		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: lines[i]}
 		for _, c := range k.CIDRs {
 			j.CIDRs = append(j.CIDRs, c.String())
 		}

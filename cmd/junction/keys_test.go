@@ -41,7 +41,7 @@ func TestKeysCreate(t *testing.T) {
 			if auth.HoldsKey(made.stderr) {
 				t.Errorf("the entry shows the key: %s", made.stderr)
 			}
-			c := mustParse(t, "auth:\n  api_keys:\n"+indent(made.stderr)+"upstreams: { a: { command: [prog] } }\n", nil)
+			c := mustLoad(t, "auth:\n  api_keys:\n"+indent(made.stderr)+"upstreams: { a: { command: [prog] } }\n")
 			got := c.Auth.APIKeys
 			fields := strings.Fields(strings.TrimPrefix(args, "-- "))
 			if len(got) != 1 || got[0].Name != fields[0] || got[0].Hash != hash || len(c.Auth.Validate()) > 0 {

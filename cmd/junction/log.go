@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 )
 
 // newLog returns the log of the program. A record is written at once, and those of callLog before
 // it; flushLog writes the latter at the end.
-func newLog(w io.Writer, c LogConfig) *slog.Logger {
+func newLog(w io.Writer, c config.Log) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
-	if c.Format == LogJSON {
+	if c.Format == config.LogJSON {
 		return slog.New(prompt{slog.NewJSONHandler(lines, o), lines})
 	}
 	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})

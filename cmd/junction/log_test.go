@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/upstream/upstreamtest"
 )
 
@@ -40,8 +41,8 @@ func (w *writes) take() []string {
 // that comes after them.
 func TestLogOfCallsWaits(t *testing.T) {
 	for name, log := range map[string]func(w *writes) *slog.Logger{
-		"alone":           func(w *writes) *slog.Logger { return newLog(w, LogConfig{Format: LogText}) },
-		"of JSON objects": func(w *writes) *slog.Logger { return newLog(w, LogConfig{Format: LogJSON}) },
+		"alone":           func(w *writes) *slog.Logger { return newLog(w, config.Log{Format: config.LogText}) },
+		"of JSON objects": func(w *writes) *slog.Logger { return newLog(w, config.Log{Format: config.LogJSON}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestLogOfCallsIsWhole(t *testing.T) {
 // TestPlainTextIsWhatSlogWrites: a line of a call is the same, whoever wrote it.
 func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	var ours, theirs writes
-	quick := callLog(newLog(&ours, LogConfig{Format: LogText}))
+	quick := callLog(newLog(&ours, config.Log{Format: config.LogText}))
 	slow := slog.NewTextHandler(&theirs, nil)
 	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "https://idp.example/#user~1", "a!b", "a#b", "a>b", "a\x7fb", "日本", "\u202e", "''", "ok"}
 	plain := 0
@@ -155,9 +156,9 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 
 // TestLogHidesSecrets: whoever logs a secret by mistake tells nobody.
 func TestLogHidesSecrets(t *testing.T) {
-	for _, format := range []LogFormat{LogText, LogJSON} {
+	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
 		var out writes
-		log := newLog(&out, LogConfig{Format: format, Level: slog.LevelDebug})
+		log := newLog(&out, config.Log{Format: format, Level: slog.LevelDebug})
 		key := auth.NewKey()
 		log.Debug("with "+key, "Authorization", "Bearer canary-1", "cookie", "canary-2", "code", "canary-3", "refresh_token", "canary-4", "client_assertion", "canary-5",
 			"what", "jct_at_canary-6.canary-7", "error", fmt.Errorf("it was %w", errors.New("jct_rt_canary-8.x")), slog.Group("request", "access_token", "canary-9"))

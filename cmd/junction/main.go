@@ -4,9 +4,8 @@
 // lifetimes, with those of sign-ins in signin.go and people.go, and the key of sessions in
 // state.go.
 //
-// The file: config.go has its sections, yaml.go reads it (scalar.go, and the references of
-// reference.go), validate.go, check.go and check_sandbox.go say what is wrong with it, problem.go
-// where, and hint.go and closest.go what was meant. reload.go takes over a changed one.
+// Package config reads the configuration file; reload.go applies a changed one. Package prose formats
+// text for people.
 //
 // What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go);
 // admin.go serves the admin address, with what is wrong from doctor.go, who sees what from why.go,
@@ -34,6 +33,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/upstream/sandbox"
 )
 
@@ -131,7 +131,7 @@ Without a configuration file it serves a small demo server, to try things with.`
 				if o.file == "" {
 					return usagef("check needs --config FILE")
 				}
-				return check(stdout, o.file, os.LookupEnv)
+				return config.Check(stdout, o.file, os.LookupEnv)
 			},
 		},
 		toolsCommand(stdout),

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/config"
 )
 
 // ran is what a run of the program gave.
@@ -91,4 +92,24 @@ func mustWrite(t testing.TB, file, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// environment returns a getenv that knows vars and nothing else.
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+// mustLoad returns the configuration of a file with this text.
+func mustLoad(t *testing.T, text string) *config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	mustWrite(t, file, text)
+	c, _, err := config.Load(file, environment(nil))
+	if err != nil {
+		t.Fatalf("Load: %v\n%s", err, text)
+	}
+	return c
 }

@@ -43,17 +43,6 @@ func (p *people) Token(ctx context.Context, name, person string, refused ...stri
 	return token, err
 }
 
-// personal returns the upstreams that people sign in to.
-func (c *Config) personal() map[string]oauth.Upstream {
-	all := map[string]oauth.Upstream{}
-	for name, u := range c.Upstreams {
-		if u.Personal() && !u.Off() {
-			all[name] = oauth.Upstream{URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret}
-		}
-	}
-	return all
-}
-
 // byPerson is the state of an upstream that each person has connections of their own to.
 const byPerson = "by person"
 

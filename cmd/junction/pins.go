@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
@@ -63,7 +64,7 @@ func (p *program) repin() {
 }
 
 // loadPins reads the file that the configuration names; nil without one.
-func loadPins(c *Config) (*proxy.Pins, error) {
+func loadPins(c *config.Config) (*proxy.Pins, error) {
 	if c.Pins == "" {
 		return nil, nil
 	}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
@@ -43,7 +44,7 @@ type options struct {
 type program struct {
 	options
 	log    *slog.Logger
-	config *Config // the one in force; owned by reloadLoop once serve has begun
+	config *config.Config // the one in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
 	pins   *proxy.Pins // as the file has them; nil when none is named. Owned as config is
 
@@ -87,20 +88,20 @@ func ballast() []byte { return make([]byte, 16<<20) }
 // open opens everything that can fail, and starts the upstreams.
 func open(o options) (_ *program, err error) {
 	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
-	hash, hashErr := checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
-	config, warnings, err := Load(o.file, o.getenv)
-	if problems, ok := errors.AsType[Problems](err); ok {
-		printProblems(o.stderr, problems, warnings)
+	hash, hashErr := config.Checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
+	c, warnings, err := config.Load(o.file, o.getenv)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		config.PrintProblems(o.stderr, problems, warnings)
 		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, prose.Count(len(problems), "mistake"))
 	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, err
 	}
 	p.hash = hash
 	if o.file == "" {
-		config.Upstreams = map[string]upstream.Config{"demo": {Command: []string{self, "demo"}}}
+		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
-	config.Listen = cmp.Or(o.listen, config.Listen)
-	p.config, p.log = config, newLog(o.stderr, config.Log)
+	c.Listen = cmp.Or(o.listen, c.Listen)
+	p.config, p.log = c, newLog(o.stderr, c.Log)
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
@@ -109,62 +110,62 @@ func open(o options) (_ *program, err error) {
 			p.close()
 		}
 	}()
-	if problem := config.listenProblem(config.Listen, false, false); problem != "" {
-		return nil, usagef("--listen %s: %s", config.Listen, problem)
+	if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
+		return nil, usagef("--listen %s: %s", c.Listen, problem)
 	}
 	key := "listen"
 	if o.file == "" {
 		key = "--listen"
 	}
-	if p.public, err = listen(config.Listen, key); err != nil {
+	if p.public, err = listen(c.Listen, key); err != nil {
 		return nil, err
 	}
-	if *config.Admin != "" {
-		p.admin, err = listen(*config.Admin, "admin")
+	if *c.Admin != "" {
+		p.admin, err = listen(*c.Admin, "admin")
 		if errors.Is(err, syscall.EADDRINUSE) && o.file == "" {
 			// Nobody asked for it, and without a file there is nowhere to name another: a second
 			// junction for a quick try works all the same.
-			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *config.Admin)
+			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *c.Admin)
 			err = nil
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if p.pins, err = loadPins(config); err != nil {
+	if p.pins, err = loadPins(c); err != nil {
 		return nil, err
 	}
-	audit, err := p.nextAudit(config.Audit)
+	audit, err := p.nextAudit(c.Audit)
 	if err != nil {
 		return nil, err
 	}
 	p.useAudit(audit)
-	secret, dir, err := p.key(config.Sessions.KeyFile)
+	secret, dir, err := p.key(c.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	p.openCatalogs(secret, dir)
-	p.sandboxes = sandboxes(dir, p.file)
-	if err := p.openSignIn(config); err != nil {
+	p.sandboxes = config.Sandboxes(dir, p.file)
+	if err := p.openSignIn(c); err != nil {
 		return nil, err
 	}
 	hooks := p.proxyHooks()
 	var deleted map[[16]byte]time.Time
-	if p.ended, deleted = openEnded(dir, config.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
+	if p.ended, deleted = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
 		hooks.SessionDeleted = p.ended.add
 	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: config.Limits, Sessions: config.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, DeletedSessions: deleted,
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, DeletedSessions: deleted,
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.apply(config)
+	p.apply(c)
 	return p, nil
 }
 
 // apply makes the world that of the configuration, which has been checked.
-func (p *program) apply(c *Config) {
+func (p *program) apply(c *config.Config) {
 	limits := c.Limits.WithDefaults()
 	executable, err := os.Executable()
 	if err != nil {
@@ -186,7 +187,7 @@ func (p *program) apply(c *Config) {
 	}
 	var credentials upstream.Credentials
 	if p.signIn != nil {
-		personal := c.personal()
+		personal := c.Personal()
 		if p.signIn.people.oauth.Apply(personal); len(personal) > 0 {
 			world.People = &p.signIn.people
 		}
@@ -217,7 +218,7 @@ func ownOrigins(listener net.Addr) []string {
 	var list []string
 	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
 		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && loopbackHost(name) {
+		if !slices.Contains(list, origin) && config.Loopback(name) {
 			list = append(list, origin)
 		}
 	}
@@ -226,7 +227,7 @@ func ownOrigins(listener net.Addr) []string {
 
 // policy is what the file says about who may do what. Only a file that says nothing at all lets
 // everybody use everything.
-func (p *program) policy(c *Config) *policy.Policy {
+func (p *program) policy(c *config.Config) *policy.Policy {
 	if c.Policies == nil {
 		return policy.Open()
 	}

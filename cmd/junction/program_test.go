@@ -23,6 +23,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/cmd/junction/config"
 	"junction/proxy"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
@@ -355,7 +356,7 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 // TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
-	logger := newLog(&log, LogConfig{Format: LogText})
+	logger := newLog(&log, config.Log{Format: config.LogText})
 	hooks := (&program{log: logger}).proxyHooks()
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
 	flushLog(logger)
@@ -379,8 +380,8 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
-	p := &program{log: newLog(&log, LogConfig{Format: LogText, Level: slog.LevelDebug})}
-	a, err := startAudit(AuditConfig{File: auditStderr}, &lines, p.log)
+	p := &program{log: newLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}
+	a, err := startAudit(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,21 +454,6 @@ func TestKeyFileAtOnce(t *testing.T) {
 	for _, key := range keys {
 		if !bytes.Equal(key, keys[0]) {
 			t.Fatalf("two keys were given out: %x and %x", key, keys[0])
-		}
-	}
-}
-
-func TestStateDir(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	for given, want := range map[string]string{
-		"":         filepath.Join(home, ".local", "state"),
-		"relative": filepath.Join(home, ".local", "state"), // which the specification says to ignore
-		home:       home,
-	} {
-		got, err := stateDir(environment(map[string]string{"XDG_STATE_HOME": given}))
-		if err != nil || got != want {
-			t.Errorf("stateDir with XDG_STATE_HOME=%s = %s, %v, want %s", given, got, err, want)
 		}
 	}
 }

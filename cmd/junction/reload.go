@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -86,7 +86,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 
 // reload takes over the file. Everything that can fail comes before anything changes.
 func (p *program) reload(asked bool) {
-	hash, err := checksum(p.file)
+	hash, err := config.Checksum(p.file)
 	if err != nil {
 		if asked {
 			p.notReloaded(err, "")
@@ -98,8 +98,8 @@ func (p *program) reload(asked bool) {
 	}
 	p.hash = hash
 	detail := "" // of what the log has a line of its own for
-	c, warnings, err := Load(p.file, p.getenv)
-	if problems, ok := errors.AsType[Problems](err); ok {
+	c, warnings, err := config.Load(p.file, p.getenv)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
 		}
@@ -111,7 +111,7 @@ func (p *program) reload(asked bool) {
 		if p.listen != "" {
 			c.Listen = p.listen
 		}
-		if problem := c.listenProblem(c.Listen, false, false); problem != "" { // of --listen; that of the file was checked
+		if problem := c.ListenProblem(c.Listen, false, false); problem != "" { // of --listen; that of the file was checked
 			err = fmt.Errorf("--listen %s: %s", c.Listen, problem)
 		}
 		err = cmp.Or(err, fixed(p.config, c))
@@ -143,7 +143,7 @@ func (p *program) notReloaded(err error, detail string) {
 }
 
 // fixed refuses changes of what a running process cannot change.
-func fixed(old, next *Config) error {
+func fixed(old, next *config.Config) error {
 	var changed []string
 	for _, k := range []struct {
 		key      string
@@ -171,21 +171,9 @@ func fixed(old, next *Config) error {
 
 // ownScopes are those that who signs in here may be given beyond the usual one: the authorization
 // server knows them from its start.
-func ownScopes(c *Config) []string {
+func ownScopes(c *config.Config) []string {
 	if c.Auth.OAuth == nil {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities))
-}
-
-// checksum tells whether the file is the one that we know.
-func checksum(file string) ([32]byte, error) {
-	if file == "" {
-		return [32]byte{}, nil
-	}
-	text, err := readBounded(file, maxFile)
-	if err != nil {
-		return [32]byte{}, fmt.Errorf("read the configuration %s: %w", file, err)
-	}
-	return sha256.Sum256(text), nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestFixed(t *testing.T) {
-	old := mustParse(t, "upstreams: { a: { command: [x] } }\n", nil)
+	old := mustLoad(t, "upstreams: { a: { command: [x] } }\n")
 	for text, want := range map[string]string{
 		"":                         "",
 		"allowed_hosts: [h]\n":     "",
@@ -28,7 +28,7 @@ func TestFixed(t *testing.T) {
 		"shutdown_grace: 1s":       "shutdown_grace has changed, which needs a restart",
 		"listen: 127.0.0.1:1\nlog: { format: json }\nshutdown_grace: 1s": "listen, log and shutdown_grace have changed, which needs a restart",
 	} {
-		next := mustParse(t, text+"\nupstreams: { b: { command: [y] } }\n", nil)
+		next := mustLoad(t, text+"\nupstreams: { b: { command: [y] } }\n")
 		got := ""
 		if err := fixed(old, next); err != nil {
 			got = err.Error()

@@ -3,9 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,9 +15,9 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/auth/fetch"
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -34,11 +31,8 @@ type signIn struct {
 	people people
 }
 
-// masterKeys is the variable that has the master keys where no file does.
-const masterKeys = "JUNCTION_MASTER_KEYS"
-
 // signInAt is the URL that tokens are bound to, "" where there are none.
-func signInAt(c *Config) string {
+func signInAt(c *config.Config) string {
 	if c.Auth.OAuth == nil {
 		return ""
 	}
@@ -47,13 +41,13 @@ func signInAt(c *Config) string {
 
 // openSignIn prepares for the tokens of others, and opens the store and the authorization server,
 // where the file has one.
-func (p *program) openSignIn(c *Config) (err error) {
-	fetcher, err := c.Outbound.fetcher()
+func (p *program) openSignIn(c *config.Config) (err error) {
+	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
 		return err
 	}
 	// What the file names may be anywhere; what only an issuer names may not.
-	transport := trusting(fetcher)
+	transport := config.Trusting(fetcher)
 	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
 	p.providers.Strangers = fetcher.Client()
 	if c.Auth.OAuth == nil {
@@ -63,7 +57,7 @@ func (p *program) openSignIn(c *Config) (err error) {
 	if err != nil {
 		return err
 	}
-	dsn, err := c.Storage.place(p.getenv)
+	dsn, err := c.Storage.Place(p.getenv)
 	if err != nil {
 		return err
 	}
@@ -132,44 +126,16 @@ func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	return false
 }
 
-// place is the DSN: the file's, or the default.
-func (c StorageConfig) place(getenv func(string) (string, bool)) (string, error) {
-	if c.DSN != "" {
-		return c.DSN, nil
-	}
-	dir, err := stateDir(getenv)
-	if err != nil {
-		return "", fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
-	}
-	return filepath.Join(dir, "junction", "junction.db"), nil
-}
-
-// keys is where the master keys are: in a file, or, where that is "", in text, which is a
-// variable's.
-func (c StorageConfig) keys(getenv func(string) (string, bool)) (file, text string, err error) {
-	if c.KeyFile != "" {
-		return c.KeyFile, "", nil
-	}
-	if text, given := getenv(masterKeys); given {
-		return "", text, nil
-	}
-	dir, err := stateDir(getenv)
-	if err != nil {
-		return "", "", fmt.Errorf("there is no place for the master key (storage.key_file): %w", err)
-	}
-	return filepath.Join(dir, "junction", "master.key"), "", nil
-}
-
 // ring reads the master keys, or makes the first one.
-func (p *program) ring(c StorageConfig) (*seal.Ring, error) {
-	file, text, err := c.keys(p.getenv)
+func (p *program) ring(c config.Storage) (*seal.Ring, error) {
+	file, text, err := c.Keys(p.getenv)
 	if err != nil {
 		return nil, err
 	}
 	if file == "" {
 		ring, err := seal.ParseRing(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", masterKeys, err)
+			return nil, fmt.Errorf("%s: %w", config.MasterKeys, err)
 		}
 		return ring, nil
 	}
@@ -184,35 +150,6 @@ func (p *program) ring(c StorageConfig) (*seal.Ring, error) {
 		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file", file)
 	}
 	return ring, nil
-}
-
-// fetcher is what gets documents that strangers name.
-func (c OutboundConfig) fetcher() (*fetch.Fetcher, error) {
-	f := &fetch.Fetcher{Timeout: cmp.Or(c.Timeout, 5*time.Second)}
-	for _, p := range c.AllowPrivate {
-		f.AllowPrivate = append(f.AllowPrivate, p.Prefix)
-	}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("outbound.ca_file: %w", err)
-		}
-		if f.RootCAs, err = x509.SystemCertPool(); err != nil {
-			f.RootCAs = x509.NewCertPool()
-		}
-		if !f.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("outbound.ca_file: there is no certificate in it")
-		}
-	}
-	return f, nil
-}
-
-// trusting is for what the file itself names, wherever that is. It believes the certificates that
-// the fetcher does.
-func trusting(f *fetch.Fetcher) *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}
-	return t
 }
 
 // serves reports whether a request is for the authorization server.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"junction/auth/seal"
+	"junction/cmd/junction/config"
 	"junction/upstream/stored"
 )
 
@@ -24,7 +23,7 @@ import (
 func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
-		dir, err := stateDir(p.getenv)
+		dir, err := config.StateDir(p.getenv)
 		if err != nil {
 			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key (sessions.key_file)", "error", err)
 			return passingKey()
@@ -55,7 +54,7 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	if dir == "" {
 		return
 	}
-	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", folderOf(p.file)), key, p.log)
+	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", config.FolderOf(p.file)), key, p.log)
 	if err != nil {
 		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started", "error", err)
 		return
@@ -63,40 +62,9 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	p.catalogs = catalogs
 }
 
-// folderOf returns the name of the folder of what belongs to a configuration file.
-func folderOf(file string) string {
-	path, err := filepath.Abs(file)
-	if file == "" || err != nil {
-		return "none"
-	}
-	sum := sha256.Sum256([]byte(path))
-	return hex.EncodeToString(sum[:8])
-}
-
-// sandboxes returns the folder in which each command with a sandbox has one of its own, below dir,
-// the folder of the key. Without that their folders end with the processes.
-func sandboxes(dir, file string) string {
-	if dir == "" {
-		return ""
-	}
-	return filepath.Join(dir, "sandbox", folderOf(file))
-}
-
-// keyDir returns the folder of the key; "" if there is no place for it.
-func keyDir(file string, getenv func(string) (string, bool)) string {
-	if file != "" {
-		return filepath.Dir(file)
-	}
-	dir, err := stateDir(getenv)
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "junction")
-}
-
 // cleanCatalogs removes the stored catalogs of servers that the configuration does not name any
 // more.
-func (p *program) cleanCatalogs(c *Config) {
+func (p *program) cleanCatalogs(c *config.Config) {
 	if p.catalogs == nil {
 		return
 	}
@@ -141,16 +109,4 @@ func loadKey(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", file, errKey)
 	}
 	return secret, nil
-}
-
-// stateDir is where a program keeps what should outlive it (XDG Base Directory Specification).
-func stateDir(getenv func(string) (string, bool)) (string, error) {
-	if dir, ok := getenv("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(home, ".local", "state"), nil
 }

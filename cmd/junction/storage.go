@@ -16,6 +16,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -38,15 +39,15 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := c.Storage.existingPlace(os.LookupEnv)
+	place, err := existingPlace(c.Storage, os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	ring, _, err := c.Storage.existingRing(os.LookupEnv)
+	ring, _, err := existingRing(c.Storage, os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.Storage.open(ctx, place, ring, true)
+	s, err := openStore(ctx, c.Storage, place, ring, true)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +63,11 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 }
 
 // storageConfig reads a file that has sign-ins stored.
-func storageConfig(what, file string) (*Config, error) {
+func storageConfig(what, file string) (*config.Config, error) {
 	if file == "" {
 		return nil, usagef("%s needs --config FILE, which says where sign-ins are stored", what)
 	}
-	c, err := loadForCommand(file)
+	c, err := config.LoadForCommand(file)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +79,8 @@ func storageConfig(what, file string) (*Config, error) {
 
 // existingPlace is where the store is, once a proxy has made it. It is asked before the keys, which
 // the same proxy makes: without either, that nothing is stored yet says more.
-func (c StorageConfig) existingPlace(getenv func(string) (string, bool)) (string, error) {
-	place, err := c.place(getenv)
+func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string, error) {
+	place, err := c.Place(getenv)
 	if err != nil || c.Driver == store.Postgres {
 		return place, err
 	}
@@ -99,14 +100,14 @@ func (c StorageConfig) existingPlace(getenv func(string) (string, bool)) (string
 
 // existingRing reads the master keys, and makes none. file is where they are, "" if in the
 // variable.
-func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
-	file, text, err := c.keys(getenv)
+func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
+	file, text, err := c.Keys(getenv)
 	if err != nil {
 		return nil, "", err
 	}
 	if file == "" {
 		if ring, err = seal.ParseRing(text); err != nil {
-			err = fmt.Errorf("%s: %w", masterKeys, err)
+			err = fmt.Errorf("%s: %w", config.MasterKeys, err)
 		}
 		return ring, "", err
 	}
@@ -115,16 +116,16 @@ func (c StorageConfig) existingRing(getenv func(string) (string, bool)) (ring *s
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.KeyFile == "":
-		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: be the user who runs the proxy, or name the file (storage.key_file)", masterKeys, file)
+		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: be the user who runs the proxy, or name the file (storage.key_file)", config.MasterKeys, file)
 	case err != nil:
 		err = fmt.Errorf("read the master keys (storage.key_file): %w", err)
 	}
 	return ring, file, err
 }
 
-// open opens the store at a place where there is one: attached, beside whoever runs it, or for us
+// openStore opens the store at a place where there is one: attached, beside whoever runs it, or for us
 // alone.
-func (c StorageConfig) open(ctx context.Context, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
+func openStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
@@ -147,7 +148,7 @@ With SQLite and a key file (storage.key_file) it makes the key, puts it in front
 the key. Nobody is signed out. The old key stays in the file, behind, since clients and tokens from before are known by it. Take its line out when you want to be
 rid of it: whoever has not come by since signs in again, and apps register again.
 
-With Postgres, or with the keys in ` + masterKeys + `, you put the key there yourself, and this seals everything with the first one, while the proxies run:
+With Postgres, or with the keys in ` + config.MasterKeys + `, you put the key there yourself, and this seals everything with the first one, while the proxies run:
   1. behind the others, for every proxy, and restart all of them
   2. in front, for every proxy, and restart all of them
   3. junction storage rotate
@@ -163,7 +164,7 @@ With Postgres, or with the keys in ` + masterKeys + `, you put the key there you
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*storageLimit)
 			defer cancel()
-			return c.Storage.rotate(ctx, stdout, all, time.Now())
+			return rotate(ctx, c.Storage, stdout, all, time.Now())
 		},
 	}
 	rotate.Flags().BoolVar(&all, "revoke-all", false, "sign everybody out, too")
@@ -177,18 +178,18 @@ With Postgres, or with the keys in ` + masterKeys + `, you put the key there you
 
 // rotate seals everything with the first key of the ring, after it has put a new one there, if that
 // is ours to do.
-func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, now time.Time) error {
-	place, err := c.existingPlace(os.LookupEnv)
+func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, now time.Time) error {
+	place, err := existingPlace(c, os.LookupEnv)
 	if err != nil {
 		return err
 	}
-	ring, file, err := c.existingRing(os.LookupEnv)
+	ring, file, err := existingRing(c, os.LookupEnv)
 	if err != nil {
 		return err
 	}
 	ours := file != "" && c.Driver != store.Postgres
 	if !ours && !revokeAll && len(ring.IDs()) == 1 {
-		where := masterKeys
+		where := config.MasterKeys
 		if file != "" {
 			where = file + " of every proxy"
 		}
@@ -206,20 +207,20 @@ func (c StorageConfig) rotate(ctx context.Context, w io.Writer, revokeAll bool, 
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	s, err := c.open(ctx, place, ring, !ours)
+	s, err := openStore(ctx, c, place, ring, !ours)
 	if errors.Is(err, store.ErrInUse) {
 		return fmt.Errorf("%w. Stop the proxy: it does not know the new key before it starts again. Nothing was changed", err)
 	}
 	if err != nil {
 		return err
 	}
-	err = c.reseal(ctx, w, s, ring, file, text, revokeAll)
+	err = reseal(ctx, w, s, ring, file, text, revokeAll)
 	return errors.Join(err, s.Close())
 }
 
 // reseal does the work, with the store open. text is what the key file is to hold, nil if it is not
 // ours to change.
-func (c StorageConfig) reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
+func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
 	first := ring.IDs()[0]
 	if text != nil { // on the disk before anything is sealed with it
 		if err := replace(file, text); err != nil {

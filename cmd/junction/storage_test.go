@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"junction/auth/seal"
+	"junction/cmd/junction/config"
 )
 
 var sealedAnew = regexp.MustCompile(`Sealed anew with (k\d{8}(?:-\d)?): (\d+) values?\.`)
@@ -104,18 +105,18 @@ func TestRotateOfOthersKeys(t *testing.T) {
 	mustWrite(t, o.file, o.config(fmt.Sprintf("storage: { dsn: %q }\n", o.database)))
 	old := strings.TrimSpace(mustRead(t, o.keys))
 	next := "new:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
-	t.Setenv(masterKeys, old)
+	t.Setenv(config.MasterKeys, old)
 	o.want(o.run("storage", "rotate"), 1, "JUNCTION_MASTER_KEYS has one key, old, which everything is sealed with: put a new one there yourself, such as k2", ":$(openssl rand -base64 32)")
 	running := o.mustOpen() // a proxy that has the new key behind the old one
 	defer o.mustClose(running)
-	t.Setenv(masterKeys, next+","+old)
+	t.Setenv(config.MasterKeys, next+","+old)
 	o.want(o.run("storage", "rotate"), 0, "Sealed anew with new: 3 values.", "Kept, for clients and tokens from before: old.")
 	o.want(o.run("storage", "rotate"), 0, "Sealed anew with new: 0 values.")
-	t.Setenv(masterKeys, next)
+	t.Setenv(config.MasterKeys, next)
 	o.want(o.run("grants", "list"), 0, o.ann.ID[:8])
-	t.Setenv(masterKeys, next+","+old)
+	t.Setenv(config.MasterKeys, next+","+old)
 	o.want(o.run("storage", "rotate", "--revoke-all"), 0, "Ended: 2 sessions and 3 grants.", "Now take these keys away and restart every proxy", ": old.")
-	t.Setenv(masterKeys, next)
+	t.Setenv(config.MasterKeys, next)
 	o.want(o.run("storage", "rotate", "--revoke-all"), 0, "There is no other key than new")
 }
 

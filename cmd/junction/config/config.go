@@ -1,6 +1,13 @@
-package main
+// Package config reads and validates the configuration file.
+//
+// Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
+// references to variables and files (reference.go), validates the values (validate.go) and warns
+// about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy (problem.go,
+// hint.go). places.go has the default paths.
+package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +23,7 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/oauth"
 )
 
 // Config is the file. Each section is of the package that it configures; the comments there are the
@@ -46,11 +54,11 @@ type Config struct {
 	// Child processes have four seconds more to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
-	Auth      AuthConfig                 `yaml:"auth"`
-	Storage   StorageConfig              `yaml:"storage"`
-	Outbound  OutboundConfig             `yaml:"outbound"`
-	Log       LogConfig                  `yaml:"log"`
-	Audit     AuditConfig                `yaml:"audit"`
+	Auth      Auth                       `yaml:"auth"`
+	Storage   Storage                    `yaml:"storage"`
+	Outbound  Outbound                   `yaml:"outbound"`
+	Log       Log                        `yaml:"log"`
+	Audit     Audit                      `yaml:"audit"`
 	Names     proxy.Names                `yaml:"names"`
 	Limits    proxy.Limits               `yaml:"limits"`
 	Sessions  proxy.Sessions             `yaml:"sessions"`
@@ -64,18 +72,18 @@ type Config struct {
 	Pins string `yaml:"pins"`
 }
 
-// AuthConfig is the file's auth section.
-type AuthConfig struct {
+// Auth is the file's auth section.
+type Auth struct {
 	auth.Config `yaml:",inline"`
 	// OAuth has people sign in with an identity provider, here. Default: nobody does.
 	OAuth *authserver.Config `yaml:"oauth"`
 }
 
 // SignsIn reports whether people can sign in, here or with somebody else.
-func (c *AuthConfig) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
+func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
 // several reports whether there can be more than one principal.
-func (c *AuthConfig) several() bool {
+func (c *Auth) several() bool {
 	for _, k := range c.APIKeys {
 		if k.Name != c.APIKeys[0].Name {
 			return true
@@ -93,11 +101,11 @@ func (c *Config) separate() {
 }
 
 // Needed reports whether a request must say who it comes from.
-func (c *AuthConfig) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
+func (c *Auth) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 
-// StorageConfig is the file's storage section: where sign-ins are kept. Without auth.oauth there is
+// Storage is the file's storage section: where sign-ins are kept. Without auth.oauth there is
 // nothing to keep.
-type StorageConfig struct {
+type Storage struct {
 	Driver string `yaml:"driver"` // sqlite, a file for one process, or postgres, for several. Default sqlite.
 	// the file, or what Postgres is reached by. Default junction/junction.db in the state directory
 	// of the user.
@@ -108,32 +116,32 @@ type StorageConfig struct {
 	KeyFile string `yaml:"key_file"`
 }
 
-// OutboundConfig is the file's outbound section: what we may connect to because a stranger named
+// Outbound is the file's outbound section: what we may connect to because a stranger named
 // it.
-type OutboundConfig struct {
+type Outbound struct {
 	// networks that are not public, and may be connected to all the same. Default: none.
 	AllowPrivate []auth.CIDR   `yaml:"allow_private"`
 	CAFile       string        `yaml:"ca_file"` // certificates that are believed beside those of the system, in PEM
 	Timeout      time.Duration `yaml:"timeout"` // of one fetch. Default 5s.
 }
 
-// LogConfig is the file's log section.
-type LogConfig struct {
+// Log is the file's log section.
+type Log struct {
 	Level  slog.Level `yaml:"level"`  // the least that is logged: debug, info, warn or error. Default info.
 	Format LogFormat  `yaml:"format"` // text or json. Default text.
 }
 
-// AuditConfig is the file's audit section: one line of JSON for each call, and for each that was
+// Audit is the file's audit section: one line of JSON for each call, and for each that was
 // refused.
-type AuditConfig struct {
+type Audit struct {
 	// where lines are added; made if it does not exist, for us alone. "stderr" is standard error.
 	// "" is no audit.
 	File      string `yaml:"file"`
 	Arguments bool   `yaml:"arguments"` // the arguments too, whatever is in them, and not their digest alone
 }
 
-// auditStderr is the name that is no file.
-const auditStderr = "stderr"
+// AuditStderr is the name that is no file.
+const AuditStderr = "stderr"
 
 // LogFormat is a word of the file.
 type LogFormat string
@@ -153,13 +161,13 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%s is none of text, json", prose.Quote(string(text)))
 }
 
-// defaultAdmin is the admin address of a file that names none.
-const defaultAdmin = "127.0.0.1:8421"
+// DefaultAdmin is the admin address of a file that names none.
+const DefaultAdmin = "127.0.0.1:8421"
 
 // defaultConfig is what an empty file would mean, were it allowed to have no upstreams.
 func defaultConfig() *Config {
-	admin := defaultAdmin
-	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: LogConfig{Format: LogText}}
+	admin := DefaultAdmin
+	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: Log{Format: LogText}}
 }
 
 // maxFile bounds the file; a person's configuration is a hundredth of it.
@@ -190,13 +198,31 @@ func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, e
 	return c, warnings, nil
 }
 
-// loadForCommand is Load for a command that does something else than to show mistakes.
-func loadForCommand(file string) (*Config, error) {
+// LoadForCommand is Load for a command that does something else than to show mistakes.
+func LoadForCommand(file string) (*Config, error) {
 	c, _, err := Load(file, os.LookupEnv)
 	if problems, ok := errors.AsType[Problems](err); ok {
 		return nil, mistaken(file, problems)
 	}
 	return c, err
+}
+
+// LoadKeys is LoadForCommand for a command that names lines: it also returns the line of each entry
+// of auth.api_keys. A missing file is an error.
+func LoadKeys(file string) (*Config, []int, error) {
+	text, err := readBounded(file, maxFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	c, d := parse(file, text, os.LookupEnv)
+	if len(d.problems) > 0 {
+		return nil, nil, mistaken(file, d.problems)
+	}
+	lines := make([]int, len(c.Auth.APIKeys))
+	for i := range lines {
+		lines[i] = d.line(fmt.Sprintf("auth.api_keys[%d]", i))
+	}
+	return c, lines, nil
 }
 
 // mistaken is the error of a command that a file with mistakes is of no use to.
@@ -224,19 +250,19 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 func readBounded(file string, limit int64) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is no regular file")
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	if int64(len(text)) > limit {
 		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
@@ -244,8 +270,8 @@ func readBounded(file string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// reason is err without the operation and the path, which the message around it names.
-func reason(err error) error {
+// Reason is err without the operation and the path, which the message around it names.
+func Reason(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
@@ -265,4 +291,27 @@ func (c *Config) lower() {
 			l[i] = strings.ToLower(l[i])
 		}
 	}
+}
+
+// Personal returns the upstreams that people sign in to.
+func (c *Config) Personal() map[string]oauth.Upstream {
+	all := map[string]oauth.Upstream{}
+	for name, u := range c.Upstreams {
+		if u.Personal() && !u.Off() {
+			all[name] = oauth.Upstream{URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret}
+		}
+	}
+	return all
+}
+
+// Checksum tells whether the file is the one that we know.
+func Checksum(file string) ([32]byte, error) {
+	if file == "" {
+		return [32]byte{}, nil
+	}
+	text, err := readBounded(file, maxFile)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	return sha256.Sum256(text), nil
 }

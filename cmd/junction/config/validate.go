@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -55,7 +55,7 @@ func (c *Config) validate(d *decoder) {
 
 func (c *Config) validateAddresses(d *decoder) {
 	// What is there and cannot be understood must not be reported as missing on top.
-	problem := c.listenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
+	problem := c.ListenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
 		return
@@ -77,10 +77,10 @@ func (c *Config) validateAddresses(d *decoder) {
 	}
 }
 
-// listenProblem says what is wrong with listening on an address, if anything is. Beyond loopback
+// ListenProblem says what is wrong with listening on an address, if anything is. Beyond loopback
 // strangers reach it: each must say who it is, and nobody on the way may read that. The last two
 // arguments say that the file gives keys, and a public_url, whatever is wrong with them.
-func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string {
+func (c *Config) ListenProblem(address string, givesKeys, givesURL bool) string {
 	host, port, problem := splitAddress(address, "127.0.0.1:8420")
 	if problem != "" || host.IsLoopback() {
 		return problem
@@ -100,7 +100,7 @@ func (c *Config) listenProblem(address string, givesKeys, givesURL bool) string 
 }
 
 // validateOpen finds a public server without authentication, which the file must state. A mistake
-// in the same keys, and that of listenProblem, is reported alone.
+// in the same keys, and that of ListenProblem, is reported alone.
 func (c *Config) validateOpen(d *decoder) {
 	broken := d.wrong["auth"] || c.Auth.APIKeys != nil && len(c.Auth.APIKeys) == 0 || c.publicURLProblem() != ""
 	for _, key := range []string{"api_keys", "jwt", "introspection", "oauth", "none"} {
@@ -151,14 +151,14 @@ func (c *Config) publicURLProblem() string {
 		return "want the URL that clients reach the server by, such as https://mcp.example.com"
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
-	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+	case u.Scheme == "http" && !Loopback(u.Hostname()):
 		return "want https: keys and answers would cross the network for all to read; http is for loopback alone"
 	}
 	return ""
 }
 
-// loopbackHost reports whether the host of a URL is this machine.
-func loopbackHost(name string) bool {
+// Loopback reports whether the host of a URL is this machine.
+func Loopback(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -32,6 +32,13 @@ func environment(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		v, ok := vars[name]
 		return v, ok
+	}
+}
+
+func mustWrite(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -140,7 +147,7 @@ func withExpectations(t *testing.T, file string, text []byte) []byte {
 	return text
 }
 
-const exampleFile = "../../config.example.yaml"
+const exampleFile = "../../../config.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
 	c, _, err := Load(exampleFile, environment(nil))
@@ -269,7 +276,7 @@ upstreams:
 	two := one
 	two.Prefix, two.Env = &prefix, none
 	want := &Config{
-		Listen: "[::]:0", PublicURL: "https://mcp.example.com", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: LogConfig{slog.LevelDebug, LogJSON},
+		Listen: "[::]:0", PublicURL: "https://mcp.example.com", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: Log{slog.LevelDebug, LogJSON},
 		AllowedOrigins: []string{"https://app.example.com", "vscode-webview://panel"}, AllowedHosts: []string{"mcp.example.com", "mcp.example.com:8443"},
 		Upstreams: map[string]upstream.Config{"one": one, "two": two, "three": {
 			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: upstream.TransportSSE, Era: upstream.EraLegacy, Expose: upstream.ExposeListed,
@@ -616,7 +623,7 @@ func TestSafety1CheckNamesWhatUsersShare(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if err := check(&out, file, os.LookupEnv); err != nil {
+		if err := Check(&out, file, os.LookupEnv); err != nil {
 			t.Fatalf("%v: %s", err, &out)
 		}
 		if got := strings.Count(out.String(), "note:"); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
@@ -653,7 +660,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		err := check(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
+		err := Check(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
 		if got := strings.ReplaceAll(out.String(), file, "FILE"); got != tt.out {
 			t.Errorf("check of\n%s\ngot:\n%swant:\n%s", tt.text, got, tt.out)
 		}

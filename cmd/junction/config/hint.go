@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func foreignKeys(t reflect.Type) foreign {
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
 			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"}, "jwt": {"auth", "it stands below auth:"},
 		}
-	case reflect.TypeFor[AuthConfig]():
+	case reflect.TypeFor[Auth]():
 		return foreign{"keys": {key: "api_keys"}, "issuers": {key: "jwt"}, "mode": {"api_keys", "remove it: what is there is on"}}
 	case reflect.TypeFor[auth.Issuer](), reflect.TypeFor[auth.Introspection]():
 		return foreign{

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -17,16 +17,16 @@ import (
 	"junction/upstream"
 )
 
-// check loads the file and writes what a person needs to know to w: every mistake and every
+// Check loads the file and writes what a person needs to know to w: every mistake and every
 // warning, or "ok: N upstreams". The error is nil if the program could start with the file; where
 // it has mistakes, they are on w already and the error only counts them.
-func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
+func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	c, warnings, err := Load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
 		return err
 	}
-	printProblems(w, problems, warnings)
+	PrintProblems(w, problems, warnings)
 	if isProblems {
 		return fmt.Errorf("%s has %s", file, prose.Count(len(problems), "mistake"))
 	}
@@ -43,8 +43,8 @@ func check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	return nil
 }
 
-// printProblems writes one line each, the mistakes first.
-func printProblems(w io.Writer, problems Problems, warnings Warnings) {
+// PrintProblems writes one line each, the mistakes first.
+func PrintProblems(w io.Writer, problems Problems, warnings Warnings) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
 	}
@@ -53,8 +53,8 @@ func printProblems(w io.Writer, problems Problems, warnings Warnings) {
 	}
 }
 
-// self is the program name in a command that means our own executable, wherever it lies.
-const self = "junction"
+// Self is the program name in a command that means our own executable, wherever it lies.
+const Self = "junction"
 
 // warnings looks for keys that are over, and for what each enabled command needs and the machine
 // does not have.
@@ -91,11 +91,11 @@ func (d *decoder) warnings(c *Config) Warnings {
 			warn(at+".dir", "is no folder; that upstream shows as waiting")
 			continue
 		}
-		if program := u.Command[0]; program != "" && program != self && !d.runnable(&u) {
+		if program := u.Command[0]; program != "" && program != Self && !d.runnable(&u) {
 			warn(at+".command", "%s", notRunnable(&u))
 		}
 	}
-	if file := c.Audit.File; file != "" && file != auditStderr {
+	if file := c.Audit.File; file != "" && file != AuditStderr {
 		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 			warn("audit.file", "there is no folder %s; nothing starts until there is", filepath.Dir(file))
 		}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -81,7 +81,7 @@ func (c *Config) within(path, file string, getenv func(string) (string, bool)) s
 		{"the configuration file", file}, {"the key of sessions", c.Sessions.KeyFile},
 		{"the master keys", c.Storage.KeyFile},
 		{"the sign-ins", database}, {"the accepted definitions", c.Pins},
-		{"the keys and sign-ins of Junction", keyDir("", getenv)},
+		{"the keys and sign-ins of Junction", KeyDir("", getenv)},
 	} {
 		secret, err := filepath.Abs(own.path)
 		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) || sandbox.Covers([]string{secret}, paths[0])) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -107,7 +107,7 @@ func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
 			}
 			var out bytes.Buffer
 			getenv := environment(map[string]string{"XDG_STATE_HOME": state, "PATH": os.Getenv("PATH")})
-			if err := check(&out, file, getenv); err != nil {
+			if err := Check(&out, file, getenv); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
