@@ -159,7 +159,7 @@ func kindOf(err error) Kind {
 		return KindCancelled
 	case errors.As(err, new(*unreservedError)):
 		return KindBusy
-	case errors.Is(err, errNotSent), errors.As(err, new(*tokenError)):
+	case errors.Is(err, errNotSent), errors.As(err, new(*tokenError)), errors.As(err, new(*LoginError)):
 		return KindUnavailable
 	case errors.As(err, &status), errors.Is(err, errInvalid):
 		return KindInvalid

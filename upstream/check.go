@@ -167,8 +167,12 @@ func advice(err error, c *Config) string {
 		return "run Junction where the kernel can enforce it, or remove require: true to start the command without a part of its sandbox"
 	case errors.As(err, &confined): // which says what to do
 		return ""
+	case errors.As(err, new(*LoginError)): // which says what to do
+		return ""
 	case errors.As(err, &status):
 		switch code := status.Status; {
+		case status.wantsOAuth() && c.Auth.Mode == AuthNone:
+			return "the server asks for an OAuth sign-in: set auth: { mode: oauth } and run: junction login NAME"
 		case code == 401 || code == 403:
 			return `it wants to know who we are: set headers, such as Authorization: "Bearer ${TOKEN}", or renew what is there`
 		case code == 404 || code == 405:

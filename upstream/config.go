@@ -108,9 +108,12 @@ type Config struct {
 
 // Auth is the auth section of an upstream.
 type Auth struct {
-	// Mode is none (the default), or oauth_user: each person signs in there themselves, in the
-	// browser, and has connections of their own. That needs auth.oauth. Who is no person that has
-	// signed in here, such as an API key, does not see the upstream.
+	// Mode is none (the default), oauth or oauth_user.
+	//
+	// With oauth the operator signs in once, with junction login, and all callers use the tokens of
+	// the operator. With oauth_user each person signs in there themselves, in the browser, and has
+	// connections of their own; that needs auth.oauth, and callers who have not signed in here, such
+	// as API keys, do not see the upstream.
 	Mode AuthMode `yaml:"mode"`
 	// Scopes are what is asked for there. Default: what the server says that it needs.
 	Scopes []string `yaml:"scopes"`
@@ -128,21 +131,25 @@ type AuthMode string
 
 const (
 	AuthNone      AuthMode = ""
+	AuthOAuth     AuthMode = "oauth"
 	AuthOAuthUser AuthMode = "oauth_user"
 )
 
 // UnmarshalYAML reads the word.
 func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 	switch n.Value {
-	case "none", "oauth_user":
-		return oneOf(n, m, "none", "oauth_user")
+	case "none", "oauth", "oauth_user":
+		return oneOf(n, m, "none", "oauth", "oauth_user")
 	}
-	return fmt.Errorf("line %d: %.40q is none of none, oauth_user; what the operator has from the server goes into headers", n.Line, n.Value)
+	return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers", n.Line, n.Value)
 }
 
 // Personal reports whether each person has connections of their own, made with what they themselves
 // were given.
 func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
+
+// OperatorSignsIn reports whether all callers use the tokens that the operator got by signing in.
+func (c Config) OperatorSignsIn() bool { return c.Auth.Mode == AuthOAuth }
 
 // SharedByUsers reports whether several principals use one connection because the file says so.
 func (c Config) SharedByUsers() bool {
@@ -407,17 +414,17 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	case u.Fragment != "":
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
-	if c.Personal() {
+	if c.Personal() || c.OperatorSignsIn() {
 		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; http is for loopback alone")
 		}
 		for k := range c.Headers {
 			if strings.EqualFold(k, "authorization") {
-				bad("headers."+k, "is what each person's own sign-in is sent in (auth.mode); keep one")
+				bad("headers."+k, "carries the token of the sign-in (auth.mode); remove one of the two")
 			}
 		}
 	} else if c.Auth.asks() {
-		bad("auth", "says nothing without a mode; write mode: oauth_user if each person is to sign in there themselves")
+		bad("auth", "says nothing without a mode; write mode: oauth to sign in with junction login, or mode: oauth_user if each person signs in there themselves")
 	}
 	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
 		bad("auth.client_secret", "is one of a client_id, which is missing")

@@ -12,8 +12,9 @@ type Credentials interface {
 	// Token returns the access token for a person's requests to an upstream. refused are the tokens
 	// that the upstream has answered 401 to in the course of one request: with one of them another
 	// token is wanted, which may have to be got first; with two the person has to sign in again.
-	// The error is a *SignInError if the person has to do something; with any other one it could
-	// not be found out, and nothing has changed. It may be called by several goroutines at once,
+	// For an upstream of AuthOAuth person is "", which means the operator. The error is a
+	// *SignInError if the person has to do something, or a *LoginError if the operator has to; with
+	// any other one it could not be found out, and nothing has changed. It may be called by several goroutines at once,
 	// and blocks.
 	Token(ctx context.Context, upstream, person string, refused ...string) (string, error)
 }
@@ -33,6 +34,27 @@ func (e *SignInError) Error() string {
 	return e.Upstream + " is not connected by the person"
 }
 
+// LoginError means that the operator has to sign in at an upstream (AuthOAuth) before it can be
+// called. Nothing was called.
+type LoginError struct {
+	Upstream string
+	Again    bool // the earlier sign-in ended, or was revoked
+}
+
+func (e *LoginError) Error() string {
+	if e.Again {
+		return "the sign-in has ended; run: junction login " + e.Upstream
+	}
+	return "sign-in needed; run: junction login " + e.Upstream
+}
+
+// NeedsLogin reports whether an upstream cannot be reached until the operator signs in there: by a
+// LoginError, or because the server asks for OAuth and auth.mode is not set.
+func NeedsLogin(err error) bool {
+	var status *statusError
+	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.wantsOAuth()
+}
+
 // tokenError means that nobody could say now what a request is authorized with. The request was not
 // sent, or was refused.
 type tokenError struct{ error }
@@ -42,14 +64,14 @@ func (e *tokenError) Unwrap() error { return e.error }
 // token is what a request of the pool's person is authorized with; "" where the upstream is
 // everybody's.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
-	if p.person == "" {
+	if p.person == "" && !p.hard.OperatorSignsIn() {
 		return "", nil
 	}
 	if p.options.Credentials == nil {
 		return "", &tokenError{errors.New("nobody has credentials of people here")}
 	}
 	token, err := p.options.Credentials.Token(ctx, p.name, p.person, refused...)
-	if _, person := errors.AsType[*SignInError](err); err != nil && !person && ctx.Err() == nil {
+	if err != nil && !signIn(err) && ctx.Err() == nil {
 		return "", &tokenError{fmt.Errorf("its sign-in service cannot be asked: %w", err)}
 	}
 	return token, err

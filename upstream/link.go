@@ -112,10 +112,9 @@ func needsPerson(err error) bool {
 	return signIn(err) || errors.As(err, &confined) && confined.person || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// signIn reports whether the link's own person has to sign in.
+// signIn reports whether the link's own person, or the operator, has to sign in.
 func signIn(err error) bool {
-	_, is := errors.AsType[*SignInError](err)
-	return is
+	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
 }
 
 // lookEvery is how often a person's link looks whether they have signed in, or out, somewhere else.
@@ -233,7 +232,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	if l.u.person == "" {
+	if l.u.dialer.token == nil {
 		look.Stop()
 	}
 	stale := l.stale()

@@ -73,7 +73,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	if hard.URL != "" {
 		p.dialer.transport = transportFor(hard.URL)
 	}
-	if person != "" {
+	if person != "" || hard.OperatorSignsIn() {
 		p.dialer.token = p.token
 	}
 	p.mu.Lock()

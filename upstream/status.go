@@ -66,6 +66,12 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *statusError {
 	return e
 }
 
+// wantsOAuth reports whether the server named the metadata of its authorization server (RFC 9728,
+// section 5.1).
+func (e *statusError) wantsOAuth() bool {
+	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
+}
+
 // Error says what a person needs to know; of the body it shows one line.
 func (e *statusError) Error() string {
 	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))

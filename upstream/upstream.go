@@ -156,6 +156,10 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.fail(cn, err)
 			l.release()
 			return Result{}, need
+		case errors.As(err, new(*LoginError)):
+			l.fail(cn, err)
+			l.release()
+			return Result{}, &Error{u.name, KindUnavailable, err}
 		case said && peer.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call
 			// once more (2026-07-28, streamable-http#client-behavior).

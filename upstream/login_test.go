@@ -1,0 +1,147 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/upstream/upstreamtest"
+)
+
+// operatorsToken is what the operator has at an upstream; "" is nothing.
+type operatorsToken struct {
+	mu           sync.Mutex
+	token        string
+	ended        bool
+	everAsked    bool
+	otherPersons []string
+}
+
+func (o *operatorsToken) set(token string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.token, o.ended = token, false
+}
+
+func (o *operatorsToken) Token(_ context.Context, upstream, person string, refused ...string) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.everAsked = true
+	if person != "" {
+		o.otherPersons = append(o.otherPersons, person)
+	}
+	if len(refused) > 0 {
+		o.token, o.ended = "", true
+	}
+	if o.token == "" {
+		return "", &LoginError{Upstream: upstream, Again: o.ended}
+	}
+	return o.token, nil
+}
+
+// TestOperatorSignsIn follows an upstream with auth.mode oauth: it is blocked and names the command,
+// connects after the sign-in, and names the command again when the server has revoked the token.
+// A server that asks for OAuth without auth.mode is told apart from one that refuses a header.
+func TestOperatorSignsIn(t *testing.T) {
+	for _, script := range []upstreamtest.Script{{Era: "legacy", Tools: tools("whoami")}, {Era: "modern", Tools: tools("whoami")}} {
+		t.Run(script.Era, func(t *testing.T) {
+			t.Parallel()
+			s := upstreamtest.New(script)
+			t.Cleanup(s.Close)
+			handler := s.Handler()
+			var mu sync.Mutex
+			good := "Bearer first"
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				ok := r.Header.Get("Authorization") == good
+				mu.Unlock()
+				if !ok {
+					w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://linear.example/place"`)
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				handler.ServeHTTP(w, r)
+			}))
+			t.Cleanup(srv.Close)
+			operator := &operatorsToken{}
+			states := make(chan State, 100)
+			options := Options{Credentials: operator, Log: authtest.Log(t), Hooks: Hooks{
+				StateChanged: func(_ string, s State, _ error) { states <- s },
+			}}
+			until := func(want State) {
+				t.Helper()
+				for {
+					select {
+					case got := <-states:
+						if got == want {
+							return
+						}
+					case <-time.After(time.Minute):
+						t.Fatalf("the state is never %v", want)
+					}
+				}
+			}
+			var set Set
+			defer set.Close()
+			config := Config{URL: srv.URL, Auth: Auth{Mode: AuthOAuth}}
+			u := set.Apply(map[string]Config{"linear": config}, options, nil)[0]
+			until(StateBlocked)
+			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
+				t.Errorf("the reason is %q", text)
+			}
+			call := &Call{Method: "tools/call", Name: "whoami"}
+			_, err := u.Call(t.Context(), call)
+			wantLogin(t, err, "sign-in needed; run: junction login linear")
+
+			operator.set("first")
+			until(StateReady)
+			if _, err := u.Call(t.Context(), call); err != nil || u.Catalog().Tool("whoami") == nil {
+				t.Errorf("after the sign-in: %v", err)
+			}
+
+			mu.Lock()
+			good = "Bearer second"
+			mu.Unlock()
+			_, err = u.Call(t.Context(), call)
+			wantLogin(t, err, "the sign-in has ended; run: junction login linear")
+			until(StateBlocked)
+			operator.set("second")
+			until(StateReady)
+			if _, err := u.Call(t.Context(), call); err != nil {
+				t.Errorf("after the second sign-in: %v", err)
+			}
+			if operator.otherPersons != nil {
+				t.Errorf("tokens of %q were asked for", operator.otherPersons)
+			}
+
+			unset := &operatorsToken{}
+			options.Credentials, options.Hooks.StateChanged = unset, func(_ string, s State, err error) {
+				if s == StateBlocked && !NeedsLogin(err) {
+					t.Errorf("an upstream without auth.mode is blocked by %v", err)
+				}
+				states <- s
+			}
+			var plain Set
+			defer plain.Close()
+			plain.Apply(map[string]Config{"linear": {URL: srv.URL}}, options, nil)
+			until(StateBlocked)
+			if unset.everAsked {
+				t.Error("an upstream without auth.mode is given the operator's token")
+			}
+		})
+	}
+}
+
+func wantLogin(t *testing.T, err error, text string) {
+	t.Helper()
+	e, own := errors.AsType[*Error](err)
+	if !own || e.Kind != KindUnavailable || !NeedsLogin(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("Call = %v, want an unavailable upstream: %s", err, text)
+	}
+}
