@@ -273,12 +273,15 @@ func (c *conn) answer(h *head) (more bool) {
 }
 
 // linger lets an answer reach a client that is still sending: closed at once, the connection would
-// be reset, and the answer with it.
+// be reset, and the answer with it. It reads at most maxUnread bytes, however fast they come.
 func (c *conn) linger(b *body) {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && b.left > 0 && !c.lost {
 		half.CloseWrite()
-		c.Conn.SetReadDeadline(time.Now().Add(lastWords))
-		io.Copy(io.Discard, c.Conn)
+		end := time.Now().Add(lastWords)
+		c.Conn.SetReadDeadline(end)
+		if _, err := io.CopyN(io.Discard, c.Conn, maxUnread); err == nil {
+			time.Sleep(time.Until(end))
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ func TestSafety8Then(t *testing.T) {
 			t.Errorf("the answer is %+v", a)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !slices.Equal(did, []string{"answer", "wait"}) {
 			t.Errorf("done were %q; want an answer, and a wait before the next request is read", did)
 		}
