@@ -44,7 +44,7 @@ type linkState struct {
 	broken   chan error // 1-buffered, of conn: a call found it broken
 	attempts int        // to connect that have failed
 	calls    int        // that hold the link: in flight, or waiting for a conn
-	kept     bool       // there are subscriptions over it, which count as a call
+	kept     int        // subscriptions over it, and attempts to subscribe, which count as calls
 	used     time.Time
 	changed  chan struct{} // closed and replaced whenever state changes
 }
@@ -420,14 +420,20 @@ func (l *link) await(ctx context.Context) (conn, error) {
 // keep holds the link for subscriptions, and letGo ends that.
 func (l *link) keep() {
 	l.mu.Lock()
-	l.kept = true
+	l.kept++
 	l.mu.Unlock()
 	l.hold()
 }
 
+func (l *link) isKept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept > 0
+}
+
 func (l *link) letGo() {
 	l.mu.Lock()
-	l.kept = false
+	l.kept--
 	l.mu.Unlock()
 	l.release()
 }

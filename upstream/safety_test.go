@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,60 @@ func TestSafety1OneUserLeavesRoom(t *testing.T) {
 		for _, h := range hanging {
 			r.server.Release("g")
 			<-h
+		}
+	})
+}
+
+// TestSafety8SubscriptionsLeaveRoom: subscriptions keep at most half of max_links in use, also if
+// they begin at the same time. Calls have the other half.
+func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := legacyScript
+		script.Contents = map[string]json.RawMessage{"file:///a": json.RawMessage(`{"contents":[]}`)}
+		r := newRig(t, script, Config{Isolation: IsolationSession, MaxLinks: 6, Timeout: time.Minute})
+		synctest.Wait()
+		users := []string{"1", "2", "3", "4", "5"}
+		type outcome struct {
+			user string
+			from Source
+			err  error
+		}
+		subscribe := func(user string) outcome {
+			from, _, err := r.Subscribe(t.Context(), Profile{}, user, user, []string{"file:///a"})
+			return outcome{user, from, err}
+		}
+		all := make(chan outcome, len(users))
+		for _, user := range users {
+			go func() { all <- subscribe(user) }()
+		}
+		var have []outcome
+		refused := ""
+		for range users {
+			o := <-all
+			if o.err == nil {
+				have = append(have, o)
+				continue
+			}
+			refused = o.user
+			if got := mustFail(t, result{err: o.err}, KindBusy); !strings.Contains(got, "half of max_links") {
+				t.Errorf("Subscribe = %q, want max_links named", got)
+			}
+		}
+		if len(have) != 3 {
+			t.Fatalf("%d of 5 users have subscribed, want 3: half of max_links", len(have))
+		}
+		sessionOf(t, r.Upstream, session(refused), user(refused))
+		again := subscribe(have[0].user)
+		if again.err != nil {
+			t.Errorf("a second subscription over a connection that is kept: %v", again.err)
+		}
+		r.Unsubscribe(have[0].from, []string{"file:///a"})
+		if o := subscribe(refused); o.err == nil {
+			t.Error("a user has subscribed although another one has only ended one of two subscriptions")
+		}
+		r.Unsubscribe(again.from, []string{"file:///a"})
+		if o := subscribe(refused); o.err != nil {
+			t.Errorf("a subscription after one has ended: %v", o.err)
 		}
 	})
 }

@@ -104,30 +104,31 @@ func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal st
 	if !has(c.about().capabilities, "resources") || !isTrue(c.about().capabilities, "resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
-	if p.crowdedBy(l) {
+	if !p.claim(l) {
 		return Source{}, nil, &Error{p.name, KindBusy, fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
+	defer l.letGo()
 	s := p.subscriptions(key)
 	accepted, err := s.subscribe(ctx, l, c, uris)
 	return Source{s}, accepted, err
 }
 
-// crowdedBy reports whether too many links are kept for subscriptions to keep another one: calls
-// need links too.
-func (p *pool) crowdedBy(l *link) bool {
+// claim keeps a link for a subscription, unless half of max_links are kept for subscriptions: calls
+// need links, too. If it returns true, letGo must follow.
+func (p *pool) claim(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept := 0
+	others := 0
 	for _, other := range p.links {
-		other.mu.Lock()
-		if other.kept && !other.reads {
-			if kept++; other == l {
-				kept = -len(p.links) // it is kept already
-			}
+		if other != l && !other.reads && other.isKept() {
+			others++
 		}
-		other.mu.Unlock()
 	}
-	return !l.reads && kept >= p.share()
+	if others >= p.share() && !l.reads && !l.isKept() {
+		return false
+	}
+	l.keep()
+	return true
 }
 
 func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []string) ([]string, error) {
