@@ -28,8 +28,15 @@ var arrows = map[string][]string{
 	"cmd/junction/prose": {},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
-	"proxy":    {"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw"},
-	"upstream": {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	"proxy": {
+		"proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/visible",
+		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
+	},
+	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person
+	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/schema": {"proxy/visible", "upstream/raw"},
+	"upstream":     {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/visible"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -266,12 +267,12 @@ func kindName(method string) string {
 // cut off is counted.
 func shown(text string, limit int) string {
 	if len(text) <= limit {
-		return Visible(text)
+		return visible.Text(text)
 	}
 	for limit > 0 && !utf8.RuneStart(text[limit]) {
 		limit--
 	}
-	return Visible(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
+	return visible.Text(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
 // cannotAsk says how the call can be allowed where nobody can be asked.

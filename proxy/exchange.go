@@ -84,7 +84,7 @@ func (x *exchange) Notify(method string, params []byte) {
 	}
 	if x.share.redact != nil {
 		var err error
-		if params, _, err = x.share.redact.text(params); err != nil {
+		if params, _, err = x.share.redact.Text(params); err != nil {
 			return // what cannot be looked through is not sent
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err != nil {
 		e, status := answer(err, info.Upstream)
 		if _, ours := errors.AsType[*upstream.Error](err); ours { // what the upstream said may be in its words
-			e, _ = x.share.redact.error(e)
+			e, _ = x.share.redact.Error(e)
 		}
 		info.Code = e.Code
 		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {

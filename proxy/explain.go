@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"junction/policy"
+	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -72,4 +73,20 @@ func explain(rights *policy.Rights, t *target) Explanation {
 		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
 	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
 	return x
+}
+
+// Definitions returns the definitions of all tools that the configuration does not leave out, in
+// the order of upstreams and of their lists. They alias the catalogs.
+func (s *Server) Definitions() []pins.Definition {
+	var list []pins.Definition
+	for _, b := range s.world.Load().backends {
+		catalog, config := b.Catalog(), b.Config()
+		for i := range catalog.Tools {
+			t := &catalog.Tools[i]
+			if _, offered := config.Offers(t.Name); offered {
+				list = append(list, pins.Definition{Upstream: b.Name(), Name: t.Name, Definition: t.Definition.Text()})
+			}
+		}
+	}
+	return list
 }

@@ -24,7 +24,7 @@ func (x *exchange) question(from, method string, params []byte, meta bool) ([]by
 	if params == nil {
 		params = []byte("{}")
 	}
-	params, _, err := x.share.redact.text(params)
+	params, _, err := x.share.redact.Text(params)
 	if err != nil {
 		return nil, refused("Invalid params of %s: %v", method, err)
 	}

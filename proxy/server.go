@@ -15,6 +15,8 @@ import (
 	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/pins"
+	"junction/proxy/schema"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -39,7 +41,7 @@ type WorldConfig struct {
 	Endpoints      map[string]Endpoint
 	Guard          *auth.Guard    // nil lets nobody in
 	Policy         *policy.Policy // nil allows nothing
-	Pins           *Pins          // for policies that are pinned; nil holds all their tools back
+	Pins           *pins.Pins     // for policies that are pinned; nil holds all their tools back
 	People         People         // nil: nobody has upstreams for themselves
 	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
 	AllowedOrigins []string       // beyond the loopback ones, which are allowed where the Guard has a Verifier
@@ -62,7 +64,7 @@ type Server struct {
 	parked    *lot
 	approvals approvals
 	meters    meters
-	schemas   validator
+	schemas   schema.Validator
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests

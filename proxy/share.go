@@ -13,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/redact"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -28,9 +29,9 @@ type share struct {
 	rights  *policy.Rights
 	guards  *policy.Guards
 	limits  policy.Limits
-	view    *view     // of the endpoint, with what is denied
-	local   bool      // for the principal that everybody is
-	redact  *redactor // nil when nothing is taken out
+	view    *view            // of the endpoint, with what is denied
+	local   bool             // for the principal that everybody is
+	redact  *redact.Redactor // nil when nothing is taken out
 	rulings *rulings
 
 	looking sync.Once
@@ -133,11 +134,11 @@ func claims(p *auth.Principal) uint64 {
 func (w *world) newShare(e *endpoint, rights *policy.Rights, likes alikeKey) *share {
 	s := &share{rights: rights, view: e.view, local: likes.local, rulings: w.rulings, room: e.shares.of.room, likes: likes}
 	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
-	var rules []redaction
+	var rules []redact.Rule
 	for _, r := range s.guards.Redactions {
-		rules = append(rules, redaction{r.Name, r.Re})
+		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
 	}
-	s.redact = newRedactor(rules, s.guards.Secrets)
+	s.redact = redact.New(rules, s.guards.Secrets)
 	s.bytes = 300 + rights.Size() + 100*len(rules)
 	return s
 }
@@ -362,11 +363,11 @@ func (x *exchange) fit(r upstream.Result, err error) (upstream.Result, error) {
 		return r, err
 	}
 	if peer, ok := err.(*jsonrpc.Error); ok { // others are ours
-		clean, _ := x.share.redact.error(peer)
+		clean, _ := x.share.redact.Error(peer)
 		return r, clean
 	}
 	if err == nil {
-		if r.Object, _, err = x.share.redact.result(r.Object); err != nil {
+		if r.Object, _, err = x.share.redact.Result(r.Object); err != nil {
 			err = x.invalid(err.Error())
 		}
 	}

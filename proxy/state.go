@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"junction/proxy/canon"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -97,7 +98,7 @@ func (x *exchange) digest() []byte {
 	if err != nil {
 		text = x.params.Text()
 	}
-	form, ok := valueForm(text)
+	form, ok := canon.Value(text)
 	kind := byte('v')
 	if !ok {
 		form, kind = text, 'b'

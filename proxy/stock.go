@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"junction/policy"
+	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -37,8 +38,8 @@ type stock struct {
 // making is what a stock is made by, beside the catalog.
 type making struct {
 	names  Names
-	pinned bool  // some policy is, so that pins matter
-	pins   *Pins // nil holds all tools back
+	pinned bool       // some policy is, so that pins matter
+	pins   *pins.Pins // nil holds all tools back
 	count  *atomic.Uint64
 }
 
@@ -160,7 +161,7 @@ func (f *face) add(st *stock, p upstream.Part, i int, bare bool) {
 		t.older = t.olderDefinition()
 	}
 	if t.tool != nil && st.making.pinned {
-		t.held, _ = st.making.pins.held(b.Name(), t.name, t.item.Definition.Text())
+		t.held, _ = st.making.pins.Held(b.Name(), t.name, t.item.Definition.Text())
 	}
 	t.finish()
 	f.targets[t.place] = t

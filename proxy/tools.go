@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/schema"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -63,14 +64,14 @@ func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := s.schemas.check(t.item.Definition.Text(), arguments)
+	problems, err := s.schemas.Check(t.item.Definition.Text(), arguments)
 	if err != nil {
 		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.backend.Name(), "name", t.name, "error", err)
 	}
 	if len(problems) == 0 {
 		return nil, nil
 	}
-	return invalidArguments(t.exposed, problems), nil
+	return schema.InvalidResult(t.exposed, problems), nil
 }
 
 // checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,

@@ -19,7 +19,7 @@ import (
 	"junction/auth/authserver"
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
-	"junction/proxy"
+	"junction/proxy/visible"
 )
 
 // app is a client that people have let in, or that is shut out.
@@ -129,7 +129,7 @@ func chooseApp(all []*app, word string) (*app, error) {
 	if len(found) > 1 {
 		var ids []string
 		for _, a := range found {
-			id := a.id() + " (" + proxy.Visible(a.label()) + ", " + knownBy(a.ClientID)
+			id := a.id() + " (" + visible.Text(a.label()) + ", " + knownBy(a.ClientID)
 			if len(a.hosts) > 0 {
 				id += ", returns to " + column(strings.Join(a.hosts, ", "))
 			}
@@ -149,7 +149,7 @@ const appsListed = "junction clients list --ended shows those that were"
 // common, then what helps if none is called nearly so.
 func noApp(names []string, word, of, then string) error {
 	if near := prose.Closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
-		then = "did you mean " + proxy.Visible(strings.Join(near, " or ")) + "?"
+		then = "did you mean " + visible.Text(strings.Join(near, " or ")) + "?"
 	}
 	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of, then)
 }
@@ -327,7 +327,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 
 // String is what messages call an app.
 func (a *app) String() string {
-	return fmt.Sprintf("%s (%s, %s)", proxy.Visible(prose.Cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
+	return fmt.Sprintf("%s (%s, %s)", visible.Text(prose.Cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
 }
 
 // unblockClients lets apps be let in again, all of which are looked up before the first one is.

@@ -17,7 +17,7 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
-	"junction/proxy"
+	"junction/proxy/visible"
 )
 
 // This file has what the commands that look into the storage of sign-ins share: sessions.go,
@@ -134,13 +134,13 @@ func (s *storage) person(who string) (store.User, error) {
 	case len(found) == 0:
 		near := prose.Closest(slices.Compact(names), who)
 		if len(near) > 0 {
-			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", prose.Quote(who), proxy.Visible(strings.Join(near, " or ")))
+			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", prose.Quote(who), visible.Text(strings.Join(near, " or ")))
 		}
 		return store.User{}, fmt.Errorf("nobody called %s has signed in here; junction users list shows who has", prose.Quote(who))
 	case len(found) > 1:
 		var all []string
 		for _, u := range found {
-			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, proxy.Visible(u.Subject), proxy.Visible(u.Issuer)))
+			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer)))
 		}
 		slices.Sort(all)
 		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one: %s", prose.Quote(who), len(found), strings.Join(all, ", "))
@@ -187,4 +187,4 @@ func stamp(t time.Time) string {
 }
 
 // column is a text that others wrote, for a table.
-func column(s string) string { return prose.Cut(proxy.Visible(s), shownText) }
+func column(s string) string { return prose.Cut(visible.Text(s), shownText) }

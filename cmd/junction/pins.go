@@ -17,7 +17,8 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
-	"junction/proxy"
+	"junction/proxy/pins"
+	"junction/proxy/visible"
 )
 
 // pinsReport is what /pins of the admin address says: what the upstreams offer now, verbatim.
@@ -50,7 +51,7 @@ func (p *program) repin() {
 	if p.config.Pins == "" {
 		return
 	}
-	pins, err := proxy.LoadPins(p.config.Pins)
+	pins, err := pins.Load(p.config.Pins)
 	if err != nil {
 		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
 		return
@@ -64,11 +65,11 @@ func (p *program) repin() {
 }
 
 // loadPins reads the file that the configuration names; nil without one.
-func loadPins(c *config.Config) (*proxy.Pins, error) {
+func loadPins(c *config.Config) (*pins.Pins, error) {
 	if c.Pins == "" {
 		return nil, nil
 	}
-	return proxy.LoadPins(c.Pins)
+	return pins.Load(c.Pins)
 }
 
 // pinsCommand is `junction pins`.
@@ -130,8 +131,8 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
 type pinning struct {
 	stdout io.Writer
 	file   string
-	pins   *proxy.Pins
-	now    []proxy.Definition // what the proxy says
+	pins   *pins.Pins
+	now    []pins.Definition // what the proxy says
 }
 
 func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
@@ -151,7 +152,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin", file)
 	}
 	p := &pinning{stdout: stdout, file: c.Pins}
-	if p.pins, err = proxy.LoadPins(c.Pins); err != nil {
+	if p.pins, err = pins.Load(c.Pins); err != nil {
 		return nil, err
 	}
 	var r pinsReport
@@ -162,20 +163,20 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 		return nil, err
 	}
 	for _, t := range r.Tools {
-		p.now = append(p.now, proxy.Definition{Upstream: t.Upstream, Name: t.Name, Definition: t.Definition})
+		p.now = append(p.now, pins.Definition{Upstream: t.Upstream, Name: t.Name, Definition: t.Definition})
 	}
 	return p, nil
 }
 
-func pinName(d proxy.Definition) string { return d.Upstream + "/" + d.Name }
+func pinName(d pins.Definition) string { return d.Upstream + "/" + d.Name }
 
 // named returns the definitions of these names, which are of tools or of upstreams; all when there
 // are none.
-func (p *pinning) named(names []string) ([]proxy.Definition, error) {
+func (p *pinning) named(names []string) ([]pins.Definition, error) {
 	if len(names) == 0 {
 		return p.now, nil
 	}
-	var list []proxy.Definition
+	var list []pins.Definition
 	var known []string
 	for _, d := range p.now {
 		known = append(known, pinName(d))
@@ -184,12 +185,12 @@ func (p *pinning) named(names []string) ([]proxy.Definition, error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list, func(d proxy.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
+		if !slices.ContainsFunc(list, func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
 			near := ""
 			if c := prose.Closest(known, name); len(c) > 0 {
-				near = "; did you mean " + proxy.Visible(strings.Join(c, " or ")) + "?"
+				near = "; did you mean " + visible.Text(strings.Join(c, " or ")) + "?"
 			}
-			return nil, fmt.Errorf("no upstream offers %s now%s", proxy.Visible(name), near)
+			return nil, fmt.Errorf("no upstream offers %s now%s", visible.Text(name), near)
 		}
 	}
 	return list, nil
@@ -202,13 +203,13 @@ func (p *pinning) list() error {
 	for _, d := range p.now {
 		offered[pinName(d)] = true
 		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
-		fmt.Fprintf(w, "%s\t%s\t%s\n", proxy.Visible(pinName(d)), state, when(accepted))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", visible.Text(pinName(d)), state, when(accepted))
 	}
 	for _, upstream := range p.pins.Names("") {
 		for _, name := range p.pins.Names(upstream) {
-			if d := (proxy.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
+			if d := (pins.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
 				_, accepted := p.pins.State(upstream, name, nil)
-				fmt.Fprintf(w, "%s\t%s\t%s\n", proxy.Visible(pinName(d)), "not offered", when(accepted))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", visible.Text(pinName(d)), "not offered", when(accepted))
 			}
 		}
 	}
@@ -237,17 +238,17 @@ func (p *pinning) diff(names []string) error {
 
 // show prints how the definitions differ from those that were accepted, and returns of how many
 // they do.
-func (p *pinning) show(list []proxy.Definition) (n int) {
+func (p *pinning) show(list []pins.Definition) (n int) {
 	for _, d := range list {
 		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
-		if state == proxy.PinAccepted {
+		if state == pins.StateAccepted {
 			continue
 		}
 		if n > 0 {
 			fmt.Fprintln(p.stdout)
 		}
 		n++
-		fmt.Fprintf(p.stdout, "%s: %s, %s\n", proxy.Visible(pinName(d)), state, when(accepted))
+		fmt.Fprintf(p.stdout, "%s: %s, %s\n", visible.Text(pinName(d)), state, when(accepted))
 		for _, line := range p.pins.Diff(d) {
 			fmt.Fprintln(p.stdout, "  "+line)
 		}

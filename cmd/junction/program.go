@@ -27,6 +27,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/pins"
 	"junction/proxy/plain"
 	"junction/upstream"
 	"junction/upstream/stored"
@@ -46,7 +47,7 @@ type program struct {
 	log    *slog.Logger
 	config *config.Config // the one in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
-	pins   *proxy.Pins // as the file has them; nil when none is named. Owned as config is
+	pins   *pins.Pins // as the file has them; nil when none is named. Owned as config is
 
 	public, admin net.Listener // admin may be nil
 	signIn        *signIn      // nil where nobody signs in

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
-	"junction/proxy"
+	"junction/proxy/visible"
 )
 
 // sessionsCommand is `junction sessions`.
@@ -133,14 +133,14 @@ func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, 
 		}
 		grants = slices.DeleteFunc(grants, func(g store.Grant) bool { return !stands(g) })
 		ended, err := s.end(ctx, grants)
-		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+proxy.Visible(x.client)), err)
+		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+visible.Text(x.client)), err)
 	case x.user != "":
 		u, err := s.person(x.user)
 		if err != nil {
 			return err
 		}
 		ended, err := s.signOut(ctx, []store.User{u})
-		return errors.Join(x.revoked(ended, " of "+proxy.Visible(label(u))), err)
+		return errors.Join(x.revoked(ended, " of "+visible.Text(label(u))), err)
 	case len(ids) > 0:
 		return x.revokeByID(ctx, s, ids)
 	case all:

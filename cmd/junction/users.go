@@ -12,7 +12,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
-	"junction/proxy"
+	"junction/proxy/visible"
 )
 
 const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of it."
@@ -123,10 +123,10 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 	}{done}, func(w *tabwriter.Writer) {
 		for i, d := range done {
 			if d.Sessions == 0 && len(d.Grants) == 0 {
-				fmt.Fprintf(w, "Disabled: %s. There was nothing to end.\n", proxy.Visible(label(chosen[i])))
+				fmt.Fprintf(w, "Disabled: %s. There was nothing to end.\n", visible.Text(label(chosen[i])))
 				continue
 			}
-			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", proxy.Visible(label(chosen[i])), prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
+			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", visible.Text(label(chosen[i])), prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
 		}
 	}), err)
 }
@@ -139,7 +139,7 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 	}
 	for _, u := range chosen {
 		if u.Disabled.IsZero() {
-			return fmt.Errorf("%s is not disabled", proxy.Visible(label(u)))
+			return fmt.Errorf("%s is not disabled", visible.Text(label(u)))
 		}
 	}
 	done := []personJSON{}
@@ -156,7 +156,7 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 		Enabled []personJSON `json:"enabled"`
 	}{done}, func(w *tabwriter.Writer) {
 		for i := range done {
-			fmt.Fprintf(w, "No longer disabled: %s, who has to sign in anew.\n", proxy.Visible(label(chosen[i])))
+			fmt.Fprintf(w, "No longer disabled: %s, who has to sign in anew.\n", visible.Text(label(chosen[i])))
 		}
 	}), err)
 }

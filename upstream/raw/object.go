@@ -51,7 +51,7 @@ func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) 
 // again. It changes nothing else: they read again what was not kept because its name was written
 // with escapes, or because there are too many.
 func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
-	start := space(text, 0)
+	start := SkipSpace(text, 0)
 	if start >= len(text) {
 		return Object{}, &SyntaxError{len(text)}
 	}
@@ -72,7 +72,7 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	if rest := space(text, end); rest != len(text) {
+	if rest := SkipSpace(text, end); rest != len(text) {
 		return Object{}, &SyntaxError{rest}
 	}
 	return Object{text, in.members}, nil
@@ -111,25 +111,25 @@ func (o Object) All() iter.Seq[Member] {
 // anywhere. A text that is no object has none.
 func Each(text []byte) iter.Seq[Member] {
 	return func(yield func(Member) bool) {
-		i := space(text, 0)
+		i := SkipSpace(text, 0)
 		if i >= len(text) || text[i] != '{' {
 			return
 		}
-		for i = space(text, i+1); i < len(text) && text[i] == '"'; i = space(text, i+1) {
+		for i = SkipSpace(text, i+1); i < len(text) && text[i] == '"'; i = SkipSpace(text, i+1) {
 			key, err := skipString(text, i)
 			if err != nil {
 				return
 			}
-			colon := space(text, key)
+			colon := SkipSpace(text, key)
 			if colon >= len(text) {
 				return
 			}
-			value := space(text, colon+1)
+			value := SkipSpace(text, colon+1)
 			end, err := skip(text, value, DefaultDepth)
 			if err != nil || !yield(Member{text[i:key:key], text[value:end:end]}) {
 				return
 			}
-			if i = space(text, end); i >= len(text) || text[i] != ',' {
+			if i = SkipSpace(text, end); i >= len(text) || text[i] != ',' {
 				return
 			}
 		}

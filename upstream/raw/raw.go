@@ -71,7 +71,7 @@ func Elements(arr []byte) ([][]byte, error) { return ElementsWithin(arr, math.Ma
 // ElementsWithin is Elements for an array that may have at most so many elements. The error is
 // ErrMany when it has more; what follows is not read then.
 func ElementsWithin(arr []byte, most int) ([][]byte, error) {
-	start := space(arr, 0)
+	start := SkipSpace(arr, 0)
 	if start >= len(arr) || arr[start] != '[' {
 		if _, err := Scan(arr, DefaultDepth); err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rest := space(arr, end); rest != len(arr) {
+	if rest := SkipSpace(arr, end); rest != len(arr) {
 		return nil, &SyntaxError{rest}
 	}
 	return in.elements, nil

@@ -36,19 +36,19 @@ const DefaultDepth = 10000
 // and returns it without the white space around it. The result aliases text. The bytes inside
 // strings are not checked to be UTF-8; String does that for those that somebody reads.
 func Scan(text []byte, depth int) ([]byte, error) {
-	start := space(text, 0)
+	start := SkipSpace(text, 0)
 	end, err := skip(text, start, depth)
 	if err != nil {
 		return nil, err
 	}
-	if rest := space(text, end); rest != len(text) {
+	if rest := SkipSpace(text, end); rest != len(text) {
 		return nil, &SyntaxError{rest}
 	}
 	return text[start:end:end], nil
 }
 
-// space returns the index of the first byte from i on that is no white space.
-func space(b []byte, i int) int {
+// SkipSpace returns the index of the first byte from i on that is not white space.
+func SkipSpace(b []byte, i int) int {
 	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
 	}
@@ -84,7 +84,7 @@ func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
 	}
-	i = space(b, i+1)
+	i = SkipSpace(b, i+1)
 	if i < len(b) && b[i] == '}' {
 		return i + 1, nil
 	}
@@ -97,10 +97,10 @@ func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if i = space(b, keyEnd); i >= len(b) || b[i] != ':' {
+		if i = SkipSpace(b, keyEnd); i >= len(b) || b[i] != ':' {
 			return 0, &SyntaxError{i}
 		}
-		value := space(b, i+1)
+		value := SkipSpace(b, i+1)
 		if in == nil {
 			i, err = skip(b, value, depth)
 		} else {
@@ -109,14 +109,14 @@ func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if i = space(b, i); i >= len(b) {
+		if i = SkipSpace(b, i); i >= len(b) {
 			return 0, &SyntaxError{i}
 		}
 		switch b[i] {
 		case '}':
 			return i + 1, nil
 		case ',':
-			i = space(b, i+1)
+			i = SkipSpace(b, i+1)
 		default:
 			return 0, &SyntaxError{i}
 		}
@@ -128,7 +128,7 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
 	}
-	i = space(b, i+1)
+	i = SkipSpace(b, i+1)
 	if i < len(b) && b[i] == ']' {
 		return i + 1, nil
 	}
@@ -142,14 +142,14 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 				return 0, err
 			}
 		}
-		if i = space(b, end); i >= len(b) {
+		if i = SkipSpace(b, end); i >= len(b) {
 			return 0, &SyntaxError{i}
 		}
 		switch b[i] {
 		case ']':
 			return i + 1, nil
 		case ',':
-			i = space(b, i+1)
+			i = SkipSpace(b, i+1)
 		default:
 			return 0, &SyntaxError{i}
 		}

@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -165,4 +166,26 @@ func exactly(w uint64) uint64 {
 	quote, slash := w^ones*'"', w^ones*'\\'
 	plain := ((quote&low + low) | quote) & ((slash&low + low) | slash) & ((w&low + ones*0x60) | w)
 	return (^plain & highs) >> 7 * 0x0102040810204080 >> 56
+}
+
+// StringEnd returns the index after the string at text[i]. The text must be JSON; ok is false if no
+// string begins there or none ends.
+func StringEnd(text []byte, i int) (end int, ok bool) {
+	if i >= len(text) || text[i] != '"' {
+		return 0, false
+	}
+	for end = i + 1; ; end++ {
+		n := bytes.IndexByte(text[end:], '"')
+		if n < 0 {
+			return 0, false
+		}
+		end += n
+		slashes := 0
+		for text[end-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end + 1, true
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package canon
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 
 // sameForm reports whether two texts have equal forms.
 func sameForm(a, b string) bool {
-	x, okA := valueForm([]byte(a))
-	y, okB := valueForm([]byte(b))
+	x, okA := Value([]byte(a))
+	y, okB := Value([]byte(b))
 	return okA && okB && bytes.Equal(x, y)
 }
 
@@ -57,7 +57,7 @@ func TestForeignValueFormTellsValuesApart(t *testing.T) {
 
 func TestForeignValueFormRejectsAmbiguousText(t *testing.T) {
 	for _, text := range []string{`{"a":1,"a":1}`, `{"a":1,"b":2,"\u0061":1}`, `[{"x":{"a":1,"a":2}}]`, `"\ud800"`, `{"\udc00":1}`, "\"\xff\"", "{\"a\xc3\":1}", `["\ud83d\u0041"]`} {
-		if form, ok := valueForm([]byte(text)); ok {
+		if form, ok := Value([]byte(text)); ok {
 			t.Errorf("%q has the form %q, want none", text, form)
 		}
 	}
@@ -70,11 +70,11 @@ func TestForeignValueFormIsLinear(t *testing.T) {
 	large := strings.Repeat("x", 4<<20)
 	text := strings.Repeat(`{"z":0,"a":`, depth) + `"` + large + `"` + strings.Repeat(`}`, depth)
 	begin := time.Now()
-	_, ok := valueForm([]byte(text))
+	_, ok := Value([]byte(text))
 	if took := time.Since(begin); !ok || took > 5*time.Second {
 		t.Errorf("ok = %v after %v", ok, took)
 	}
-	if n := testing.AllocsPerRun(1, func() { valueForm([]byte(text)) }); n > float64(10*depth) {
+	if n := testing.AllocsPerRun(1, func() { Value([]byte(text)) }); n > float64(10*depth) {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -90,7 +90,7 @@ func value(text string) (string, bool) {
 	}
 	for i := 0; i < len(text); i++ { // encoding/json replaces half a surrogate pair, and nothing else in valid UTF-8
 		if text[i] == '"' {
-			end, _ := stringEnd([]byte(text), i)
+			end, _ := raw.StringEnd([]byte(text), i)
 			if _, err := raw.String([]byte(text[i:end])); err != nil {
 				return "", false
 			}
@@ -245,7 +245,7 @@ func holdForms(t *testing.T, a, b string) (equal bool) {
 	x, okX := value(a)
 	y, okY := value(b)
 	for text, ok := range map[string]bool{a: okX, b: okY} {
-		if _, has := valueForm([]byte(text)); ok && !has {
+		if _, has := Value([]byte(text)); ok && !has {
 			t.Errorf("%q has no form", text)
 		}
 	}

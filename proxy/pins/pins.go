@@ -1,4 +1,6 @@
-package proxy
+// Package pins holds the tool definitions that an operator has accepted, reads and writes their
+// file, and reports tools whose definition has changed since.
+package pins
 
 import (
 	"bytes"
@@ -14,6 +16,8 @@ import (
 	"slices"
 	"time"
 
+	"junction/proxy/canon"
+	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
 
@@ -44,13 +48,13 @@ type Definition struct {
 	Definition     []byte
 }
 
-// PinState says how a definition compares with the accepted one.
-type PinState string
+// State says how a definition compares with the accepted one.
+type State string
 
 const (
-	PinNew      PinState = "new"      // never accepted
-	PinChanged  PinState = "changed"  // another one was accepted
-	PinAccepted PinState = "accepted" // this one was
+	StateNew      State = "new"      // never accepted
+	StateChanged  State = "changed"  // another one was accepted
+	StateAccepted State = "accepted" // this one was
 )
 
 // maxPins bounds the file.
@@ -69,9 +73,9 @@ type pinText struct {
 	Definition json.RawMessage `json:"definition"`
 }
 
-// LoadPins reads a file. One that does not exist is no error; one that was changed by hand, so that
+// Load reads a file. One that does not exist is no error; one that was changed by hand, so that
 // a definition is not what was accepted, is.
-func LoadPins(file string) (*Pins, error) {
+func Load(file string) (*Pins, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Pins{none: true}, nil
@@ -107,12 +111,12 @@ func parsePins(text []byte) (*Pins, error) {
 	for upstream, tools := range f.Upstreams {
 		p.tools[upstream] = map[string]pin{}
 		for name, t := range tools {
-			definition, err := canonical(t.Definition)
+			definition, err := canon.Text(t.Definition)
 			if err != nil {
-				return nil, fmt.Errorf("the definition of %s of %s: %w", Visible(name), Visible(upstream), err)
+				return nil, fmt.Errorf("the definition of %s of %s: %w", visible.Text(name), visible.Text(upstream), err)
 			}
 			if sum(definition) != t.SHA256 {
-				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: its sha256 differs; take it out and accept it again", Visible(name), Visible(upstream))
+				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: its sha256 differs; take it out and accept it again", visible.Text(name), visible.Text(upstream))
 			}
 			p.tools[upstream][name] = pin{t.SHA256, definition, t.Accepted}
 		}
@@ -120,18 +124,18 @@ func parsePins(text []byte) (*Pins, error) {
 	return p, nil
 }
 
-// held reports whether a tool must be held back, and the reason for an operator.
-func (p *Pins) held(upstream, name string, definition []byte) (reason string, held bool) {
+// Held reports whether a tool must be held back, and the reason for an operator.
+func (p *Pins) Held(upstream, name string, definition []byte) (reason string, held bool) {
 	state, accepted := p.State(upstream, name, definition)
 	command := "junction pins accept " + upstream + "/" + name
 	switch {
-	case state == PinAccepted:
+	case state == StateAccepted:
 		return "", false
 	case p == nil:
 		return "its definition was not accepted, and no file says which are (pins)", true
 	case p.none:
 		return "no definition was accepted yet; look at it with junction pins diff, and then: " + command, true
-	case state == PinChanged:
+	case state == StateChanged:
 		return fmt.Sprintf("its definition has changed since it was accepted on %s; look at it with junction pins diff %s/%s, and then: %s",
 			accepted.UTC().Format(time.DateOnly), upstream, name, command), true
 	}
@@ -140,18 +144,18 @@ func (p *Pins) held(upstream, name string, definition []byte) (reason string, he
 
 // State compares a definition with the accepted one, and says when that was accepted; the zero time
 // where none was.
-func (p *Pins) State(upstream, name string, definition []byte) (PinState, time.Time) {
+func (p *Pins) State(upstream, name string, definition []byte) (State, time.Time) {
 	if p == nil {
-		return PinNew, time.Time{}
+		return StateNew, time.Time{}
 	}
 	known, ok := p.tools[upstream][name]
 	if !ok {
-		return PinNew, time.Time{}
+		return StateNew, time.Time{}
 	}
-	if text, err := canonical(definition); err != nil || sum(text) != known.sum {
-		return PinChanged, known.accepted
+	if text, err := canon.Text(definition); err != nil || sum(text) != known.sum {
+		return StateChanged, known.accepted
 	}
-	return PinAccepted, known.accepted
+	return StateAccepted, known.accepted
 }
 
 // Exist reports whether there is a file.
@@ -174,7 +178,7 @@ func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 		next.tools[upstream] = maps.Clone(tools)
 	}
 	for _, d := range list {
-		text, err := canonical(d.Definition)
+		text, err := canon.Text(d.Definition)
 		if err != nil {
 			return nil, fmt.Errorf("the definition of %s of %s: %w", d.Name, d.Upstream, err)
 		}
@@ -242,33 +246,17 @@ func (p *Pins) Write(file string) error {
 // text: "- " what was accepted, "+ " what is there now. Nothing in it is hidden from a person: see
 // Visible.
 func (p *Pins) Diff(d Definition) []string {
-	now, err := canonical(d.Definition)
+	now, err := canon.Text(d.Definition)
 	if err != nil {
-		return []string{"+ " + Visible(string(d.Definition))}
+		return []string{"+ " + visible.Text(string(d.Definition))}
 	}
 	var old []string
 	if p != nil {
 		if known, ok := p.tools[d.Upstream][d.Name]; ok {
-			old = flat(nil, "", known.definition)
+			old = canon.Lines(nil, "", known.definition)
 		}
 	}
-	return differences(old, flat(nil, "", now))
-}
-
-// Definitions returns the definitions of all tools that the configuration does not leave out, in
-// the order of upstreams and of their lists. They alias the catalogs.
-func (s *Server) Definitions() []Definition {
-	var list []Definition
-	for _, b := range s.world.Load().backends {
-		catalog, config := b.Catalog(), b.Config()
-		for i := range catalog.Tools {
-			t := &catalog.Tools[i]
-			if _, offered := config.Offers(t.Name); offered {
-				list = append(list, Definition{b.Name(), t.Name, t.Definition.Text()})
-			}
-		}
-	}
-	return list
+	return canon.Differences(old, canon.Lines(nil, "", now))
 }
 
 func sum(text []byte) string {

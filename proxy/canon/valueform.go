@@ -1,4 +1,4 @@
-package proxy
+package canon
 
 import (
 	"bytes"
@@ -22,14 +22,14 @@ const (
 	longExponent = 18 // digits; an exponent with more digits is kept as it was written
 )
 
-// valueForm returns a text that two JSON values share if and only if the values are equal. Member
+// Value returns a text that two JSON values share if and only if the values are equal. Member
 // order, escapes and the spelling of numbers do not count; numbers are compared as exact decimals.
 // ok is false if the value has no such form: a key occurs twice in an object, or a string is not
 // UTF-8 or has half a surrogate pair. The text must be JSON. The time is linear in its length, but
 // for the sorting of members.
-func valueForm(text []byte) (form []byte, ok bool) {
-	b, i, ok := appendForm(make([]byte, 0, len(text)), text, skipSpace(text, 0), 0)
-	return b, ok && skipSpace(text, i) == len(text)
+func Value(text []byte) (form []byte, ok bool) {
+	b, i, ok := appendForm(make([]byte, 0, len(text)), text, raw.SkipSpace(text, 0), 0)
+	return b, ok && raw.SkipSpace(text, i) == len(text)
 }
 
 // appendForm appends the form of the value at text[i] and returns the index after that value.
@@ -39,7 +39,7 @@ func appendForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	}
 	switch text[i] {
 	case '"':
-		if end, ok = stringEnd(text, i); ok {
+		if end, ok = raw.StringEnd(text, i); ok {
 			b, ok = appendStringForm(b, text[i:end])
 		}
 		return b, end, ok
@@ -71,20 +71,20 @@ func appendStringForm(b, text []byte) (form []byte, ok bool) {
 
 func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	b = append(b, '[')
-	if i = skipSpace(text, i+1); i < len(text) && text[i] == ']' {
+	if i = raw.SkipSpace(text, i+1); i < len(text) && text[i] == ']' {
 		return append(b, ']'), i + 1, true
 	}
 	for {
 		if b, i, ok = appendForm(b, text, i, depth); !ok {
 			return b, i, false
 		}
-		if i = skipSpace(text, i); i >= len(text) {
+		if i = raw.SkipSpace(text, i); i >= len(text) {
 			return b, i, false
 		}
 		if b = append(b, text[i]); text[i] == ']' {
 			return b, i + 1, true
 		}
-		i = skipSpace(text, i+1)
+		i = raw.SkipSpace(text, i+1)
 	}
 }
 
@@ -99,7 +99,7 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 	b = append(b, '{')
 	var few [8]formMember
 	members := few[:0]
-	for i = skipSpace(text, i+1); ; i = skipSpace(text, i+1) {
+	for i = raw.SkipSpace(text, i+1); ; i = raw.SkipSpace(text, i+1) {
 		if i < len(text) && text[i] == '}' { // an object without members
 			break
 		}
@@ -108,7 +108,7 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 			return b, i, false
 		}
 		members = append(members, m)
-		if i = skipSpace(text, i); i >= len(text) {
+		if i = raw.SkipSpace(text, i); i >= len(text) {
 			return b, i, false
 		}
 		if text[i] == '}' {
@@ -144,17 +144,17 @@ func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m for
 		return b, i, m, false
 	}
 	m.start = len(b)
-	if end, ok = stringEnd(text, i); !ok {
+	if end, ok = raw.StringEnd(text, i); !ok {
 		return b, i, m, false
 	}
 	if b, ok = appendStringForm(b, text[i:end]); !ok {
 		return b, i, m, false
 	}
 	m.colon = len(b)
-	if end = skipSpace(text, end); end >= len(text) || text[end] != ':' {
+	if end = raw.SkipSpace(text, end); end >= len(text) || text[end] != ':' {
 		return b, i, m, false
 	}
-	if b, end, ok = appendForm(append(b, ':'), text, skipSpace(text, end+1), depth); !ok {
+	if b, end, ok = appendForm(append(b, ':'), text, raw.SkipSpace(text, end+1), depth); !ok {
 		return b, i, m, false
 	}
 	b = append(b, ',')

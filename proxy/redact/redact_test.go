@@ -1,4 +1,4 @@
-package proxy
+package redact
 
 import (
 	"bytes"
@@ -98,7 +98,7 @@ func TestSecretShapes(t *testing.T) {
 		}
 		for _, pad := range []string{"", " ", "  "} { // tokens begin at even and odd places
 			in := raw.Quote(pad + row.text)
-			got, n, err := newRedactor(nil, true).text(in)
+			got, n, err := New(nil, true).Text(in)
 			if want := raw.Quote(pad + row.want); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%q became %s, %v\n\twant %s", row.text, got, err, want)
 			}
@@ -110,55 +110,55 @@ func TestSecretShapes(t *testing.T) {
 }
 
 func TestRedaction(t *testing.T) {
-	ticket := redaction{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
-	words := redaction{"word", regexp.MustCompile(`(?i)secret|text|image|x-1`)}
+	ticket := Rule{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
+	words := Rule{"word", regexp.MustCompile(`(?i)secret|text|image|x-1`)}
 	for _, row := range []struct {
 		name     string
-		rules    []redaction
+		rules    []Rule
 		in, want string // "" is no change
 	}{
-		{"nothing", []redaction{ticket}, ` { "content" : [ ] } `[1:17], ""},
-		{"a text", []redaction{ticket}, `{"content":[{"type":"text","text":"see TCK-12345678, TCK-87654321."}]}`,
+		{"nothing", []Rule{ticket}, ` { "content" : [ ] } `[1:17], ""},
+		{"a text", []Rule{ticket}, `{"content":[{"type":"text","text":"see TCK-12345678, TCK-87654321."}]}`,
 			`{"content":[{"type":"text","text":"see [redacted: ticket], [redacted: ticket]."}]}`},
-		{"the rest stays as it was", []redaction{ticket}, `{ "content":[ {"type" :"text","text":"\u00e9\/\"TCK-12345678\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`,
+		{"the rest stays as it was", []Rule{ticket}, `{ "content":[ {"type" :"text","text":"\u00e9\/\"TCK-12345678\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`,
 			`{ "content":[ {"type" :"text","text":"\u00e9\/\"[redacted: ticket]\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`},
-		{"escapes do not hide it", []redaction{ticket}, `{"a":"\u0054CK-1234\u0035678","b":"\ud83d\ude00TCK-12345678\ud800\n"}`,
+		{"escapes do not hide it", []Rule{ticket}, `{"a":"\u0054CK-1234\u0035678","b":"\ud83d\ude00TCK-12345678\ud800\n"}`,
 			`{"a":"[redacted: ticket]","b":"\ud83d\ude00[redacted: ticket]\ud800\n"}`},
-		{"nor do they where everything is escaped", []redaction{ticket}, `{"a":"\u0054CK-12345678"}`, `{"a":"[redacted: ticket]"}`},
-		{"words of MCP stay", []redaction{words}, `{"content":[{"type":"text","text":"the text","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"text"}}]}`,
+		{"nor do they where everything is escaped", []Rule{ticket}, `{"a":"\u0054CK-12345678"}`, `{"a":"[redacted: ticket]"}`},
+		{"words of MCP stay", []Rule{words}, `{"content":[{"type":"text","text":"the text","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"text"}}]}`,
 			`{"content":[{"type":"text","text":"the [redacted: word]","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"[redacted: word]"}}]}`},
-		{"structured content has none", []redaction{words}, `{"structuredContent":{"type":"text","uri":"x://text","text":1,"list":["text",{"url":"secret"}]}}`,
+		{"structured content has none", []Rule{words}, `{"structuredContent":{"type":"text","uri":"x://text","text":1,"list":["text",{"url":"secret"}]}}`,
 			`{"structuredContent":{"type":"[redacted: word]","uri":"x://[redacted: word]","text":1,"list":["[redacted: word]",{"url":"[redacted: word]"}]}}`},
-		{"_meta has handles", []redaction{words}, `{"_meta":{"note":"text","type":"text","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`,
+		{"_meta has handles", []Rule{words}, `{"_meta":{"note":"text","type":"text","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`,
 			`{"_meta":{"note":"[redacted: word]","type":"[redacted: word]","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`},
-		{"names of members stay", []redaction{words}, `{"secret":"a","structuredContent":{"secret":"secret"}}`, `{"secret":"a","structuredContent":{"secret":"[redacted: word]"}}`},
-		{"an escaped name is no word", []redaction{words}, `{"t\u0079pe":"text"}`, `{"t\u0079pe":"[redacted: word]"}`},
-		{"messages of a prompt", []redaction{words}, `{"messages":[{"role":"user","content":{"type":"text","text":"secret"}}],"description":"secret"}`,
+		{"names of members stay", []Rule{words}, `{"secret":"a","structuredContent":{"secret":"secret"}}`, `{"secret":"a","structuredContent":{"secret":"[redacted: word]"}}`},
+		{"an escaped name is no word", []Rule{words}, `{"t\u0079pe":"text"}`, `{"t\u0079pe":"[redacted: word]"}`},
+		{"messages of a prompt", []Rule{words}, `{"messages":[{"role":"user","content":{"type":"text","text":"secret"}}],"description":"secret"}`,
 			`{"messages":[{"role":"user","content":{"type":"text","text":"[redacted: word]"}}],"description":"[redacted: word]"}`},
-		{"contents of a resource", []redaction{words}, `{"contents":[{"uri":"a://text","text":"secret"},{"blob":"text","uri":"b://text"}]}`,
+		{"contents of a resource", []Rule{words}, `{"contents":[{"uri":"a://text","text":"secret"},{"blob":"text","uri":"b://text"}]}`,
 			`{"contents":[{"uri":"a://text","text":"[redacted: word]"},{"blob":"text","uri":"b://text"}]}`},
-		{"an image and a sound", []redaction{words}, `[{"type":"image","data":"text\/+==","x":"text"},{"data":"text","type":"audio"}]`,
+		{"an image and a sound", []Rule{words}, `[{"type":"image","data":"text\/+==","x":"text"},{"data":"text","type":"audio"}]`,
 			`[{"type":"image","data":"text\/+==","x":"[redacted: word]"},{"data":"text","type":"audio"}]`},
-		{"no image", []redaction{words}, `[{"type":"text","data":"text"},{"data":"text"},{"type":"image","data":"no base64, but text"},{"blob":"text"},{"type":"image","data":"text","data":"abcd"}]`,
+		{"no image", []Rule{words}, `[{"type":"text","data":"text"},{"data":"text"},{"type":"image","data":"no base64, but text"},{"blob":"text"},{"type":"image","data":"text","data":"abcd"}]`,
 			`[{"type":"text","data":"[redacted: word]"},{"data":"[redacted: word]"},{"type":"image","data":"no base64, but [redacted: word]"},{"blob":"[redacted: word]"},{"type":"image","data":"[redacted: word]","data":"abcd"}]`},
-		{"a binary member before another text", []redaction{words}, `{"data":"secret","name":"secret","type":"text"}`, `{"data":"[redacted: word]","name":"[redacted: word]","type":"text"}`},
-		{"a log message", []redaction{words}, `{"level":"info","logger":"text","data":{"type":"text","url":"secret"}}`,
+		{"a binary member before another text", []Rule{words}, `{"data":"secret","name":"secret","type":"text"}`, `{"data":"[redacted: word]","name":"[redacted: word]","type":"text"}`},
+		{"a log message", []Rule{words}, `{"level":"info","logger":"text","data":{"type":"text","url":"secret"}}`,
 			`{"level":"info","logger":"[redacted: word]","data":{"type":"[redacted: word]","url":"[redacted: word]"}}`},
-		{"a data URI", []redaction{words}, `{"text":"text ![](data:image/png;base64,AAtextAA) text","icons":[{"src":"data:image/png;base64,text"}]}`,
+		{"a data URI", []Rule{words}, `{"text":"text ![](data:image/png;base64,AAtextAA) text","icons":[{"src":"data:image/png;base64,text"}]}`,
 			`{"text":"[redacted: word] ![](data:[redacted: word]/png;base64,AAtextAA) [redacted: word]","icons":[{"src":"data:image/png;base64,text"}]}`},
-		{"a data URI within a match", []redaction{{"all", regexp.MustCompile(`a.*z`)}}, `{"text":"a data:;base64,AAzAA az, z"}`,
+		{"a data URI within a match", []Rule{{"all", regexp.MustCompile(`a.*z`)}}, `{"text":"a data:;base64,AAzAA az, z"}`,
 			`{"text":"[redacted: all]AAzAA[redacted: all]"}`},
-		{"matches that overlap", []redaction{{"one", regexp.MustCompile("abc")}, {"two", regexp.MustCompile("bcd+")}, {"three", regexp.MustCompile("e")}}, `{"x":"abcddde"}`,
+		{"matches that overlap", []Rule{{"one", regexp.MustCompile("abc")}, {"two", regexp.MustCompile("bcd+")}, {"three", regexp.MustCompile("e")}}, `{"x":"abcddde"}`,
 			`{"x":"[redacted: one][redacted: three]"}`},
-		{"a match of nothing", []redaction{{"nothing", regexp.MustCompile(`x*|$`)}}, `{"x":"abxxxc","y":""}`, `{"x":"ab[redacted: nothing]c","y":""}`},
-		{"a match of nothing anywhere", []redaction{{"nothing", regexp.MustCompile(`\b|^`)}}, `{"x":"a b"}`, ""},
-		{"a name that JSON escapes", []redaction{{`a "b"` + "\n", regexp.MustCompile("x")}}, `["x"]`, `["[redacted: a \"b\"\n]"]`},
-		{"a rule whose text JSON escapes", []redaction{{"path", regexp.MustCompile(`/etc/`)}, {"more", regexp.MustCompile(`ü"`)}}, `["\/etc\/x","\u00fc\""]`, `["[redacted: path]x","[redacted: more]"]`},
-		{"form of a question", []redaction{words}, `{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"secret","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"text"}},"required":["text"]}}}}}`,
+		{"a match of nothing", []Rule{{"nothing", regexp.MustCompile(`x*|$`)}}, `{"x":"abxxxc","y":""}`, `{"x":"ab[redacted: nothing]c","y":""}`},
+		{"a match of nothing anywhere", []Rule{{"nothing", regexp.MustCompile(`\b|^`)}}, `{"x":"a b"}`, ""},
+		{"a name that JSON escapes", []Rule{{`a "b"` + "\n", regexp.MustCompile("x")}}, `["x"]`, `["[redacted: a \"b\"\n]"]`},
+		{"a rule whose text JSON escapes", []Rule{{"path", regexp.MustCompile(`/etc/`)}, {"more", regexp.MustCompile(`ü"`)}}, `["\/etc\/x","\u00fc\""]`, `["[redacted: path]x","[redacted: more]"]`},
+		{"form of a question", []Rule{words}, `{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"secret","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"text"}},"required":["text"]}}}}}`,
 			`{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[redacted: word]","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"[redacted: word]"}},"required":["text"]}}}}}`},
-		{"arguments of a sampled call", []redaction{words}, `{"content":{"type":"tool_use","input":{"type":"text"}}}`, `{"content":{"type":"tool_use","input":{"type":"[redacted: word]"}}}`},
+		{"arguments of a sampled call", []Rule{words}, `{"content":{"type":"tool_use","input":{"type":"text"}}}`, `{"content":{"type":"tool_use","input":{"type":"[redacted: word]"}}}`},
 	} {
-		got, n, err := newRedactor(row.rules, false).text([]byte(row.in))
+		got, n, err := New(row.rules, false).Text([]byte(row.in))
 		if row.want == "" {
 			if err != nil || n != 0 || &got[0] != &[]byte(row.in)[0] && string(got) != row.in {
 				t.Errorf("%s: %s, %d, %v; want no change", row.name, got, n, err)
@@ -176,26 +176,26 @@ func TestRedactionLeavesWhatItDoesNotKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []*redactor{nil, newRedactor(nil, false), newRedactor(nil, true), newRedactor([]redaction{{"x", regexp.MustCompile(`[xyz]{3}`)}}, true)} {
-		got, n, err := r.result(o)
+	for _, r := range []*Redactor{nil, New(nil, false), New(nil, true), New([]Rule{{"x", regexp.MustCompile(`[xyz]{3}`)}}, true)} {
+		got, n, err := r.Result(o)
 		if err != nil || n != 0 || &got.Text()[0] != &o.Text()[0] {
 			t.Errorf("a result without a match became %s (%d, %v)", got.Text(), n, err)
 		}
 	}
-	if got, n, err := (*redactor)(nil).result(raw.Object{}); got.Present() || n != 0 || err != nil {
+	if got, n, err := (*Redactor)(nil).Result(raw.Object{}); got.Present() || n != 0 || err != nil {
 		t.Errorf("no object became %s, %d, %v", got.Text(), n, err)
 	}
 	for _, broken := range []string{`{"a":"` + githubToken, `["` + githubToken + `"`, `{"a" "` + githubToken + `"}`, `"` + githubToken + `" x`, `{"` + githubToken + `":`} {
-		if got, n, err := newRedactor(nil, true).text([]byte(broken)); err == nil && n == 0 && bytes.Contains(got, []byte(githubToken)) {
+		if got, n, err := New(nil, true).Text([]byte(broken)); err == nil && n == 0 && bytes.Contains(got, []byte(githubToken)) {
 			t.Errorf("%s was passed on", broken)
 		}
 	}
 }
 
 func TestRedactionOfErrors(t *testing.T) {
-	r := newRedactor(nil, true)
+	r := New(nil, true)
 	e := &jsonrpc.Error{Code: -32000, Message: "no access with " + githubToken, Data: []byte(`{"uri":"x://a","token":"` + awsKey + `"}`)}
-	got, n := r.error(e)
+	got, n := r.Error(e)
 	if want := (&jsonrpc.Error{Code: -32000, Message: "no access with [redacted: GitHub token]", Data: []byte(`{"uri":"x://a","token":"[redacted: AWS key]"}`)}); n != 2 ||
 		got.Code != want.Code || got.Message != want.Message || !bytes.Equal(got.Data, want.Data) {
 		t.Errorf("the error became %v %s (%d), want %v %s", got, got.Data, n, want, want.Data)
@@ -204,7 +204,7 @@ func TestRedactionOfErrors(t *testing.T) {
 		t.Errorf("the client reads %s", text)
 	}
 	harmless := &jsonrpc.Error{Code: 1, Message: "no"}
-	if got, n := r.error(harmless); got != harmless || n != 0 {
+	if got, n := r.Error(harmless); got != harmless || n != 0 {
 		t.Errorf("an error without a match became %v", got)
 	}
 }
@@ -226,18 +226,18 @@ func TestRedactionIsBounded(t *testing.T) {
 		{"quotes", `\"`, "", size + 100}, {"slashes", `\\`, "", size + 100}, {"escapes", `\u0067`, "", size + 100},
 		{"data URIs", "data:;base64,ghp_ ", "", size + 100},
 	} {
-		var rules []redaction
+		var rules []Rule
 		if row.rule != "" {
-			rules = []redaction{{"x", regexp.MustCompile(row.rule)}}
+			rules = []Rule{{"x", regexp.MustCompile(row.rule)}}
 		}
 		text := []byte(`{"text":"` + strings.Repeat(row.piece, size/len(row.piece)) + `"}`)
-		got, _, err := newRedactor(rules, row.rule == "").text(text)
+		got, _, err := New(rules, row.rule == "").Text(text)
 		if err != nil || len(got) > row.most || !json.Valid(got) {
 			t.Errorf("%s: %d bytes became %d, %v", row.name, len(text), len(got), err)
 		}
 	}
 	deep := []byte(strings.Repeat(`[`, 20000) + `"` + githubToken + `"` + strings.Repeat(`]`, 20000))
-	if got, _, err := newRedactor(nil, true).text(deep); err == nil && bytes.Contains(got, []byte(githubToken)) {
+	if got, _, err := New(nil, true).Text(deep); err == nil && bytes.Contains(got, []byte(githubToken)) {
 		t.Error("what is nested too deeply was passed on")
 	}
 }
@@ -268,14 +268,14 @@ func FuzzRedact(f *testing.F) {
 			f.Add(s, s, every, []byte(s))
 		}
 	}
-	r := newRedactor([]redaction{{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}, {"odd", regexp.MustCompile(`é*`)}}, true)
+	r := New([]Rule{{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}, {"odd", regexp.MustCompile(`é*`)}}, true)
 	f.Fuzz(func(t *testing.T, before, after string, every int, media []byte) {
 		const plain = "TCK-12345678"
 		image := base64.StdEncoding.EncodeToString(media)
 		text := fmt.Sprintf(`{"content":[{"type":"image","data":"%s","mimeType":"x"}, {"text":"%s","type":"text"},{"type":"resource","resource":{"blob":"%s","uri":"%s"}}]}`,
 			image, escaped(before+" "+plain+" "+githubToken+" "+after, every%5), image, "a:"+plain)
 		checkRedacted(t, r, text, plain)
-		got, _, _ := r.text([]byte(text))
+		got, _, _ := r.Text([]byte(text))
 		if !bytes.Contains(got, []byte(`"data":"`+image+`"`)) || !bytes.Contains(got, []byte(`"blob":"`+image+`"`)) || !bytes.Contains(got, []byte(`"uri":"a:`+plain+`"`)) {
 			t.Errorf("%s\nbecame %s", text, got)
 		}
@@ -285,9 +285,9 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-func checkRedacted(t *testing.T, r *redactor, text, plain string) {
+func checkRedacted(t *testing.T, r *Redactor, text, plain string) {
 	t.Helper()
-	got, n, err := r.text([]byte(text))
+	got, n, err := r.Text([]byte(text))
 	if err != nil || !json.Valid(got) {
 		t.Fatalf("%s\nbecame %s, %v", text, got, err)
 	}
@@ -316,7 +316,7 @@ func checkRedacted(t *testing.T, r *redactor, text, plain string) {
 			}
 		}
 	}
-	if again, n, err := r.text(got); err != nil || n != 0 {
+	if again, n, err := r.Text(got); err != nil || n != 0 {
 		t.Fatalf("%s\nbecame %s\nand then %s (%d, %v)", text, got, again, n, err)
 	}
 }
@@ -331,16 +331,16 @@ func BenchmarkRedact(b *testing.B) {
 	body := func(size int) []byte {
 		return []byte(`{"content":[{"type":"text","text":"` + strings.Repeat(line, size/len(line)+1) + `"}],"structuredContent":{"ok":true,"n":[1,2,3]}}`)
 	}
-	word := redaction{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
-	slow := redaction{"mail", regexp.MustCompile(`[a-z0-9.]+@[a-z0-9.]+`)}
+	word := Rule{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
+	slow := Rule{"mail", regexp.MustCompile(`[a-z0-9.]+@[a-z0-9.]+`)}
 	for _, size := range []int{1 << 10, 100 << 10, 1 << 20} {
 		for _, row := range []struct {
 			name    string
-			r       *redactor
+			r       *Redactor
 			replace bool
 		}{
-			{"secrets", newRedactor(nil, true), false}, {"secrets/found", newRedactor(nil, true), true},
-			{"rule", newRedactor([]redaction{word}, false), false}, {"pattern", newRedactor([]redaction{slow}, false), false},
+			{"secrets", New(nil, true), false}, {"secrets/found", New(nil, true), true},
+			{"rule", New([]Rule{word}, false), false}, {"pattern", New([]Rule{slow}, false), false},
 		} {
 			b.Run(fmt.Sprintf("%s/%dK", row.name, size>>10), func(b *testing.B) {
 				text := body(size)
@@ -350,7 +350,7 @@ func BenchmarkRedact(b *testing.B) {
 				b.SetBytes(int64(len(text)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, n, err := row.r.text(text); err != nil || (n > 0) != row.replace {
+					if _, n, err := row.r.Text(text); err != nil || (n > 0) != row.replace {
 						b.Fatal(n, err)
 					}
 				}

@@ -1,4 +1,7 @@
-package proxy
+// Package canon writes JSON values in one form, so that equal values have equal texts. Text keeps
+// numbers as they were written and is stored in pins. Value compares numbers as decimals and is
+// used for the digests of requests.
+package canon
 
 import (
 	"bytes"
@@ -7,17 +10,18 @@ import (
 	"slices"
 	"strings"
 
+	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
 
 // This file has the one form of a definition by which two are compared, and the lines in which they
 // differ, for a person.
 
-// canonical returns a JSON text without white space, with members in the order of their names and
+// Text returns a JSON text without white space, with members in the order of their names and
 // strings escaped in one way. Numbers stay as they were written, and so do strings that are not
 // UTF-8. Members of one name stay in their order. So two texts have one canonical text only if
 // every reader reads the same.
-func canonical(text []byte) ([]byte, error) {
+func Text(text []byte) ([]byte, error) {
 	text, err := raw.Scan(text, raw.DefaultDepth)
 	if err != nil {
 		return nil, err
@@ -83,9 +87,9 @@ func sortedMembers(o raw.Object) []canonicalMember {
 	return list
 }
 
-// flat appends a line for each value in a canonical text, with the path to it; a text of several
+// Lines appends a line for each value in a canonical text, with the path to it; a text of several
 // lines has as many.
-func flat(lines []string, path string, text []byte) []string {
+func Lines(lines []string, path string, text []byte) []string {
 	switch text[0] {
 	case '{':
 		o, err := raw.Parse(text)
@@ -100,7 +104,7 @@ func flat(lines []string, path string, text []byte) []string {
 			if path != "" {
 				key = path + "." + key
 			}
-			lines = flat(lines, key, m.Value)
+			lines = Lines(lines, key, m.Value)
 		}
 		return lines
 	case '[':
@@ -116,26 +120,26 @@ func flat(lines []string, path string, text []byte) []string {
 			break
 		}
 		for i, v := range list {
-			lines = flat(lines, fmt.Sprintf("%s[%d]", path, i), v)
+			lines = Lines(lines, fmt.Sprintf("%s[%d]", path, i), v)
 		}
 		return lines
 	case '"':
 		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 && !strings.Contains(string(text), `\\`) {
 			for _, part := range parts {
-				lines = append(lines, Visible(cmp.Or(path, "(all)"))+` | `+Visible(part))
+				lines = append(lines, visible.Text(cmp.Or(path, "(all)"))+` | `+visible.Text(part))
 			}
 			return lines
 		}
 	}
-	return append(lines, Visible(cmp.Or(path, "(all)"))+": "+Visible(string(text)))
+	return append(lines, visible.Text(cmp.Or(path, "(all)"))+": "+visible.Text(string(text)))
 }
 
 // maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown
 // whole.
 const maxDifferences = 16 << 20
 
-// differences returns the lines that are only in old, and those only in now, each in its place.
-func differences(old, now []string) (out []string) {
+// Differences returns the lines that are only in old, and those only in now, each in its place.
+func Differences(old, now []string) (out []string) {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
 	}

@@ -1,4 +1,7 @@
-package proxy
+// Package redact removes secrets and other matches from messages of upstreams before a client
+// reads them. Redactor walks the JSON of a message (redact.go), reads its strings as a client does
+// (escape.go) and finds tokens by the prefixes that their issuers documented (secrets.go).
+package redact
 
 import (
 	"bytes"
@@ -11,13 +14,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// redaction is a rule of an operator's: what it matches in a text is replaced by its name.
-type redaction struct {
-	name string
-	re   *regexp.Regexp
+// Rule is a rule of an operator's: what it matches in a text is replaced by its name.
+type Rule struct {
+	Name string
+	Re   *regexp.Regexp
 }
 
-// redactor removes from what an upstream says what a client must not read, and marks the place:
+// Redactor removes from what an upstream says what a client must not read, and marks the place:
 // [redacted: NAME]. It guards against accidents, such as a token in a log file that a tool shows;
 // an upstream that wants a secret out finds a way.
 //
@@ -26,20 +29,20 @@ type redaction struct {
 // the handles of the protocol (see fixedMembers). All bytes that no rule matches stay as they are.
 //
 // It is immutable, and may be used by several goroutines at once. A nil redactor removes nothing.
-type redactor struct {
-	rules   []redaction
+type Redactor struct {
+	rules   []Rule
 	needles [][]byte // of the rules: what each match begins with, as JSON has it too; nil when there is no such
 	secrets bool
 }
 
-// newRedactor returns nil when there is nothing to look for.
-func newRedactor(rules []redaction, secrets bool) *redactor {
+// New returns nil when there is nothing to look for.
+func New(rules []Rule, secrets bool) *Redactor {
 	if len(rules) == 0 && !secrets {
 		return nil
 	}
-	r := &redactor{rules: rules, secrets: secrets}
+	r := &Redactor{rules: rules, secrets: secrets}
 	for _, rule := range rules {
-		prefix, _ := rule.re.LiteralPrefix()
+		prefix, _ := rule.Re.LiteralPrefix()
 		needle := []byte(prefix)
 		for _, c := range needle {
 			// JSON may write it in a short way of its own, or as bytes beyond ASCII
@@ -59,10 +62,10 @@ func newRedactor(rules []redaction, secrets bool) *redactor {
 // errUnread means that a text could not be looked through. It must not be sent then.
 var errUnread = errors.New("it cannot be looked through for what must not be shown")
 
-// result returns a result without what is to be removed, and in how many places something was. It
+// Result returns a result without what is to be removed, and in how many places something was. It
 // is the same object when there was nothing.
-func (r *redactor) result(o raw.Object) (raw.Object, int, error) {
-	text, n, err := r.text(o.Text())
+func (r *Redactor) Result(o raw.Object) (raw.Object, int, error) {
+	text, n, err := r.Text(o.Text())
 	if err != nil || n == 0 {
 		return o, 0, err
 	}
@@ -70,17 +73,17 @@ func (r *redactor) result(o raw.Object) (raw.Object, int, error) {
 	return o, n, err
 }
 
-// error is result for an upstream's error: its message and its data. What cannot be looked through
+// Error is result for an upstream's error: its message and its data. What cannot be looked through
 // is left out.
-func (r *redactor) error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
+func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if r == nil {
 		return e, 0
 	}
-	data, inData, err := r.text(e.Data)
+	data, inData, err := r.Text(e.Data)
 	if err != nil {
 		data, inData = nil, 1
 	}
-	message, inMessage, err := r.text(raw.Quote(e.Message))
+	message, inMessage, err := r.Text(raw.Quote(e.Message))
 	words := e.Message
 	if inMessage > 0 {
 		words, err = raw.String(message)
@@ -94,13 +97,13 @@ func (r *redactor) error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage // without members beyond the three
 }
 
-// text is result for any JSON text without white space around it, such as the params of a
+// Text is result for any JSON text without white space around it, such as the params of a
 // notification. It is the same slice when there was nothing; an empty one is no text, and stays.
-func (r *redactor) text(text []byte) ([]byte, int, error) {
+func (r *Redactor) Text(text []byte) ([]byte, int, error) {
 	if r == nil || len(text) == 0 || r.nothingIn(text) {
 		return text, 0, nil
 	}
-	w := redacting{redactor: r, text: text}
+	w := redacting{Redactor: r, text: text}
 	if end, ok := w.value(0, fixedMembers, 0); !ok || end != len(text) {
 		return nil, 0, errUnread
 	}
@@ -114,7 +117,7 @@ func (r *redactor) text(text []byte) ([]byte, int, error) {
 
 // nothingIn reports, without reading the structure, that no rule can match anything in a JSON text.
 // It is the whole cost of most results.
-func (r *redactor) nothingIn(text []byte) bool {
+func (r *Redactor) nothingIn(text []byte) bool {
 	for _, needle := range r.needles {
 		if needle == nil || bytes.Contains(text, needle) {
 			return false
@@ -174,7 +177,7 @@ func newSet(names ...string) map[string]bool {
 
 // redacting is one text being looked through.
 type redacting struct {
-	*redactor
+	*Redactor
 	text    []byte
 	cuts    []span // in text
 	found   []span // in the string at hand; memory that is used again
@@ -189,7 +192,7 @@ func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok 
 	}
 	switch w.text[i] {
 	case '"':
-		if end, ok = stringEnd(w.text, i); ok {
+		if end, ok = raw.StringEnd(w.text, i); ok {
 			w.look(i, end)
 		}
 		return end, ok
@@ -206,22 +209,22 @@ func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok 
 
 // array looks through an array; kept says that its strings stay.
 func (w *redacting) array(i int, fixed map[string]bool, kept bool, depth int) (end int, ok bool) {
-	if i = skipSpace(w.text, i+1); i < len(w.text) && w.text[i] == ']' {
+	if i = raw.SkipSpace(w.text, i+1); i < len(w.text) && w.text[i] == ']' {
 		return i + 1, true
 	}
 	for i < len(w.text) {
 		if kept && w.text[i] == '"' {
-			i, ok = stringEnd(w.text, i)
+			i, ok = raw.StringEnd(w.text, i)
 		} else {
 			i, ok = w.value(i, fixed, depth)
 		}
-		if i = skipSpace(w.text, i); !ok || i >= len(w.text) {
+		if i = raw.SkipSpace(w.text, i); !ok || i >= len(w.text) {
 			return 0, false
 		}
 		if w.text[i] == ']' {
 			return i + 1, true
 		}
-		i = skipSpace(w.text, i+1)
+		i = raw.SkipSpace(w.text, i+1)
 	}
 	return 0, false
 }
@@ -230,20 +233,20 @@ func (w *redacting) array(i int, fixed map[string]bool, kept bool, depth int) (e
 func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok bool) {
 	var data, blob [2]int
 	media, located := false, false // it is an image or sound, or something that has a URI
-	for i = skipSpace(w.text, i+1); i < len(w.text); i = skipSpace(w.text, i+1) {
+	for i = raw.SkipSpace(w.text, i+1); i < len(w.text); i = raw.SkipSpace(w.text, i+1) {
 		if w.text[i] == '}' { // without members
 			return i + 1, true
 		}
 		key := i + 1
-		keyEnd, ok := stringEnd(w.text, i)
+		keyEnd, ok := raw.StringEnd(w.text, i)
 		if !ok {
 			return 0, false
 		}
 		name := w.text[key : keyEnd-1]
-		if i = skipSpace(w.text, keyEnd); i >= len(w.text) || w.text[i] != ':' {
+		if i = raw.SkipSpace(w.text, keyEnd); i >= len(w.text) || w.text[i] != ':' {
 			return 0, false
 		}
-		i = skipSpace(w.text, i+1)
+		i = raw.SkipSpace(w.text, i+1)
 		if end, ok = w.member(i, name, fixed, depth, &data, &blob); !ok {
 			return 0, false
 		}
@@ -254,7 +257,7 @@ func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok
 		case "uri":
 			located = true
 		}
-		if i = skipSpace(w.text, end); i >= len(w.text) {
+		if i = raw.SkipSpace(w.text, end); i >= len(w.text) {
 			return 0, false
 		}
 		if w.text[i] == '}' {
@@ -275,7 +278,7 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 	text, list := w.text[i] == '"', w.text[i] == '['
 	switch {
 	case fixed[string(name)] && text:
-		return stringEnd(w.text, i)
+		return raw.StringEnd(w.text, i)
 	case fixed[string(name)] && list:
 		return w.array(i, fixed, true, depth+1)
 	}
@@ -297,7 +300,7 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 	if !text {
 		return w.value(i, fixed, depth)
 	}
-	if end, ok = stringEnd(w.text, i); ok {
+	if end, ok = raw.StringEnd(w.text, i); ok {
 		w.unlessBinary(*later, false) // one of the same name before it
 		*later = [2]int{i, end}
 	}
@@ -339,7 +342,7 @@ func (w *redacting) look(start, end int) {
 
 // find appends what the rules match in a text, as it is read. A rule that matches almost everywhere
 // takes the whole text, so that what is written for its matches does not become larger and larger.
-func (r *redactor) find(text []byte, found []span) []span {
+func (r *Redactor) find(text []byte, found []span) []span {
 	if r.secrets {
 		found = secrets(text, found)
 	}
@@ -348,14 +351,14 @@ func (r *redactor) find(text []byte, found []span) []span {
 			continue
 		}
 		most := 1000 + len(text)/8
-		matches := rule.re.FindAllIndex(text, most+1)
+		matches := rule.Re.FindAllIndex(text, most+1)
 		if len(matches) > most {
-			found = append(found, span{0, len(text), rule.name})
+			found = append(found, span{0, len(text), rule.Name})
 			continue
 		}
 		for _, m := range matches {
 			if m[1] > m[0] { // of nothing there is nothing to remove
-				found = append(found, span{m[0], m[1], rule.name})
+				found = append(found, span{m[0], m[1], rule.Name})
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package proxy
+package redact
 
 import (
 	"bytes"
@@ -80,32 +80,4 @@ func codeUnit(b []byte) rune {
 		return utf8.RuneError
 	}
 	return rune(n)
-}
-
-// stringEnd returns the index after the JSON string at i.
-func stringEnd(text []byte, i int) (end int, ok bool) {
-	if i >= len(text) || text[i] != '"' {
-		return 0, false
-	}
-	for end = i + 1; ; end++ {
-		n := bytes.IndexByte(text[end:], '"')
-		if n < 0 {
-			return 0, false
-		}
-		end += n
-		slashes := 0
-		for text[end-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return end + 1, true
-		}
-	}
-}
-
-func skipSpace(text []byte, i int) int {
-	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t') {
-		i++
-	}
-	return i
 }

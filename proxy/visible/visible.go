@@ -1,4 +1,6 @@
-package proxy
+// Package visible shows texts from clients and upstreams to people: it escapes the characters that
+// a terminal or a form would hide.
+package visible
 
 import (
 	"fmt"
@@ -7,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Visible shows a text that others wrote to a person: what cannot be seen, or changes how the rest
+// Text shows a text that others wrote to a person: what cannot be seen, or changes how the rest
 // is seen, is escaped as in Go.
-func Visible(s string) string {
+func Text(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
 	}

@@ -1,4 +1,4 @@
-package proxy
+package schema
 
 import (
 	"bytes"
@@ -14,8 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
+
+// githubToken has the shape of a secret.
+var githubToken = "gh" + "p_" + strings.Repeat("aB3x", 9)
 
 // mustArguments parses arguments; "" is none.
 func mustArguments(t testing.TB, text string) raw.Object {
@@ -73,7 +77,7 @@ func TestArguments(t *testing.T) {
 		{`{"type":"object"}`, `{"whatever":[1,{"a":null}]}`, nil},
 		{`{"type":"object","properties":{"s":{"type":"string","pattern":"x{1000}"}}}`, `{"s":"` + githubToken + `"}`, []string{"s: want what matches x{1000}"}},
 	} {
-		got, err := (&validator{}).check(definitionOf(row.schema), mustArguments(t, row.arguments))
+		got, err := (&Validator{}).Check(definitionOf(row.schema), mustArguments(t, row.arguments))
 		if err != nil || !slices.Equal(got, row.want) {
 			t.Errorf("%s\n\t got %q, %v\n\twant %q", row.arguments, got, err, row.want)
 		}
@@ -98,8 +102,8 @@ func TestArgumentsAreNotShown(t *testing.T) {
 		}
 		members = append(members, quoted(name)+":"+value)
 	}
-	got, err := (&validator{}).check(definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"))
-	text := string(invalidArguments("t", got))
+	got, err := (&Validator{}).Check(definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"))
+	text := string(InvalidResult("t", got))
 	if err != nil || len(got) != maxProblems+1 || got[maxProblems] != "and 2 more" || strings.Contains(text, "canary-s3cret") || strings.Contains(text, "777") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -122,7 +126,7 @@ func TestArgumentsUnchecked(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked = true; fmt.Fprint(w, `{"type":"string"}`) }))
 	defer server.Close()
 	server.Config.ConnState = func(net.Conn, http.ConnState) { asked = true }
-	v := &validator{}
+	v := &Validator{}
 	for name, schema := range map[string]string{
 		"a reference to the web":     `{"type":"object","properties":{"a":{"$ref":"` + server.URL + `"}}}`,
 		"a reference to a file":      `{"type":"object","properties":{"a":{"$ref":"file://` + secret + `"}}}`,
@@ -137,19 +141,19 @@ func TestArgumentsUnchecked(t *testing.T) {
 		"a member twice":             `{"type":"object","type":"object"}`,
 	} {
 		definition := definitionOf(schema)
-		if problems, err := v.check(definition, mustArguments(t, `{"a":1}`)); err == nil || problems != nil {
+		if problems, err := v.Check(definition, mustArguments(t, `{"a":1}`)); err == nil || problems != nil {
 			t.Errorf("%s: %q, %v; want an error", name, problems, err)
 		} else if strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
 			t.Errorf("%s: %v", name, err)
 		}
-		if problems, err := v.check(definition, mustArguments(t, `{"a":1}`)); err != nil || problems != nil {
+		if problems, err := v.Check(definition, mustArguments(t, `{"a":1}`)); err != nil || problems != nil {
 			t.Errorf("%s, again: %q, %v; want nothing", name, problems, err)
 		}
 	}
 	if asked {
 		t.Error("a schema was fetched")
 	}
-	if _, err := v.check([]byte(`{"name":"t"}`), raw.Object{}); err == nil {
+	if _, err := v.Check([]byte(`{"name":"t"}`), raw.Object{}); err == nil {
 		t.Error("a definition without a schema has no error")
 	}
 }
@@ -167,7 +171,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 		"in not":    {`{"type":"object","not":{"$ref":"#/$defs/d0"},"$defs":{` + doubling.String() + `"d100":{"minProperties":1}}}`, `{}`},
 	} {
 		began := time.Now()
-		problems, err := (&validator{}).check(definitionOf(row.schema), mustArguments(t, row.arguments))
+		problems, err := (&Validator{}).Check(definitionOf(row.schema), mustArguments(t, row.arguments))
 		if took := time.Since(began); took > time.Minute { // a machine that is slow, and not one that counts to 2^100
 			t.Errorf("%s took %v", name, took)
 		}
@@ -175,7 +179,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, problems, err)
 		}
 	}
-	v := &validator{}
+	v := &Validator{}
 	for i := range mostSchemas + 10 {
 		v.schema(fmt.Appendf(nil, "%d", i))
 	}
@@ -185,17 +189,17 @@ func TestArgumentsAreBounded(t *testing.T) {
 }
 
 func TestArgumentsAtOnce(t *testing.T) {
-	v := &validator{}
+	v := &Validator{}
 	definition := definitionOf(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	good, bad := mustArguments(t, `{"n":1}`), mustArguments(t, `{}`)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				if p, err := v.check(bytes.Clone(definition), good); p != nil || err != nil {
+				if p, err := v.Check(bytes.Clone(definition), good); p != nil || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
-				if p, err := v.check(definition, bad); len(p) != 1 || err != nil {
+				if p, err := v.Check(definition, bad); len(p) != 1 || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
 			}
@@ -209,19 +213,19 @@ func TestVisible(t *testing.T) {
 		"plain, grüße 你好 😀": "plain, grüße 你好 😀", "a\nb\t": `a\u000ab\u0009`, "a\u202eb\u2066": `a\u202eb\u2066`, "zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
 		"tag\U000e0041": `tag\U000e0041`, "\u00a0\u3164\u2800": `\u00a0\u3164\u2800`, "\xff": `\ufffd`, "\x1b[31m": `\u001b[31m`, "\ufe0f": `\ufe0f`, "\u00ad": `\u00ad`,
 	} {
-		if got := Visible(in); got != want {
+		if got := visible.Text(in); got != want {
 			t.Errorf("Visible(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
 
 func BenchmarkValidate(b *testing.B) {
-	v := &validator{}
+	v := &Validator{}
 	definition := definitionOf(`{"type":"object","properties":{"query":{"type":"string"},"limit":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}}},"required":["query"]}`)
 	arguments := mustArguments(b, `{"query":"abc","limit":3,"tags":["a","b","c"]}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, err := v.check(definition, arguments); p != nil || err != nil {
+		if p, err := v.Check(definition, arguments); p != nil || err != nil {
 			b.Fatal(p, err)
 		}
 	}
@@ -230,21 +234,21 @@ func BenchmarkValidate(b *testing.B) {
 // TestArgumentsWithEnormousNumbers has numbers of a few bytes whose exact value has a million
 // digits: they are refused, not computed.
 func TestArgumentsWithEnormousNumbers(t *testing.T) {
-	var v validator
+	var v Validator
 	began := time.Now()
 	for _, schema := range []string{`{"items":{"type":"integer"}}`, `{"items":{"minimum":1}}`, `{"items":{"enum":[1]}}`, `{"uniqueItems":true}`} {
 		definition := definitionOf(`{"properties":{"a":` + schema + `}}`)
 		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<14), "0." + strings.Repeat("0", 1<<14) + "1"} {
-			problems, err := v.check(definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`))
+			problems, err := v.Check(definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`))
 			if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "to be compared") {
 				t.Errorf("%.20s in %s: %.200q, %v", n, schema, problems, err)
 			}
 		}
-		if problems, err := v.check(definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`)); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
+		if problems, err := v.Check(definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`)); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
 			t.Errorf("the largest number that all readers know in %s: %q, %v", schema, problems, err)
 		}
 	}
-	if _, err := v.check(definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`)); err == nil {
+	if _, err := v.Check(definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`)); err == nil {
 		t.Error("a schema with such a number is used")
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -1,4 +1,4 @@
-package proxy
+package pins
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"junction/proxy/canon"
+	"junction/proxy/schema"
 	"junction/upstream/raw"
 )
 
@@ -17,14 +19,14 @@ func TestPins(t *testing.T) {
 	const accepted = `{"name":"t","description":"Says é.","inputSchema":{"type":"object","properties":{"a":{"type":"string"},"b":{"minimum":1.0}}}}`
 	file := filepath.Join(t.TempDir(), "state", "pins.json")
 	var none *Pins
-	if reason, held := none.held("u", "t", []byte(accepted)); !held || !strings.Contains(reason, "(pins)") {
+	if reason, held := none.Held("u", "t", []byte(accepted)); !held || !strings.Contains(reason, "(pins)") {
 		t.Errorf("without pins: %q, %v", reason, held)
 	}
-	p, err := LoadPins(file)
+	p, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reason, held := p.held("u", "t", []byte(accepted)); !held || !strings.Contains(reason, "junction pins accept u/t") {
+	if reason, held := p.Held("u", "t", []byte(accepted)); !held || !strings.Contains(reason, "junction pins accept u/t") {
 		t.Errorf("without a file: %q, %v", reason, held)
 	}
 	now := time.Date(2026, 11, 21, 8, 0, 0, 5, time.UTC)
@@ -40,7 +42,7 @@ func TestPins(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	read, err := LoadPins(file)
+	read, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestPins(t *testing.T) {
 		{"another tool", "u", "b", accepted, "was not accepted yet; look at it with junction pins diff u/b, and then: junction pins accept u/b"},
 		{"another upstream", "v", "t", accepted, "was not accepted yet"},
 	} {
-		reason, held := read.held(row.upstream, row.tool, []byte(row.definition))
+		reason, held := read.Held(row.upstream, row.tool, []byte(row.definition))
 		if held != (row.held != "") || !strings.Contains(reason, row.held) {
 			t.Errorf("%s: held(%s) = %q, %v; want %q", row.name, row.definition, reason, held, row.held)
 		}
@@ -75,7 +77,7 @@ func TestPins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := differences(strings.Split(string(read.Text()), "\n"), strings.Split(string(again.Text()), "\n")); len(d) > 7 {
+	if d := canon.Differences(strings.Split(string(read.Text()), "\n"), strings.Split(string(again.Text()), "\n")); len(d) > 7 {
 		t.Errorf("one accepted change differs by\n%s", strings.Join(d, "\n"))
 	}
 	if err := again.Write(file); err != nil {
@@ -99,11 +101,11 @@ func TestPinsFileMistakes(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := LoadPins(file); err == nil || !strings.Contains(err.Error(), want) || p != nil {
+		if p, err := Load(file); err == nil || !strings.Contains(err.Error(), want) || p != nil {
 			t.Errorf("LoadPins of %s: %v; want %q", text, err, want)
 		}
 	}
-	if _, err := LoadPins(t.TempDir()); err == nil {
+	if _, err := Load(t.TempDir()); err == nil {
 		t.Error("a folder was read")
 	}
 }
@@ -140,7 +142,7 @@ func TestPinsDiff(t *testing.T) {
 	for i := range 6000 {
 		lines, other = append(lines, fmt.Sprint("a", i)), append(other, fmt.Sprint("b", i))
 	}
-	if got := differences(lines, other); len(got) != 12000 {
+	if got := canon.Differences(lines, other); len(got) != 12000 {
 		t.Errorf("two long texts differ by %d lines", len(got))
 	}
 }
@@ -152,21 +154,21 @@ func FuzzCanonical(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := canonical(text)
+		got, err := canon.Text(text)
 		if err != nil {
 			return
 		}
-		if again, err := canonical(got); err != nil || !bytes.Equal(again, got) {
+		if again, err := canon.Text(got); err != nil || !bytes.Equal(again, got) {
 			t.Errorf("canonical(%q) = %q, and again %q, %v", text, got, again, err)
 		}
 		if _, err := raw.Scan(got, raw.DefaultDepth); err != nil {
 			t.Errorf("canonical(%q) = %q, %v", text, got, err)
 		}
-		want, err := decodeOnce(text)
+		want, err := schema.DecodeOnce(text)
 		if err != nil {
 			return
 		}
-		if have, err := decodeOnce(got); err != nil || fmt.Sprint(have) != fmt.Sprint(want) {
+		if have, err := schema.DecodeOnce(got); err != nil || fmt.Sprint(have) != fmt.Sprint(want) {
 			t.Errorf("canonical(%q) = %q: %v, %v", text, got, have, err)
 		}
 	})
@@ -180,7 +182,7 @@ func BenchmarkHeld(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, held := p.held("u", "t", definition); held {
+		if _, held := p.Held("u", "t", definition); held {
 			b.Fatal("held")
 		}
 	}

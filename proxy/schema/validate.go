@@ -1,4 +1,6 @@
-package proxy
+// Package schema checks the arguments of tool calls against the input schemas of the tools. The
+// schemas come from upstreams, so the package bounds their size and the work of each check.
+package schema
 
 import (
 	"bytes"
@@ -15,10 +17,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
+	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
 
-// validator compares the arguments of calls with the tools' input schemas (2025-11-25 and
+// Validator compares the arguments of calls with the tools' input schemas (2025-11-25 and
 // 2026-07-28, server/tools: JSON Schema 2020-12 unless it says otherwise). It compiles a schema
 // when the first call needs it, and keeps it. The zero value is ready; it may be used by several
 // goroutines at once.
@@ -26,7 +29,7 @@ import (
 // A schema comes from an upstream, so it is read with care: what it refers to is never fetched, nor
 // read from a file, its size is bounded, its patterns are RE2, and so is the number of steps that a
 // comparison may take.
-type validator struct {
+type Validator struct {
 	mu      sync.Mutex
 	schemas map[string]*inputSchema // by definition; all are let go when there are too many
 }
@@ -54,11 +57,11 @@ type inputSchema struct {
 	steps   int // that are left
 }
 
-// check returns what is wrong with the arguments, one line each, and nothing else than nil when
+// Check returns what is wrong with the arguments, one line each, and nothing else than nil when
 // they fit. The arguments may be absent. An error says that the schema cannot be used, so that the
 // arguments are not checked and the call should go on; it is returned once for each definition, for
 // the log.
-func (v *validator) check(definition []byte, arguments raw.Object) (problems []string, err error) {
+func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []string, err error) {
 	s := v.schema(definition)
 	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
 	if s.err != nil {
@@ -69,22 +72,22 @@ func (v *validator) check(definition []byte, arguments raw.Object) (problems []s
 	if !arguments.Present() {
 		text = []byte("{}")
 	}
-	value, err := decodeOnce(text)
+	value, err := DecodeOnce(text)
 	if err != nil {
 		return []string{"the arguments: " + err.Error()}, nil
 	}
 	return s.check(value), nil
 }
 
-// invalidArguments is the result of a call whose arguments do not fit: an error of the tool, which
+// InvalidResult is the result of a call whose arguments do not fit: an error of the tool, which
 // a model reads and corrects.
-func invalidArguments(tool string, problems []string) []byte {
+func InvalidResult(tool string, problems []string) []byte {
 	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool, strings.Join(problems, "\n- "))
 	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
 	return append(b, `}],"isError":true}`...)
 }
 
-func (v *validator) schema(definition []byte) *inputSchema {
+func (v *Validator) schema(definition []byte) *inputSchema {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.schemas[string(definition)]
@@ -122,7 +125,7 @@ func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, do
 			schema, doc, err = nil, nil, errors.New("its inputSchema cannot be compiled")
 		}
 	}()
-	if doc, err = decodeOnce(text); err != nil {
+	if doc, err = DecodeOnce(text); err != nil {
 		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
 	}
 	s.steps = 100 * maxSteps // the library compares the schema with the schema of schemas
@@ -425,12 +428,12 @@ func short(s string, most int) string {
 		}
 		s = s[:most] + "…"
 	}
-	return Visible(s)
+	return visible.Text(s)
 }
 
-// decodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked
+// DecodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked
 // would not be what the tool reads otherwise.
-func decodeOnce(text []byte) (any, error) {
+func DecodeOnce(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	v, err := decodeValue(d)
