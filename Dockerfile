@@ -3,7 +3,7 @@
 #   docker build --target junction      -t junction .         the program alone: for remote upstreams, and for commands that you add
 #   docker build --target junction-node -t junction-node .    with Node, for upstreams that npx starts
 #
-# Without keys it listens on loopback only, so that a published port (-p) reaches nothing: see README.md, "Docker".
+# Without keys it listens on loopback only, so that a published port (-p) reaches nothing: see cmd/junction/README.md.
 
 FROM golang:1.26 AS build
 WORKDIR /src
