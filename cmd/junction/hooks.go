@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -14,14 +15,14 @@ import (
 
 // proxyHooks write one line per call, and one per item that is not offered.
 func (p *program) proxyHooks() proxy.Hooks {
-	log, calls := p.log, callLog(p.log)
+	log, calls := p.log, record.CallLog(p.log)
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
 			// where a client may put its key by mistake
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
-			p.audited(c)
+			p.audit.Call(c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
 				level = slog.LevelDebug // anybody can cause these, as many as they like
@@ -49,7 +50,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", auth.Redact(c.Err.Error())))
 			}
-			calls.log(time.Now(), level, "call", attrs)
+			calls.Log(time.Now(), level, "call", attrs)
 		},
 		Problems: func(list []proxy.Problem) {
 			for _, p := range list {
@@ -75,10 +76,18 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
-		OwnChanged:      func(string) { nudge(p.recheck) },
+		OwnChanged:      func(string) { wake(p.recheck) },
 		ResourceUpdated: func(u upstream.Update) { p.server.Updated(u) },
 	}
 }
 
 // catalogChanged wakes refreshLoop.
-func (p *program) catalogChanged() { nudge(p.refresh) }
+func (p *program) catalogChanged() { wake(p.refresh) }
+
+// wake sends to a 1-buffered channel without waiting.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -7,7 +7,7 @@
 // Package config reads the configuration file; reload.go applies a changed one. Package prose formats
 // text for people.
 //
-// What a running proxy tells: hooks.go makes the lines of log.go and of audit.go (refused.go);
+// What a running proxy tells: hooks.go makes the lines of the log and of the audit (package record);
 // admin.go serves the admin address, with what is wrong from doctor.go, who sees what from why.go,
 // and the definitions of pins.go. banner.go is what it says at the start.
 //

@@ -25,6 +25,7 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/record"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
@@ -58,8 +59,7 @@ type program struct {
 	catalogs      *stored.Dir                // nil where there is no place for them
 	sandboxes     string                     // the folder of those of commands; "" where there is no place for it
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
-	audit         atomic.Pointer[audit]      // nil while nobody wants one
-	refusals      refusalLog
+	audit         record.Trail
 	unread        atomic.Pointer[string]     // why the file was not read again; nil when it was
 	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
 	reach         atomic.Pointer[reach]      // the same
@@ -102,7 +102,7 @@ func open(o options) (_ *program, err error) {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
 	c.Listen = cmp.Or(o.listen, c.Listen)
-	p.config, p.log = c, newLog(o.stderr, c.Log)
+	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
@@ -136,11 +136,11 @@ func open(o options) (_ *program, err error) {
 	if p.pins, err = loadPins(c); err != nil {
 		return nil, err
 	}
-	audit, err := p.nextAudit(c.Audit)
+	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
 	if err != nil {
 		return nil, err
 	}
-	p.useAudit(audit)
+	p.audit.Use(audit)
 	secret, dir, err := p.key(c.Sessions.KeyFile)
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (p *program) apply(c *config.Config) {
 		own = p.signIn.Server
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log, guard.Refused = p.log, p.turnedAway
+	guard.Log, guard.Refused = p.log, p.audit.Refused
 	p.guard.Store(guard)
 	world := proxy.WorldConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
@@ -385,8 +385,8 @@ func (p *program) close() {
 	}
 	p.signIn.close()
 	p.ended.close()
-	p.useAudit(nil)
-	flushLog(p.log)
+	p.audit.Use(nil)
+	record.FlushLog(p.log)
 }
 
 // welcome prints the banner, with the URL that clients use, when all upstreams have been tried, or

@@ -24,6 +24,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
@@ -356,22 +357,22 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 // TestNoSecretInTheLogOfACall: what an upstream says in an error may repeat what it was given.
 func TestNoSecretInTheLogOfACall(t *testing.T) {
 	var log bytes.Buffer
-	logger := newLog(&log, config.Log{Format: config.LogText})
+	logger := record.NewLog(&log, config.Log{Format: config.LogText})
 	hooks := (&program{log: logger}).proxyHooks()
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: "error", Err: fmt.Errorf("call: %w", &jsonrpc.Error{Code: -32001, Message: "bad token canary"})})
-	flushLog(logger)
+	record.FlushLog(logger)
 	if got := log.String(); strings.Contains(got, "canary") || !strings.Contains(got, "code=-32001") || !strings.Contains(got, "name=a__b") {
 		t.Errorf("the log is %q, want the code and not the words", got)
 	}
 	log.Reset()
 	hooks.CallDone(&proxy.CallInfo{Outcome: "unavailable", Err: errors.New("no connection")})
-	flushLog(logger)
+	record.FlushLog(logger)
 	if got, want := log.String(), `error="no connection"`; !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %s", got, want)
 	}
 	log.Reset()
 	hooks.CallDone(&proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
-	flushLog(logger)
+	record.FlushLog(logger)
 	if got := log.String(); got != "" {
 		t.Errorf("what anybody can cause is logged at info: %q", got)
 	}
@@ -380,17 +381,17 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 // TestNoKeyInAnyLine has a client put its key into all that it chooses.
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
-	p := &program{log: newLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}
-	a, err := startAudit(config.Audit{File: config.AuditStderr}, &lines, p.log)
+	p := &program{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}
+	a, err := record.StartAudit(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.audit.Store(a)
+	p.audit.Use(a)
 	key := auth.NewKey()
 	for _, outcome := range []string{"ok", "refused"} {
 		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
 	}
-	flushLog(p.log)
+	record.FlushLog(p.log)
 	a.Close()
 	for name, text := range map[string]string{"log": log.String(), "audit": lines.String()} {
 		if strings.Count(text, "\n") != 2 || strings.Contains(text, key[:20]) || !strings.Contains(text, "jct_key_…") {
@@ -455,5 +456,75 @@ func TestKeyFileAtOnce(t *testing.T) {
 		if !bytes.Equal(key, keys[0]) {
 			t.Fatalf("two keys were given out: %x and %x", key, keys[0])
 		}
+	}
+}
+
+// TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one
+// that cannot be written changes nothing.
+func TestAuditOfAProgram(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	dir := t.TempDir()
+	with := func(audit string) string { return addresses + audit + "upstreams: { a: { url: " + url + " } }\n" }
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	r := mustServe(t, with("audit: { file: " + one + " }\n")[len(addresses):])
+	r.stderr.mustSay(t, "state=ready", 1)
+	r.mustReport(t) // which takes over what the upstream has listed
+	call := func(text string) {
+		t.Helper()
+		if got := runClient(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.err != nil {
+			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		}
+	}
+	call("canary")
+	reload := func(audit, says string) {
+		t.Helper()
+		n := strings.Count(r.stderr.String(), says)
+		mustWrite(t, r.file, with(audit))
+		r.stderr.mustSay(t, says, n+1)
+	}
+	reload("audit: { file: "+two+", arguments: true }\n", reloaded)
+	call("second")
+	reload("audit: { file: "+dir+" }\n", "it is no regular file")
+	call("third")
+	reload("", reloaded)
+	call("fourth")
+	resp, err := http.Post(r.url(), "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]int{one: 1, two: 2} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(text), `"method":"tools/call","name":"a__echo"`); got != want || bytes.Contains(text, []byte("canary")) {
+			t.Errorf("%s has %d calls, want %d and no argument unasked:\n%s", filepath.Base(file), got, want, text)
+		}
+	}
+}
+
+// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has
+// ended.
+func TestLogOfCallsIsWhole(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.stdout.mustSay(t, "ready", 1)
+	const n = 20
+	for i := range n {
+		if got := runClient(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.err != nil {
+			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		}
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	record.CallLog(r.log).Log(time.Now(), slog.LevelInfo, "call", nil) // of a handler that was cut off
+	r.close()
+	if got := strings.Count(r.stderr.String(), "msg=call"); got != n+1 {
+		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
 	}
 }

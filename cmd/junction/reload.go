@@ -61,9 +61,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
-			if a := p.audit.Load(); a != nil {
-				a.Reopen()
-			}
+			p.audit.Reopen()
 			p.reload(true)
 			p.repin()
 		case e := <-events:
@@ -120,7 +118,7 @@ func (p *program) reload(asked bool) {
 		p.notReloaded(err, detail)
 		return
 	}
-	audit, err := p.nextAudit(c.Audit)
+	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
 	if err != nil {
 		p.notReloaded(err, detail)
 		return
@@ -128,7 +126,7 @@ func (p *program) reload(asked bool) {
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
-	p.useAudit(audit)
+	p.audit.Use(audit)
 	p.apply(c)
 	p.unread.Store(nil)
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))

@@ -1,4 +1,6 @@
-package main
+// Package record writes what the program leaves behind about its work: the log (log.go), and the audit
+// of calls (audit.go) and of rejected requests (refused.go). Neither blocks a call.
+package record
 
 import (
 	"bytes"
@@ -15,9 +17,9 @@ import (
 	"junction/cmd/junction/config"
 )
 
-// newLog returns the log of the program. A record is written at once, and those of callLog before
-// it; flushLog writes the latter at the end.
-func newLog(w io.Writer, c config.Log) *slog.Logger {
+// NewLog returns the log of the program. A record is written at once, and those of CallLog before
+// it; FlushLog writes the latter at the end.
+func NewLog(w io.Writer, c config.Log) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
 	if c.Format == config.LogJSON {
@@ -61,8 +63,8 @@ type calls struct {
 	lines *lines
 }
 
-// callLog returns where the lines of calls go beside those of a log.
-func callLog(log *slog.Logger) calls {
+// CallLog returns where the lines of calls go beside those of a log.
+func CallLog(log *slog.Logger) calls {
 	h, ok := log.Handler().(prompt)
 	if !ok {
 		return calls{log.Handler(), nil}
@@ -73,8 +75,8 @@ func callLog(log *slog.Logger) calls {
 	return calls{h.Handler, nil}
 }
 
-// log writes a line, at whatever level.
-func (c calls) log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
+// Log writes a line, at whatever level.
+func (c calls) Log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
 	if c.lines != nil {
 		var short [400]byte
 		if line, ok := c.lines.append(short[:0], at, level, message, attrs); ok && !bytes.Contains(line, []byte(secret)) {
@@ -87,8 +89,8 @@ func (c calls) log(at time.Time, level slog.Level, message string, attrs []slog.
 	c.Handle(context.Background(), r) // there is nobody to tell when that fails
 }
 
-// flushLog writes what callLog holds back.
-func flushLog(log *slog.Logger) {
+// FlushLog writes what CallLog holds back.
+func FlushLog(log *slog.Logger) {
 	if h, ok := log.Handler().(prompt); ok {
 		h.lines.flush()
 	}

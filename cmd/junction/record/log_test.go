@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/config"
-	"junction/upstream/upstreamtest"
 )
 
 // writes are what was written, one for each system call.
@@ -41,17 +40,17 @@ func (w *writes) take() []string {
 // that comes after them.
 func TestLogOfCallsWaits(t *testing.T) {
 	for name, log := range map[string]func(w *writes) *slog.Logger{
-		"alone":           func(w *writes) *slog.Logger { return newLog(w, config.Log{Format: config.LogText}) },
-		"of JSON objects": func(w *writes) *slog.Logger { return newLog(w, config.Log{Format: config.LogJSON}) },
+		"alone":           func(w *writes) *slog.Logger { return NewLog(w, config.Log{Format: config.LogText}) },
+		"of JSON objects": func(w *writes) *slog.Logger { return NewLog(w, config.Log{Format: config.LogJSON}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var w writes
 				log := log(&w)
-				calls := callLog(log)
+				calls := CallLog(log)
 				for range 3 { // the timer is used again
-					calls.log(time.Now(), slog.LevelInfo, "one", nil)
-					calls.log(time.Now(), slog.LevelInfo, "two", nil)
+					calls.Log(time.Now(), slog.LevelInfo, "one", nil)
+					calls.Log(time.Now(), slog.LevelInfo, "two", nil)
 					time.Sleep(logDelay - 1)
 					if got := w.take(); len(got) > 0 {
 						t.Fatalf("%q was written at once", got)
@@ -62,20 +61,20 @@ func TestLogOfCallsWaits(t *testing.T) {
 						t.Fatalf("after the delay %q was written, want one and two at once", got)
 					}
 				}
-				calls.log(time.Now(), slog.LevelInfo, "one", nil)
+				calls.Log(time.Now(), slog.LevelInfo, "one", nil)
 				log.With("a", "b").WithGroup("g").Info("other")
 				if got := strings.Join(w.take(), ""); strings.Count(got, "\n") != 2 || strings.Index(got, "one") > strings.Index(got, "other") {
 					t.Errorf("another line brought %q, want it at once and after the call's", got)
 				}
-				calls.log(time.Now(), slog.LevelInfo, "last", nil)
-				flushLog(log)
-				flushLog(log)
+				calls.Log(time.Now(), slog.LevelInfo, "last", nil)
+				FlushLog(log)
+				FlushLog(log)
 				if got := w.take(); len(got) != 1 || strings.Count(got[0], "last") != 1 {
 					t.Errorf("at the end %q was written, want last", got)
 				}
 				const n = 2000
 				for range n {
-					calls.log(time.Now(), slog.LevelInfo, "many", nil)
+					calls.Log(time.Now(), slog.LevelInfo, "many", nil)
 				}
 				early := w.take()
 				if len(early) == 0 {
@@ -97,32 +96,10 @@ func TestLogOfCallsWaits(t *testing.T) {
 	}
 }
 
-// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has
-// ended.
-func TestLogOfCallsIsWhole(t *testing.T) {
-	_, url := upstreamtest.Start(t, upstreamtest.Script{})
-	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
-	r.stdout.mustSay(t, "ready", 1)
-	const n = 20
-	for i := range n {
-		if got := runClient(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.err != nil {
-			t.Fatalf("call: %v, %s", got.err, got.stderr)
-		}
-	}
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	callLog(r.log).log(time.Now(), slog.LevelInfo, "call", nil) // of a handler that was cut off
-	r.close()
-	if got := strings.Count(r.stderr.String(), "msg=call"); got != n+1 {
-		t.Errorf("the log has %d of %d calls:\n%s", got, n+1, r.stderr)
-	}
-}
-
 // TestPlainTextIsWhatSlogWrites: a line of a call is the same, whoever wrote it.
 func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	var ours, theirs writes
-	quick := callLog(newLog(&ours, config.Log{Format: config.LogText}))
+	quick := CallLog(NewLog(&ours, config.Log{Format: config.LogText}))
 	slow := slog.NewTextHandler(&theirs, nil)
 	texts := []string{"", "a", "tools/call", "Claude-Code_1.0", "a b", "a=b", "a\"b", "a\\b", "a\nb", "é", "\xff", "a\x00", "a:b", "a@b", "<a>", "{}", "https://idp.example/#user~1", "a!b", "a#b", "a>b", "a\x7fb", "日本", "\u202e", "''", "ok"}
 	plain := 0
@@ -135,7 +112,7 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 				if i%7 == 6 {
 					attrs = append(attrs, slog.Bool("other", true), slog.Group("g", slog.Int("x", 1)))
 				}
-				quick.log(at, level, message, attrs)
+				quick.Log(at, level, message, attrs)
 				quick.lines.flush()
 				r := slog.NewRecord(at, level, message, 0)
 				r.AddAttrs(attrs...)
@@ -158,13 +135,13 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 func TestLogHidesSecrets(t *testing.T) {
 	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
 		var out writes
-		log := newLog(&out, config.Log{Format: format, Level: slog.LevelDebug})
+		log := NewLog(&out, config.Log{Format: format, Level: slog.LevelDebug})
 		key := auth.NewKey()
 		log.Debug("with "+key, "Authorization", "Bearer canary-1", "cookie", "canary-2", "code", "canary-3", "refresh_token", "canary-4", "client_assertion", "canary-5",
 			"what", "jct_at_canary-6.canary-7", "error", fmt.Errorf("it was %w", errors.New("jct_rt_canary-8.x")), slog.Group("request", "access_token", "canary-9"))
 		log.With("Set-Cookie", "canary-10").Info("kept", "code", 404, "error", errors.New("as it was"), "upstream", "up", "took", time.Second)
-		callLog(log).log(time.Now(), slog.LevelInfo, "call", []slog.Attr{slog.String("principal", "jct_at_canary-11.x")})
-		flushLog(log)
+		CallLog(log).Log(time.Now(), slog.LevelInfo, "call", []slog.Attr{slog.String("principal", "jct_at_canary-11.x")})
+		FlushLog(log)
 		text := strings.Join(out.take(), "")
 		if strings.Contains(text, "canary") || strings.Contains(text, key[17:]) {
 			t.Errorf("it tells %s", text)

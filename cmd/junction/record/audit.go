@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -32,8 +33,8 @@ const (
 	auditText  = 200                   // bytes of a text that a client makes up
 )
 
-// audit writes one line of JSON for each call into one file.
-type audit struct {
+// Audit writes one line of JSON for each call into one file.
+type Audit struct {
 	config config.Audit
 	log    *slog.Logger
 
@@ -59,9 +60,9 @@ type audit struct {
 	over       bool // Close was called
 }
 
-// startAudit opens the file and begins a goroutine, which Close ends.
-func startAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*audit, error) {
-	a := &audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
+// StartAudit opens the file and begins a goroutine, which Close ends.
+func StartAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
+	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
@@ -73,7 +74,7 @@ func startAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*audit, err
 
 // record takes the line of a call. It does not wait for the disk: a line that there is no room for
 // is dropped and counted. It returns false after Close.
-func (a *audit) record(c *proxy.CallInfo) bool {
+func (a *Audit) record(c *proxy.CallInfo) bool {
 	var digest [sha256.Size]byte
 	if c.Arguments != nil {
 		digest = sha256.Sum256(c.Arguments)
@@ -82,7 +83,7 @@ func (a *audit) record(c *proxy.CallInfo) bool {
 }
 
 // add takes a line, which appended makes, as record does.
-func (a *audit) add(appended func(b []byte, now time.Time) []byte) bool {
+func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +114,7 @@ func (a *audit) add(appended func(b []byte, now time.Time) []byte) bool {
 
 // Reopen opens the file anew, for whoever has renamed it and wants to see the new one at once: the
 // next line would find out by itself.
-func (a *audit) Reopen() {
+func (a *Audit) Reopen() {
 	a.mu.Lock()
 	a.moved = true
 	a.mu.Unlock()
@@ -122,7 +123,7 @@ func (a *audit) Reopen() {
 }
 
 // Close writes what waits and returns when nothing of the audit is left. It may be called twice.
-func (a *audit) Close() {
+func (a *Audit) Close() {
 	a.mu.Lock()
 	if !a.over {
 		a.over = true
@@ -134,7 +135,7 @@ func (a *audit) Close() {
 
 // run writes what waits, all of it with one write. What could not be written is tried again before
 // anything else, and takes room until then.
-func (a *audit) run() {
+func (a *Audit) run() {
 	var buffer, left []byte // left is the part of buffer that is still to be written
 	for over := false; !over; {
 		select {
@@ -167,7 +168,7 @@ func (a *audit) run() {
 
 // pause waits, not so long when early is ready, and not at all when the audit is closed: then it
 // returns true.
-func (a *audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
+func (a *Audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -180,7 +181,7 @@ func (a *audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
 }
 
 // take returns the lines that wait, and leaves spare, which was taken before, for those to come.
-func (a *audit) take(spare []byte) []byte {
+func (a *Audit) take(spare []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.dropped > 0 {
@@ -200,7 +201,7 @@ func (a *audit) take(spare []byte) []byte {
 }
 
 // write writes whole lines, and returns those that it could not write.
-func (a *audit) write(lines []byte) (left []byte) {
+func (a *Audit) write(lines []byte) (left []byte) {
 	n, err := 0, a.ready()
 	if err == nil && a.torn {
 		_, err = a.out.Write([]byte{'\n'}) // so that only that line is broken, which comes again
@@ -226,7 +227,7 @@ func (a *audit) write(lines []byte) (left []byte) {
 }
 
 // ready opens the file if it is not the one that the name means any more.
-func (a *audit) ready() error {
+func (a *Audit) ready() error {
 	if a.config.File == config.AuditStderr {
 		return nil
 	}
@@ -243,7 +244,7 @@ func (a *audit) ready() error {
 }
 
 // open opens the file, and closes the one before when it could.
-func (a *audit) open() error {
+func (a *Audit) open() error {
 	const create = os.O_APPEND | os.O_CREATE | os.O_WRONLY
 	if info, err := os.Stat(a.config.File); err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 {
 		return errors.New("it is no regular file") // opening a pipe waits for who reads it
@@ -266,7 +267,7 @@ func (a *audit) open() error {
 
 // complain has the log say that something is wrong, if it has not said so just now; a.mu is held.
 // The log may be as stuck as the file, so nobody waits for it but Close.
-func (a *audit) complain(now time.Time) {
+func (a *Audit) complain(now time.Time) {
 	if !a.complained.IsZero() && now.Sub(a.complained) < auditCalm {
 		return
 	}
@@ -354,29 +355,42 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
-// audited takes the line of a call, if there is an audit.
-func (p *program) audited(c *proxy.CallInfo) {
-	// that one was closed: it has a successor already
-	for a := p.audit.Load(); a != nil && !a.record(c); a = p.audit.Load() {
+// A Trail is the audit that is in force, which a reload may replace. Its zero value writes nothing.
+type Trail struct {
+	current  atomic.Pointer[Audit] // nil without an audit
+	refusals refusalLog
+}
+
+// Call writes the line of a call, if there is an audit.
+func (t *Trail) Call(c *proxy.CallInfo) {
+	// record returns false if the audit was closed: a successor is in force by then
+	for a := t.current.Load(); a != nil && !a.record(c); a = t.current.Load() {
 	}
 }
 
-// useAudit makes a the audit, which may be nil, and ends the one before.
-func (p *program) useAudit(a *audit) {
-	if old := p.audit.Swap(a); old != nil && old != a {
+// Reopen opens the file again, after something has renamed it.
+func (t *Trail) Reopen() {
+	if a := t.current.Load(); a != nil {
+		a.Reopen()
+	}
+}
+
+// Use makes a the audit in force and closes its predecessor. Nil is no audit.
+func (t *Trail) Use(a *Audit) {
+	if old := t.current.Swap(a); old != nil && old != a {
 		old.Close()
 	}
 }
 
-// nextAudit returns the audit that c asks for: the running one where nothing has changed, and nil
-// for none.
-func (p *program) nextAudit(c config.Audit) (*audit, error) {
-	now := p.audit.Load()
+// Next returns the audit for a configuration, for use: the one in force if nothing has changed, nil
+// without a file.
+func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
+	now := t.current.Load()
 	switch {
 	case c.File == "":
 		return nil, nil
 	case now != nil && now.config == c:
 		return now, nil
 	}
-	return startAudit(c, p.stderr, p.log)
+	return StartAudit(c, stderr, log)
 }

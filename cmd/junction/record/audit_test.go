@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,12 +19,11 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/config"
 	"junction/proxy"
-	"junction/upstream/upstreamtest"
 )
 
 // auditRig is an audit to a pretended standard error, in a bubble.
 type auditRig struct {
-	*audit
+	*Audit
 	disk *disk
 	log  bytes.Buffer // read only while everybody waits
 }
@@ -86,7 +84,7 @@ func inAudit(t *testing.T, c config.Audit, f func(t *testing.T, r *auditRig)) {
 		r := &auditRig{disk: &disk{}}
 		c.File = config.AuditStderr
 		var err error
-		if r.audit, err = startAudit(c, r.disk, authtest.Log(t, &r.log)); err != nil {
+		if r.Audit, err = StartAudit(c, r.disk, authtest.Log(t, &r.log)); err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
@@ -326,7 +324,7 @@ func TestAuditSurvivesRotation(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "audit.jsonl")
 	var log writes
-	a, err := startAudit(config.Audit{File: file}, nil, authtest.Log(t, &log))
+	a, err := StartAudit(config.Audit{File: file}, nil, authtest.Log(t, &log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +388,7 @@ func TestAuditSurvivesRotation(t *testing.T) {
 }
 
 // mustWriteAll makes a call, and waits until no line waits.
-func (a *audit) mustWriteAll(t *testing.T) {
+func (a *Audit) mustWriteAll(t *testing.T) {
 	t.Helper()
 	a.record(&proxy.CallInfo{Name: "waited for"})
 	tick := time.NewTicker(time.Millisecond)
@@ -415,7 +413,7 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log writes
-		a, err := startAudit(config.Audit{File: filepath.Join(dir, "audit.jsonl")}, nil, authtest.Log(t, &log))
+		a, err := StartAudit(config.Audit{File: filepath.Join(dir, "audit.jsonl")}, nil, authtest.Log(t, &log))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,58 +435,10 @@ func TestAuditFileThatIsGone(t *testing.T) {
 	})
 }
 
-// TestAuditOfAProgram: a call leaves a line behind, a reload takes another file or none, and one
-// that cannot be written changes nothing.
-func TestAuditOfAProgram(t *testing.T) {
-	_, url := upstreamtest.Start(t, upstreamtest.Script{})
-	dir := t.TempDir()
-	with := func(audit string) string { return addresses + audit + "upstreams: { a: { url: " + url + " } }\n" }
-	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	r := mustServe(t, with("audit: { file: " + one + " }\n")[len(addresses):])
-	r.stderr.mustSay(t, "state=ready", 1)
-	r.mustReport(t) // which takes over what the upstream has listed
-	call := func(text string) {
-		t.Helper()
-		if got := runClient(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.err != nil {
-			t.Fatalf("call: %v, %s", got.err, got.stderr)
-		}
-	}
-	call("canary")
-	reload := func(audit, says string) {
-		t.Helper()
-		n := strings.Count(r.stderr.String(), says)
-		mustWrite(t, r.file, with(audit))
-		r.stderr.mustSay(t, says, n+1)
-	}
-	reload("audit: { file: "+two+", arguments: true }\n", reloaded)
-	call("second")
-	reload("audit: { file: "+dir+" }\n", "it is no regular file")
-	call("third")
-	reload("", reloaded)
-	call("fourth")
-	resp, err := http.Post(r.url(), "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	for file, want := range map[string]int{one: 1, two: 2} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Count(string(text), `"method":"tools/call","name":"a__echo"`); got != want || bytes.Contains(text, []byte("canary")) {
-			t.Errorf("%s has %d calls, want %d and no argument unasked:\n%s", filepath.Base(file), got, want, text)
-		}
-	}
-}
-
 func BenchmarkAudit(b *testing.B) {
 	for _, size := range []int{100, 1000, 100_000} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			a, err := startAudit(config.Audit{File: os.DevNull}, nil, authtest.Log(b))
+			a, err := StartAudit(config.Audit{File: os.DevNull}, nil, authtest.Log(b))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -542,5 +492,19 @@ func TestRefusalsFillNoDisk(t *testing.T) {
 	}
 	if more, ok := r.line(netip.Addr{}, now); !ok || more < 1<<16-200 {
 		t.Errorf("those together: %v, %d", ok, more)
+	}
+}
+
+func mustWrite(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"net/netip"
@@ -12,17 +12,18 @@ import (
 
 // This file is the part of the audit about requests that were not let in.
 
-// turnedAway takes the line of a request that was not let in, if there is an audit and it is that
-// one's turn.
-func (p *program) turnedAway(r auth.Refusal) {
-	if p.audit.Load() == nil {
+// Refused writes the line of a rejected request, if there is an audit and the source has not had its
+// line for this minute.
+func (t *Trail) Refused(r auth.Refusal) {
+	if t.current.Load() == nil {
 		return
 	}
-	more, ok := p.refusals.line(r.Address, time.Now())
+	more, ok := t.refusals.line(r.Address, time.Now())
 	if !ok {
 		return
 	}
-	for a := p.audit.Load(); a != nil && !a.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) }); a = p.audit.Load() {
+	line := func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) }
+	for a := t.current.Load(); a != nil && !a.add(line); a = t.current.Load() {
 	}
 }
 
