@@ -138,7 +138,7 @@ const connectRounds = 18
 func (s *Server) connect(ctx context.Context, x *exchange, t *target, info *CallInfo) (result, error) {
 	x.target = t
 	info.Upstream, info.Own, info.Verdict = t.backend.Name(), t.name, policy.Allow.String()
-	x.reply.begin()
+	x.begin()
 	var st state
 	if x.era == upstream.EraModern {
 		var err error

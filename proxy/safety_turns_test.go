@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"junction/upstream"
 )
 
 // multitude is requests of one account that are worked on for a while each.
@@ -135,5 +138,41 @@ func TestSafety8Pace(t *testing.T) {
 			t.Errorf("a connection has waited for %v, want until 3 requests were worked on for a second each", took)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// stranded is a backend that takes long to find out whether its user has signed in.
+type stranded struct{ *canned }
+
+func (stranded) SignedIn(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestSafety8ConnectingIsNoWork: a call that waits for its user to connect a server keeps no other
+// request of the user waiting.
+func TestSafety8ConnectingIsNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, Limits{}, 100, nil, nil)
+		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", nil)
+		x := &exchange{era: upstream.EraLegacy, held: grant{budget: &w.budget, account: account{principal: "user"}}}
+		x.own.init(httptest.NewRecorder(), r, &w.limits)
+		x.reply = &x.own
+		x.work()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan error)
+		go func() {
+			_, err := w.connect(ctx, x, &target{backend: stranded{cannedBackend(t, 1, 100)}}, &x.info)
+			done <- err
+		}()
+		synctest.Wait()
+		w.budget.mu.Lock()
+		if n := x.held.balance.working; n != 0 {
+			t.Errorf("%d requests of the user are worked on, want none: the only one waits", n)
+		}
+		w.budget.mu.Unlock()
+		cancel()
+		<-done
 	})
 }

@@ -27,7 +27,7 @@ func defaultWorkers() workers {
 
 const (
 	// an account is not alone so long after its first request that follows one of another account
-	sharedFor = time.Minute
+	sharedFor = 5 * time.Second
 	// the requests of an account that is not alone wait in line so long until there is a break
 	unbroken  = 200 * time.Microsecond
 	breakTime = time.Millisecond
