@@ -140,6 +140,7 @@ Without a configuration file it serves a small demo server, to try things with.`
 		doctorCommand(stdout, &o.file),
 		pinsCommand(stdout, &o.file),
 		whyCommand(stdout, &o.file),
+		importCommand(stdout, stderr, &o.file),
 		authCommand(stdout, &o.file),
 		sessionsCommand(stdout, &o.file),
 		grantsCommand(stdout, &o.file),

@@ -1,0 +1,300 @@
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An Entry is a server in the terms of Junction's configuration.
+type Entry struct {
+	Command    []Value
+	Env        map[string]Value
+	InheritEnv []string
+	Dir        Value
+	URL        Value
+	Headers    map[string]Value
+	SSE        bool // the transport is HTTP+SSE
+	Off        bool
+
+	Only    []string // tools; nil means all
+	Without []string // tools
+
+	Timeout        time.Duration // 0 means the default
+	ConnectTimeout time.Duration
+
+	Notes []string // what the entry lacks, and what is to be done
+}
+
+// Secrets returns the labels of the secrets in the entry.
+func (e *Entry) Secrets() []string {
+	var labels []string
+	for _, v := range e.values() {
+		labels = append(labels, v.secrets()...)
+	}
+	return labels
+}
+
+// Variables returns the environment variables without a default that the entry refers to.
+func (e *Entry) Variables() []string {
+	var names []string
+	for _, v := range e.values() {
+		names = append(names, v.Variables()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// values returns all values in a fixed order.
+func (e *Entry) values() []Value {
+	list := append(slices.Clone(e.Command), e.URL, e.Dir)
+	for _, m := range []map[string]Value{e.Env, e.Headers} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			list = append(list, m[k])
+		}
+	}
+	return list
+}
+
+// Summary returns what the server is, without anything that may be secret: the program and the
+// package that it runs, or the host of the URL.
+func (e *Entry) Summary() string {
+	if len(e.Command) == 0 {
+		if u, err := url.Parse(e.URL.Expand(unset)); err == nil && u.Host != "" {
+			return u.Scheme + "://" + u.Host
+		}
+		return "a URL"
+	}
+	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
+	if !slices.Contains([]string{"npx", "uvx", "bunx", "pnpx", "docker", "deno", "pipx"}, program) {
+		return short(program)
+	}
+	for _, arg := range e.Command[1:] {
+		text := arg.Expand(unset)
+		isPlain := len(arg) == 1 && arg[0].kind == plainText
+		if isPlain && !strings.HasPrefix(text, "-") && !strings.Contains(text, "=") && text != "run" {
+			return program + " " + short(text)
+		}
+	}
+	return program
+}
+
+func unset(string) (string, bool) { return "", false }
+
+// remoteTypes are the values of type for a server with a URL.
+var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp"}
+
+// handled are the fields that entry reads. clientOnly are those that concern the client alone: what
+// it asks its user, and how it shows the server.
+var (
+	handled = []string{
+		"command", "args", "env", "environment", "env_vars", "cwd", "disabled", "enabled",
+		"url", "httpUrl", "serverUrl", "uri", "type", "transport", "headers", "http_headers",
+		"env_http_headers", "bearer_token_env_var", "includeTools", "excludeTools", "enabled_tools",
+		"disabled_tools", "disabledTools", "tools", "timeout", "tool_timeout_sec", "startup_timeout_sec",
+		"startup_timeout_ms",
+	}
+	clientOnly = []string{
+		"alwaysAllow", "autoApprove", "trust", "description", "alwaysLoad", "source", "gallery", "version",
+		"name", "icon", "dev", "required", "default_tools_approval_mode",
+	}
+)
+
+// Entry translates the server. The error says why it cannot be one of Junction's.
+func (s *Server) entry(h Home) (*Entry, error) {
+	f := fields{m: s.fields}
+	if f.m == nil {
+		return nil, errors.New("its entry is not a mapping")
+	}
+	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
+	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}}
+	command, args := f.command()
+	address := f.text("url", "httpUrl", "serverUrl", "uri")
+	kind := f.text("type", "transport")
+	remote := address != "" && (command == "" || slices.Contains(remoteTypes, kind))
+	switch {
+	case command == "" && address == "" && f.m["settings"] != nil:
+		return nil, errors.New("it is an extension of the client")
+	case command == "" && address == "":
+		return nil, errors.New("it has neither a command nor a URL")
+	case f.err != nil:
+		return nil, f.err
+	case remote:
+		e.remote(&f, r, address)
+		e.SSE = kind == "sse"
+	default:
+		e.local(&f, r, command, args)
+	}
+	e.Off = f.m["disabled"] == true || f.m["enabled"] == false
+	e.tools(&f)
+	e.Timeout = max(f.duration("timeout", time.Millisecond), f.duration("tool_timeout_sec", time.Second))
+	e.ConnectTimeout = f.duration("startup_timeout_sec", time.Second)
+	e.ConnectTimeout = max(e.ConnectTimeout, f.duration("startup_timeout_ms", time.Millisecond))
+	if s.Client.ID == "opencode" {
+		e.ConnectTimeout, e.Timeout = e.Timeout, 0 // there it is that of the first listing
+	}
+	var lost []string
+	for _, k := range slices.Sorted(maps.Keys(f.m)) {
+		if !slices.Contains(handled, k) && !slices.Contains(clientOnly, k) {
+			lost = append(lost, short(k))
+		}
+	}
+	if len(lost) > 0 {
+		r.note("not imported: %s", strings.Join(lost, ", "))
+	}
+	e.Notes = r.notes
+	return e, f.err
+}
+
+func (e *Entry) remote(f *fields, r *reader, address string) {
+	e.URL = r.value(address).conceal("", "url")
+	if u, err := url.Parse(address); err == nil && u.User != nil { // Junction wants it in a header
+		password, _ := u.User.Password()
+		basic := basicAuth(u.User.Username(), password)
+		u.User = nil
+		e.URL = r.value(u.String()).conceal("", "url")
+		e.Headers["Authorization"] = Value{{text: "Basic "}, {kind: secret, text: basic, label: "Authorization"}}
+	}
+	for _, key := range []string{"headers", "http_headers"} {
+		for name, value := range f.texts(key) {
+			e.Headers[name] = r.value(value).conceal(name, name)
+		}
+	}
+	for name, env := range f.texts("env_http_headers") {
+		e.Headers[name] = Value{{kind: variable, text: env}}
+	}
+	if env := f.text("bearer_token_env_var"); env != "" {
+		e.Headers["Authorization"] = Value{{text: "Bearer "}, {kind: variable, text: env}}
+	}
+}
+
+func (e *Entry) local(f *fields, r *reader, command string, args []string) {
+	e.Command = append([]Value{r.value(command)}, concealArguments(args, r.value)...)
+	for _, key := range []string{"env", "environment"} {
+		for name, value := range f.texts(key) {
+			e.Env[name] = r.value(value).conceal(name, name)
+		}
+	}
+	if c, ok := f.m["command"].(map[string]any); ok {
+		inner := fields{m: c}
+		for name, value := range inner.texts("env") {
+			e.Env[name] = r.value(value).conceal(name, name)
+		}
+	}
+	e.InheritEnv = f.list("env_vars")
+	if dir := f.text("cwd"); dir != "" {
+		e.Dir = r.value(dir)
+		if rest, ok := strings.CutPrefix(dir, "~/"); ok {
+			e.Dir = Value{{text: filepath.Join(r.home.Dir, rest)}}
+		} else if text := e.Dir.Expand(r.home.Getenv); r.place.ofProject() && !filepath.IsAbs(text) {
+			e.Dir = Value{{text: filepath.Join(r.place.folder, text)}}
+		}
+	} else if r.place.ofProject() {
+		e.Dir = Value{{text: r.place.folder}} // clients start the servers of a project in its folder
+	}
+}
+
+// tools takes over which tools the client offers to its model, so that Junction offers no more.
+func (e *Entry) tools(f *fields) {
+	for _, key := range []string{"includeTools", "enabled_tools", "tools"} {
+		list, isList := f.m[key].([]any)
+		if only := f.list(key); isList && !slices.Contains(only, "*") {
+			e.Only = append([]string{}, only...)
+			for i, tool := range e.Only { // Gemini CLI permits name(arguments)
+				e.Only[i], _, _ = strings.Cut(tool, "(")
+			}
+			if len(list) == 0 {
+				e.Off = true
+			}
+		}
+	}
+	for _, key := range []string{"excludeTools", "disabled_tools", "disabledTools"} {
+		e.Without = append(e.Without, f.list(key)...)
+	}
+	e.Only = slices.DeleteFunc(e.Only, func(t string) bool { return slices.Contains(e.Without, t) })
+}
+
+// fields reads a mapping of unknown shape. The first mistake stays in err.
+type fields struct {
+	m   map[string]any
+	err error
+}
+
+// text returns the first of keys that has a text.
+func (f *fields) text(keys ...string) string {
+	for _, k := range keys {
+		if s, ok := scalar(f.m[k]); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func (f *fields) list(key string) []string {
+	values, _ := f.m[key].([]any)
+	var list []string
+	for i, v := range values {
+		s, ok := scalar(v)
+		if !ok && f.err == nil {
+			f.err = fmt.Errorf("%s[%d] is not a text", key, i)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func (f *fields) texts(key string) map[string]string {
+	values, _ := f.m[key].(map[string]any)
+	m := map[string]string{}
+	for k, v := range values {
+		s, ok := scalar(v)
+		if v != nil && !ok && f.err == nil {
+			f.err = fmt.Errorf("%s.%s is not a text", key, short(k))
+		}
+		m[k] = s
+	}
+	return m
+}
+
+// command returns the program and its arguments, in each of the forms that clients have.
+func (f *fields) command() (program string, args []string) {
+	switch c := f.m["command"].(type) {
+	case []any:
+		if list := f.list("command"); len(list) > 0 {
+			return list[0], list[1:]
+		}
+		return "", nil
+	case map[string]any:
+		inner := fields{m: c}
+		program, args = inner.text("path"), inner.list("args")
+		f.err = inner.err
+		return program, args
+	}
+	return f.text("command"), f.list("args")
+}
+
+func (f *fields) duration(key string, unit time.Duration) time.Duration {
+	s, _ := scalar(f.m[key])
+	n, err := json.Number(s).Float64()
+	if err != nil || n <= 0 || n > float64(24*time.Hour/unit) {
+		return 0
+	}
+	return time.Duration(n * float64(unit)).Round(time.Millisecond)
+}
+
+// scalar returns the text of a value that is one.
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number, bool, int64, float64:
+		return fmt.Sprint(v), true
+	}
+	return "", false
+}

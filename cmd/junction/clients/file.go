@@ -1,0 +1,130 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// MaxFile bounds the files that are read.
+const MaxFile = 10 << 20
+
+// ReadFile returns the content of a regular file of at most MaxFile bytes. The error does not name
+// the file.
+func ReadFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, bare(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err != nil {
+		return nil, bare(err)
+	}
+	if len(text) > MaxFile {
+		return nil, fmt.Errorf("is larger than %d MiB", MaxFile>>20)
+	}
+	return text, nil
+}
+
+// bare is err without the operation and the path, which the message around it names.
+func bare(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// Replace writes the new content of a file whose content is old, or creates the file if old is nil.
+// A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a
+// backup beside the file, whose path is returned; with keep false there is none.
+func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
+	if old == nil {
+		return "", create(file, content)
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return "", bare(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", bare(err)
+	}
+	if info.Mode().Perm()&0o200 == 0 {
+		return "", errors.New("is read-only; make it writable first")
+	}
+	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
+		return "", errors.Join(err, errors.New("has changed in the meantime; try again"))
+	}
+	if keep {
+		if backup, err = backUp(file, old, info); err != nil {
+			return "", fmt.Errorf("cannot make a backup: %w", err)
+		}
+	}
+	temp, err := sibling(file, content, info)
+	if err != nil {
+		return backup, err
+	}
+	if err := os.Rename(temp, file); err != nil {
+		os.Remove(temp)
+		return backup, bare(err)
+	}
+	return backup, nil
+}
+
+// create writes a file that must not exist, readable by its owner only.
+func create(file string, content []byte) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return bare(err)
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(file)
+	}
+	return bare(err)
+}
+
+// sibling writes a temporary file with the mode and the owner of the file that it will replace.
+func sibling(file string, content []byte, info fs.FileInfo) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".junction-*")
+	if err != nil {
+		return "", bare(err)
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, own(f, info), f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return f.Name(), err
+}
+
+// backUp writes a copy of a file beside it. Its name has the time.
+func backUp(file string, content []byte, info fs.FileInfo) (string, error) {
+	temp, err := sibling(file, content, info)
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(temp)
+	stamp := file + "." + time.Now().Format("2006-01-02T150405")
+	for i := 0; ; i++ {
+		backup := stamp + ".bak"
+		if i > 0 {
+			backup = fmt.Sprintf("%s-%d.bak", stamp, i)
+		}
+		if err := os.Link(temp, backup); !errors.Is(err, fs.ErrExist) || i > 1000 {
+			return backup, err
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
+)
+
+// jsonFormat is JSON with comments and trailing commas. Its edits are insertions and deletions of
+// bytes, each checked against what the text means before and after.
+type jsonFormat struct{}
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// maxNesting bounds the recursion of the parsers.
+const maxNesting = 500
+
+// parseJSON returns the syntax tree of a text and the text as standard JSON. A text of nothing but
+// space is an empty object.
+func parseJSON(text []byte) (*hujson.Value, error) {
+	if !utf8.Valid(text) {
+		return nil, &SyntaxError{Line: lineOfBadUTF8(text), Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
+	}
+	if line := tooDeep(text); line > 0 {
+		return nil, &SyntaxError{Line: line, Err: fmt.Errorf("has more than %d nested values", maxNesting)}
+	}
+	v, err := hujson.Parse(text)
+	if err != nil { // the parser wants a newline after a comment, also at the end
+		again, stillWrong := hujson.Parse(append(slices.Clip(text), '\n'))
+		if stillWrong != nil {
+			return nil, jsonError(err)
+		}
+		v = again
+	}
+	return &v, nil
+}
+
+var hujsonLine = regexp.MustCompile(`^hujson: line (\d+), column \d+: `)
+
+// jsonError takes the line out of an error of the parser.
+func jsonError(err error) error {
+	said := err.Error()
+	m := hujsonLine.FindStringSubmatch(said)
+	if m == nil {
+		return &SyntaxError{Err: errors.New("is not JSON: " + said)}
+	}
+	line, _ := strconv.Atoi(m[1])
+	return &SyntaxError{Line: line, Err: errors.New("is not JSON: " + strings.TrimPrefix(said, m[0]))}
+}
+
+func lineOfBadUTF8(text []byte) int {
+	line := 1
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		if r == '\n' {
+			line++
+		}
+		text = text[n:]
+	}
+	return line
+}
+
+// tooDeep returns the line on which the nesting exceeds the limit, or 0.
+func tooDeep(text []byte) int {
+	depth, line := 0, 1
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '\n':
+			line++
+		case '{', '[':
+			if depth++; depth > maxNesting {
+				return line
+			}
+		case '}', ']':
+			depth--
+		case '"':
+			for i++; i < len(text) && text[i] != '"' && text[i] != '\n'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '/':
+			end := ""
+			if bytes.HasPrefix(text[i:], []byte("//")) {
+				end = "\n"
+			} else if bytes.HasPrefix(text[i:], []byte("/*")) {
+				end = "*/"
+			}
+			if n := bytes.Index(text[min(i+2, len(text)):], []byte(end)); end != "" && n >= 0 {
+				line += bytes.Count(text[i:i+2+n+len(end)], []byte("\n"))
+				i += 1 + n + len(end)
+			}
+		}
+	}
+	return 0
+}
+
+// decodeJSON returns what a text means. Numbers keep their digits.
+func decodeJSON(text []byte) (any, error) {
+	v, err := parseJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	return plain(*v)
+}
+
+func plain(v hujson.Value) (any, error) {
+	v = v.Clone()
+	v.Standardize()
+	d := json.NewDecoder(bytes.NewReader(v.Pack()))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		return nil, &SyntaxError{Err: fmt.Errorf("is not JSON: %w", err)}
+	}
+	return tree, nil
+}
+
+// find returns the object that keys lead to, and how many of the keys exist. The last object is
+// that of the deepest key which exists.
+func find(v *hujson.Value, keys []string) (at *hujson.Value, depth int, err error) {
+	for {
+		o, ok := v.Value.(*hujson.Object)
+		if !ok {
+			at := strings.Join(append([]string{"the root"}, keys[:depth]...), ".")
+			return nil, 0, &SyntaxError{Err: fmt.Errorf("has no object at %s", at)}
+		}
+		if depth == len(keys) {
+			return v, depth, nil
+		}
+		i, err := indexOf(o, keys[depth])
+		if err != nil {
+			return nil, 0, err
+		}
+		if i < 0 {
+			return v, depth, nil
+		}
+		v = &o.Members[i].Value
+		depth++
+	}
+}
+
+// indexOf returns the member of a name, or -1. A name that occurs twice is an error, because
+// programs differ in which of the two counts.
+func indexOf(o *hujson.Object, name string) (int, error) {
+	at := -1
+	for i := range o.Members {
+		if o.Members[i].Name.Value.(hujson.Literal).String() != name {
+			continue
+		}
+		if at >= 0 {
+			return 0, &SyntaxError{Err: fmt.Errorf("has the key %q twice; remove one of them", name)}
+		}
+		at = i
+	}
+	return at, nil
+}
+
+// split takes the byte order mark off a text.
+func split(text []byte) (mark, body []byte) {
+	if rest, ok := bytes.CutPrefix(text, []byte(byteOrderMark)); ok {
+		return text[:len(byteOrderMark)], rest
+	}
+	return nil, text
+}
+
+func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
+	_, body := split(text)
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, nil
+	}
+	root, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	at, depth, err := find(root, keys)
+	if err != nil || depth < len(keys) {
+		return nil, err
+	}
+	list := []raw{}
+	for _, m := range at.Value.(*hujson.Object).Members {
+		r := raw{name: m.Name.Value.(hujson.Literal).String(), line: 1 + bytes.Count(body[:m.Name.StartOffset], []byte("\n"))}
+		tree, err := plain(m.Value)
+		if err != nil {
+			return nil, err
+		}
+		r.fields, _ = tree.(map[string]any)
+		list = slices.DeleteFunc(list, func(other raw) bool { return other.name == r.name }) // the last one counts
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func (jsonFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
+	mark, body := split(text)
+	s := styleOf(body)
+	if len(bytes.TrimSpace(body)) == 0 {
+		body = append(append([]byte("{"), body...), "}"+s.newline...)
+	}
+	root, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	at, depth, err := find(root, keys)
+	if err != nil {
+		return nil, err
+	}
+	m := member{name, entry}
+	for _, key := range slices.Backward(keys[depth:]) {
+		m = member{key, object{m}}
+	}
+	out := s.insert(body, at, m)
+	if err := checkJSON(body, out, keys, name, entry.tree()); err != nil {
+		return nil, err
+	}
+	return slices.Concat(mark, out), nil
+}
+
+func (jsonFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+	mark, body := split(text)
+	root, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	at, depth, err := find(root, keys)
+	if err != nil {
+		return nil, err
+	}
+	i := -1
+	if depth == len(keys) {
+		i, err = indexOf(at.Value.(*hujson.Object), name)
+	}
+	if err != nil || i < 0 {
+		return nil, errors.Join(err, fmt.Errorf("there is no server %q", name))
+	}
+	out := cut(body, at.Value.(*hujson.Object), i)
+	if err := checkJSON(body, out, keys, name, nil); err != nil {
+		return nil, err
+	}
+	return slices.Concat(mark, out), nil
+}
+
+// checkJSON makes sure that an edit did what it was to do: the server has the value want, or is
+// gone if that is nil, and everything else means the same.
+func checkJSON(before, after []byte, keys []string, name string, want map[string]any) error {
+	was, err := decodeJSON(before)
+	if err != nil {
+		return err
+	}
+	is, err := decodeJSON(after)
+	if err != nil {
+		return fmt.Errorf("cannot edit the file: %w", err)
+	}
+	return checkTrees(was, is, keys, name, want)
+}
+
+func checkTrees(was, is any, keys []string, name string, want map[string]any) error {
+	at, ok := was.(map[string]any)
+	for _, key := range keys {
+		if !ok {
+			break
+		}
+		if at[key] == nil && want != nil {
+			at[key] = map[string]any{}
+		}
+		at, ok = at[key].(map[string]any)
+	}
+	if !ok {
+		return errors.New("cannot edit the file: the servers are not in an object")
+	}
+	if want == nil {
+		delete(at, name)
+	} else {
+		at[name] = want
+	}
+	if !reflect.DeepEqual(was, is) {
+		return errors.New("cannot edit the file without changing something else; edit it by hand")
+	}
+	return nil
+}

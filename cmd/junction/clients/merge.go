@@ -1,0 +1,199 @@
+package clients
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Known is a server by which program or URL it is, with all references replaced.
+type Known struct {
+	Name    string
+	Command []string
+	Env     map[string]string
+	Dir     string
+	URL     string
+	Headers map[string]string
+}
+
+// equal reports whether two servers are the same, whatever their names.
+func (k *Known) equal(o *Known) bool {
+	return k.alike(o) && k.Dir == o.Dir && maps.Equal(k.Env, o.Env) && maps.Equal(k.Headers, o.Headers)
+}
+
+// alike reports whether two servers run the same command or have the same URL.
+func (k *Known) alike(o *Known) bool { return slices.Equal(k.Command, o.Command) && k.URL == o.URL }
+
+// known returns what the entry stands for in this environment.
+func (e *Entry) known(getenv func(string) (string, bool)) *Known {
+	k := &Known{Env: map[string]string{}, Headers: map[string]string{}}
+	k.Dir, k.URL = e.Dir.Expand(getenv), e.URL.Expand(getenv)
+	for _, v := range e.Command {
+		k.Command = append(k.Command, v.Expand(getenv))
+	}
+	for name, v := range e.Env {
+		k.Env[name] = v.Expand(getenv)
+	}
+	for name, v := range e.Headers {
+		k.Headers[name] = v.Expand(getenv)
+	}
+	return k
+}
+
+// A Result is what becomes of a server.
+type Result string
+
+const (
+	New     Result = "new"     // an entry is added
+	Same    Result = "same"    // it is another server that was found
+	Present Result = "present" // the configuration has it
+	Skipped Result = "skipped" // Junction cannot have it, or it is Junction
+)
+
+// An Outcome is a server that was found, and what becomes of it.
+type Outcome struct {
+	Server *Server
+	Result Result
+	Name   string   // of the entry in Junction's configuration; "" where there is none
+	Notes  []string // for people, without secrets
+}
+
+// A Merge brings the servers of clients into a configuration.
+type Merge struct {
+	Existing []Known  // the entries of the configuration
+	Own      []string // URLs of the endpoint of the configuration
+	Getenv   func(string) (string, bool)
+}
+
+// Plan decides what becomes of each server. It changes the entry of a server that is disabled in
+// one client and enabled in another.
+func (m *Merge) Plan(servers []*Server) []Outcome {
+	taken := map[string]bool{}
+	for _, k := range m.Existing {
+		taken[strings.ToLower(k.Name)] = true
+	}
+	type added struct {
+		known *Known
+		at    int
+	}
+	var news []added
+	var out []Outcome
+	for _, s := range servers {
+		o := Outcome{Server: s, Result: New}
+		if s.Entry == nil {
+			o.Result, o.Notes = Skipped, []string{s.Err.Error()}
+			out = append(out, o)
+			continue
+		}
+		k := s.Entry.known(m.Getenv)
+		k.Name = nameOf(s.Name)
+		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
+		switch present, differs := m.present(k); {
+		case m.isOwn(k):
+			o.Result, o.Notes = Skipped, []string{"it is Junction itself"}
+		case present != "":
+			o.Result, o.Name = Present, present
+			if differs {
+				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own")
+			}
+		case same >= 0:
+			first := &out[news[same].at]
+			o.Result, o.Name = Same, first.Name
+			first.Server.Entry.Off = first.Server.Entry.Off && s.Entry.Off
+		default:
+			o.Name = free(k.Name, taken)
+			taken[strings.ToLower(o.Name)] = true
+			if o.Name != k.Name {
+				o.Notes = append(o.Notes, fmt.Sprintf("another server is called %s", k.Name))
+			}
+			o.Notes = append(o.Notes, s.Entry.Notes...)
+			news = append(news, added{k, len(out)})
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// present returns the entry of the configuration that is the server, and whether it differs in
+// anything but its command or URL. An entry that differs counts if it has the server's name: people
+// correct what was imported.
+func (m *Merge) present(k *Known) (name string, differs bool) {
+	for i := range m.Existing {
+		if m.Existing[i].equal(k) {
+			return m.Existing[i].Name, false
+		}
+	}
+	for i := range m.Existing {
+		if e := &m.Existing[i]; strings.EqualFold(e.Name, k.Name) && e.alike(k) {
+			return e.Name, true
+		}
+	}
+	return "", false
+}
+
+// isOwn reports whether the server is this Junction: by its URL, also as an argument of a program
+// such as mcp-remote, or by its program.
+func (m *Merge) isOwn(k *Known) bool {
+	for _, address := range append([]string{k.URL}, k.Command...) {
+		if IsOwn(address, m.Own) {
+			return true
+		}
+	}
+	if len(k.Command) < 2 {
+		return false
+	}
+	program := strings.TrimSuffix(strings.ToLower(filepath.Base(strings.ReplaceAll(k.Command[0], `\`, "/"))), ".exe")
+	return program == "junction" && k.Command[1] == "stdio"
+}
+
+// IsOwn reports whether a URL leads to one of the endpoints in own.
+func IsOwn(address string, own []string) bool {
+	return slices.ContainsFunc(own, func(o string) bool { return hostOf(o) != "" && hostOf(o) == hostOf(address) })
+}
+
+// hostOf returns host and port of an http URL, and one name for all those of this machine.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if ip, err := netip.ParseAddr(host); err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) {
+		host = "localhost"
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return host + ":" + port
+}
+
+const maxName = 32 // of an upstream
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// nameOf returns the name of a server as that of an upstream, which has other rules.
+func nameOf(name string) string {
+	name = strings.Trim(notInName.ReplaceAllString(name, "-"), "-")
+	if len(name) > maxName {
+		name = strings.TrimRight(name[:maxName], "-")
+	}
+	if name == "" {
+		return "server"
+	}
+	return name
+}
+
+// free returns name, or name with the first suffix that makes it one that is not taken.
+func free(name string, taken map[string]bool) string {
+	out := name
+	for i := 2; taken[strings.ToLower(out)]; i++ {
+		suffix := fmt.Sprintf("-%d", i)
+		out = name[:min(len(name), maxName-len(suffix))] + suffix
+	}
+	return out
+}

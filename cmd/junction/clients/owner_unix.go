@@ -1,0 +1,27 @@
+//go:build unix
+
+package clients
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// own gives f the owner of the file that info is about.
+func own(f *os.File, info fs.FileInfo) error {
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	want, ok := info.Sys().(*syscall.Stat_t)
+	is, _ := mine.Sys().(*syscall.Stat_t)
+	if !ok || want.Uid == is.Uid && want.Gid == is.Gid {
+		return nil
+	}
+	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
+		return errors.New("belongs to another user or group, which would change; edit it as its owner")
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package clients
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Home is where the files of clients are looked for.
+type Home struct {
+	OS      string                           // a GOOS
+	Dir     string                           // the home folder
+	Project string                           // the folder whose project files count; "" for none
+	Getenv  func(name string) (string, bool) // os.LookupEnv, except in tests
+}
+
+// path is a file below one of the folders that a system has for configuration.
+type path struct {
+	base base
+	file string // with slashes; may name an environment variable for its first folder as $NAME/
+	os   string // the only GOOS with this file; "" for all
+}
+
+type base int
+
+const (
+	home      base = iota // the home folder, or what project files are in
+	config                // XDG_CONFIG_HOME, also on macOS and Windows
+	appConfig             // the folder of the system: XDG_CONFIG_HOME, Application Support or APPDATA
+)
+
+// Scope says for whom a client uses a server.
+type Scope string
+
+const (
+	User    Scope = "user"    // in every project
+	Project Scope = "project" // in the project whose folder holds the file
+	Local   Scope = "local"   // in one project, and the file is the user's
+)
+
+// A Place is one list of servers in one file.
+type Place struct {
+	Client *Client
+	Scope  Scope
+	File   string
+
+	keys   []string
+	folder string // of the project; "" for the user's servers
+}
+
+// ofProject reports whether the client starts the servers of the place in the folder of a project.
+func (p Place) ofProject() bool { return p.Scope != User && p.folder != "" }
+
+// Places returns where servers may be, whether or not the files exist.
+func (h Home) Places() []Place {
+	var list []Place
+	for _, c := range table() {
+		list = append(list, h.Of(c)...)
+	}
+	return list
+}
+
+// Of returns the places of one client.
+func (h Home) Of(c *Client) []Place {
+	var list []Place
+	for _, p := range c.user {
+		file, ok := h.file(p)
+		if !ok {
+			continue
+		}
+		list = append(list, Place{Client: c, Scope: User, File: file, keys: c.keys})
+		if c.ID == claudeCode && h.Project != "" {
+			keys := []string{"projects", h.Project, "mcpServers"}
+			list = append(list, Place{Client: c, Scope: Local, File: file, keys: keys, folder: h.Project})
+		}
+	}
+	if h.Project == "" || samePath(h.Project, h.Dir) { // the files in the home folder are the user's
+		return list
+	}
+	for _, p := range c.project {
+		file := filepath.Join(h.Project, filepath.FromSlash(p.file))
+		list = append(list, Place{Client: c, Scope: Project, File: file, keys: c.keys, folder: h.Project})
+	}
+	return list
+}
+
+// UserPlace returns the place of the user's servers of c: the first file that exists, or the first
+// one of the system. ok is false where the client does not exist for the system.
+func (h Home) UserPlace(c *Client) (p Place, ok bool) {
+	for _, candidate := range h.Of(c) {
+		if candidate.Scope != User {
+			continue
+		}
+		if _, err := os.Stat(candidate.File); err == nil {
+			return candidate, true
+		}
+		if !ok {
+			p, ok = candidate, true
+		}
+	}
+	return p, ok
+}
+
+// ProjectPlace returns the place of the servers of the project.
+func (h Home) ProjectPlace(c *Client) (p Place, ok bool) {
+	for _, candidate := range h.Of(c) {
+		if candidate.Scope == Project {
+			return candidate, true
+		}
+	}
+	return Place{}, false
+}
+
+// PlacesOf returns the lists of servers in a file that the user names: those of the client that
+// keeps its servers there, or that of any client with the form of the file.
+func (h Home) PlacesOf(file string) ([]Place, error) {
+	var list []Place
+	for _, p := range h.Places() {
+		if samePath(p.File, file) {
+			list = append(list, p)
+		}
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	text, err := ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range table() {
+		_, isTOML := c.format.(tomlFormat)
+		if isTOML != strings.EqualFold(filepath.Ext(file), ".toml") {
+			continue
+		}
+		servers, err := c.format.servers(text, c.keys)
+		if err != nil {
+			return nil, err
+		}
+		if servers != nil {
+			folder := filepath.Dir(file)
+			if c.ID == claudeCode { // the form of several clients, so all that any of them expands
+				c.syntax |= dollarEnv | folders | inputs
+			}
+			anyone := &Client{ID: c.ID, Name: "file", format: c.format, syntax: c.syntax}
+			return []Place{{Client: anyone, Scope: User, File: file, keys: c.keys, folder: folder}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// file returns the path of p; ok is false where the system does not have it.
+func (h Home) file(p path) (string, bool) {
+	if p.os != "" && p.os != h.OS {
+		return "", false
+	}
+	name := p.file
+	dir := h.Dir
+	if variable, rest, ok := strings.Cut(name, "/"); ok && strings.HasPrefix(variable, "$") {
+		value, _ := h.Getenv(variable[1:])
+		if !filepath.IsAbs(value) {
+			return "", false
+		}
+		dir, name = value, rest
+	} else if p.base == config || p.base == appConfig {
+		dir = h.configDir(p.base)
+	}
+	return filepath.Join(dir, filepath.FromSlash(name)), true
+}
+
+func (h Home) configDir(b base) string {
+	if b == appConfig && h.OS == "darwin" {
+		return filepath.Join(h.Dir, "Library", "Application Support")
+	}
+	if b == appConfig && h.OS == "windows" {
+		if dir, _ := h.Getenv("APPDATA"); dir != "" {
+			return dir
+		}
+		return filepath.Join(h.Dir, "AppData", "Roaming")
+	}
+	if dir, _ := h.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(h.Dir, ".config")
+}
+
+// Short returns a path with ~ for the home folder, for people.
+func (h Home) Short(file string) string {
+	if rest, ok := strings.CutPrefix(file, h.Dir+string(filepath.Separator)); ok && h.Dir != "" {
+		return "~" + string(filepath.Separator) + rest
+	}
+	return file
+}
+
+// samePath reports whether two paths are of one file.
+func samePath(a, b string) bool {
+	if x, err := filepath.Abs(a); err == nil {
+		a = x
+	}
+	if x, err := filepath.Abs(b); err == nil {
+		b = x
+	}
+	if a == b {
+		return true
+	}
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}

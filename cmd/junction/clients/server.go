@@ -1,0 +1,134 @@
+package clients
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/tailscale/hujson"
+)
+
+// A Server is one entry of a client's file.
+type Server struct {
+	Place
+	Name string
+	Line int
+
+	Entry *Entry // nil where Junction cannot have the server
+	Err   error  // why; nil otherwise
+
+	fields map[string]any
+	inputs map[string]any // of VS Code, by id
+}
+
+// A FileError is a file that could not be read, or not be edited. Nothing was written to it.
+type FileError struct {
+	File string // as people know it
+	Err  error
+}
+
+func (e *FileError) Error() string {
+	if s, ok := errors.AsType[*SyntaxError](e.Err); ok && s.Line > 0 {
+		return fmt.Sprintf("%s line %d: %v", e.File, s.Line, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.File, e.Err)
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Read returns the servers of some places, and an error for each file that exists and cannot be
+// read.
+func (h Home) Read(places []Place) ([]*Server, []error) {
+	var list []*Server
+	var errs []error
+	failed := map[string]bool{}
+	for _, p := range places {
+		servers, err := h.read(p)
+		if errors.Is(err, fs.ErrNotExist) || failed[p.File] {
+			continue
+		}
+		if err != nil {
+			failed[p.File] = true
+			errs = append(errs, &FileError{h.Short(p.File), err})
+		}
+		list = append(list, servers...)
+	}
+	return list, errs
+}
+
+func (h Home) read(p Place) ([]*Server, error) {
+	text, err := ReadFile(p.File)
+	if err != nil {
+		return nil, err
+	}
+	return h.parse(p, text)
+}
+
+// parse returns the servers of a text.
+func (h Home) parse(p Place, text []byte) ([]*Server, error) {
+	p.keys = p.servers(text)
+	found, err := p.Client.format.servers(text, p.keys)
+	if err != nil {
+		return nil, err
+	}
+	asked := map[string]any{}
+	if p.Client.syntax&inputs != 0 {
+		asked = inputsOf(text)
+	}
+	var list []*Server
+	for _, r := range found {
+		s := &Server{Place: p, Name: r.name, Line: r.line, fields: r.fields, inputs: asked}
+		s.Entry, s.Err = s.entry(h)
+		if s.Err != nil {
+			s.Entry = nil
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// servers returns the keys that lead to the servers in a text. opencode has two layouts: the
+// servers are in mcp, or in mcp.servers.
+func (p Place) servers(text []byte) []string {
+	if p.Client.ID != "opencode" {
+		return p.keys
+	}
+	_, body := split(text)
+	root, err := parseJSON(body)
+	if err != nil {
+		return p.keys
+	}
+	at, depth, err := find(root, []string{"mcp", "servers"})
+	if err != nil || depth < 2 {
+		return p.keys
+	}
+	for _, own := range []string{"type", "command", "url"} { // then servers is the name of a server
+		if i, err := indexOf(at.Value.(*hujson.Object), own); err == nil && i >= 0 {
+			if _, isText := at.Value.(*hujson.Object).Members[i].Value.Value.(hujson.Literal); isText {
+				return p.keys
+			}
+		}
+	}
+	return []string{"mcp", "servers"}
+}
+
+// inputsOf returns the inputs of a file of VS Code by their ids.
+func inputsOf(text []byte) map[string]any {
+	_, body := split(text)
+	tree, err := decodeJSON(body)
+	root, _ := tree.(map[string]any)
+	list, _ := root["inputs"].([]any)
+	m := map[string]any{}
+	for _, e := range list {
+		if in, ok := e.(map[string]any); ok && err == nil {
+			id, _ := in["id"].(string)
+			m[id] = in
+		}
+	}
+	return m
+}
+
+func basicAuth(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+}

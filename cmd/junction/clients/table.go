@@ -1,0 +1,124 @@
+package clients
+
+// claudeCode is the client with servers of single projects in the user's file.
+const claudeCode = "claude-code"
+
+// table returns the clients. The order decides which of two equal servers names the entry.
+func table() []*Client {
+	return []*Client{
+		{
+			ID: claudeCode, Name: "Claude Code", format: jsonFormat{}, keys: []string{"mcpServers"},
+			syntax:  dollar | fallback,
+			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
+			project: []path{{file: ".mcp.json"}},
+			entry: func(t Target) object {
+				return remote("http", "url", t).header(t, "Bearer ${"+KeyVariable+"}")
+			},
+		},
+		{
+			// The app reads no URLs, and expands nothing: mcp-remote replaces ${…} in its headers.
+			ID: "claude-desktop", Name: "Claude Desktop", format: jsonFormat{}, keys: []string{"mcpServers"},
+			user: []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
+			entry: func(t Target) object {
+				args := []string{"-y", "mcp-remote", t.URL}
+				if t.Key {
+					args = append(args, "--header", "Authorization:Bearer ${"+KeyVariable+"}")
+				}
+				return object{{"command", "npx"}, {"args", args}}
+			},
+		},
+		{
+			ID: "cursor", Name: "Cursor", format: jsonFormat{}, keys: []string{"mcpServers"},
+			syntax:  dollarEnv | folders,
+			user:    []path{{file: ".cursor/mcp.json"}},
+			project: []path{{file: ".cursor/mcp.json"}},
+			entry: func(t Target) object {
+				return remote("", "url", t).header(t, "Bearer ${env:"+KeyVariable+"}")
+			},
+		},
+		{
+			ID: "vscode", Name: "VS Code", format: jsonFormat{}, keys: []string{"servers"},
+			syntax: dollarEnv | folders | inputs,
+			user: []path{
+				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
+			},
+			project: []path{{file: ".vscode/mcp.json"}},
+			entry: func(t Target) object {
+				return remote("http", "url", t).header(t, "Bearer ${env:"+KeyVariable+"}")
+			},
+		},
+		{
+			ID: "codex", Name: "Codex", format: tomlFormat{}, keys: []string{"mcp_servers"},
+			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
+			project: []path{{file: ".codex/config.toml"}},
+			entry: func(t Target) object {
+				o := object{{"url", t.URL}}
+				if t.Key {
+					o = append(o, member{"bearer_token_env_var", KeyVariable})
+				}
+				return o
+			},
+		},
+		{
+			ID: "gemini", Name: "Gemini CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
+			syntax:  dollar | unbraced | fallback,
+			user:    []path{{file: ".gemini/settings.json"}},
+			project: []path{{file: ".gemini/settings.json"}},
+			entry: func(t Target) object {
+				return remote("", "httpUrl", t).header(t, "Bearer ${"+KeyVariable+"}")
+			},
+		},
+		{
+			ID: "copilot", Name: "Copilot CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
+			syntax:  dollar | unbraced | fallback,
+			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
+			project: []path{{file: ".github/mcp.json"}},
+			entry: func(t Target) object {
+				o := remote("http", "url", t).header(t, "Bearer ${"+KeyVariable+"}")
+				return append(o, member{"tools", []string{"*"}})
+			},
+		},
+		{
+			ID: "opencode", Name: "opencode", format: jsonFormat{}, keys: []string{"mcp"}, syntax: braces,
+			user:    []path{{base: config, file: "opencode/opencode.json"}, {base: config, file: "opencode/opencode.jsonc"}},
+			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
+			entry: func(t Target) object {
+				return remote("remote", "url", t).header(t, "Bearer {env:"+KeyVariable+"}")
+			},
+		},
+		{
+			ID: "windsurf", Name: "Windsurf", format: jsonFormat{}, keys: []string{"mcpServers"},
+			syntax: dollarEnv | dollarFile,
+			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
+			entry: func(t Target) object {
+				return remote("", "serverUrl", t).header(t, "Bearer ${env:"+KeyVariable+"}")
+			},
+		},
+		{
+			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
+			user: []path{
+				{base: config, file: "zed/settings.json", os: "linux"}, {base: config, file: "zed/settings.json", os: "darwin"},
+				{base: appConfig, file: "Zed/settings.json", os: "windows"},
+			},
+			project: []path{{file: ".zed/settings.json"}},
+			entry:   func(t Target) object { return remote("", "url", t) },
+		},
+	}
+}
+
+// remote returns the entry of a server with a URL, whose key differs between clients.
+func remote(kind, key string, t Target) object {
+	var o object
+	if kind != "" {
+		o = append(o, member{"type", kind})
+	}
+	return append(o, member{key, t.URL})
+}
+
+// header adds the API key as the client writes a reference to a variable.
+func (o object) header(t Target, value string) object {
+	if !t.Key {
+		return o
+	}
+	return append(o, member{"headers", object{{"Authorization", value}}})
+}

@@ -1,0 +1,226 @@
+package clients
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// tomlFormat is TOML. A server is a table; a new one is appended to the file.
+type tomlFormat struct{}
+
+// expression is a table header or a key with its value.
+type expression struct {
+	keys   []string // from the root
+	header bool
+	start  int // the beginning of its line
+	end    int // after its value, within its last line
+}
+
+// expressions returns the expressions of a text in their order.
+func expressions(text []byte) ([]expression, error) {
+	var p unstable.Parser
+	p.Reset(text)
+	var list []expression
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		var keys []string
+		start, end := -1, 0
+		for it := e.Key(); it.Next(); {
+			n := it.Node()
+			keys = append(keys, string(n.Data))
+			if start < 0 {
+				start = lineStart(text, int(n.Raw.Offset))
+			}
+			end = int(n.Raw.Offset + n.Raw.Length)
+		}
+		if start < 0 {
+			continue // a comment
+		}
+		if len(keys) > maxNesting {
+			return nil, &SyntaxError{Line: line(text, start), Err: fmt.Errorf("has more than %d nested values", maxNesting)}
+		}
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = keys
+		case unstable.KeyValue:
+			keys = slices.Concat(table, keys)
+			end = int(e.Raw.Offset + e.Raw.Length)
+		}
+		list = append(list, expression{keys, e.Kind != unstable.KeyValue, start, end})
+	}
+	return list, p.Error()
+}
+
+func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
+
+// decodeTOML returns what a text means.
+func decodeTOML(text []byte) (map[string]any, []expression, error) {
+	if !utf8.Valid(text) {
+		return nil, nil, &SyntaxError{Line: lineOfBadUTF8(text), Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
+	}
+	list, err := expressions(text)
+	if err != nil {
+		if syntax, ok := errors.AsType[*SyntaxError](err); ok {
+			return nil, nil, syntax
+		}
+	}
+	tree := map[string]any{}
+	if err := toml.Unmarshal(text, &tree); err != nil { // its errors have the line
+		at := 0
+		if d, ok := errors.AsType[*toml.DecodeError](err); ok {
+			at, _ = d.Position()
+		}
+		return nil, nil, &SyntaxError{Line: at, Err: errors.New("is not TOML: " + strings.TrimPrefix(err.Error(), "toml: "))}
+	}
+	if err != nil {
+		return nil, nil, &SyntaxError{Err: errors.New("is not TOML: " + err.Error())}
+	}
+	return tree, list, nil
+}
+
+func (tomlFormat) servers(text []byte, keys []string) ([]raw, error) {
+	_, body := split(text)
+	tree, exprs, err := decodeTOML(body)
+	if err != nil {
+		return nil, err
+	}
+	var at any = tree
+	for _, key := range keys {
+		m, _ := at.(map[string]any)
+		if at = m[key]; at == nil {
+			return nil, nil
+		}
+	}
+	servers, ok := at.(map[string]any)
+	if !ok {
+		return nil, &SyntaxError{Err: fmt.Errorf("has no table at %s", strings.Join(keys, "."))}
+	}
+	list := []raw{}
+	for name, value := range servers {
+		r := raw{name: name, line: 1}
+		r.fields, _ = value.(map[string]any)
+		path := slices.Concat(keys, []string{name})
+		for _, e := range exprs {
+			if begins(e.keys, path) || begins(path, e.keys) && !e.header {
+				r.line = line(body, e.start)
+				break
+			}
+		}
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b raw) int { return cmp.Or(a.line-b.line, strings.Compare(a.name, b.name)) })
+	return list, nil
+}
+
+// begins reports whether path begins with all of prefix.
+func begins(path, prefix []string) bool {
+	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
+
+func (tomlFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
+	mark, body := split(text)
+	was, _, err := decodeTOML(body)
+	if err != nil {
+		return nil, err
+	}
+	newline := styleOf(body).newline
+	var b bytes.Buffer
+	b.Write(body)
+	if len(body) > 0 && body[len(body)-1] != '\n' {
+		b.WriteString(newline)
+	}
+	if len(bytes.TrimSpace(body)) > 0 {
+		b.WriteString(newline)
+	}
+	writeTable(&b, newline, slices.Concat(keys, []string{name}), entry)
+	is, _, err := decodeTOML(b.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand", strings.Join(keys, "."))
+	}
+	if err := checkTrees(was, is, keys, name, entry.tree()); err != nil {
+		return nil, err
+	}
+	return slices.Concat(mark, b.Bytes()), nil
+}
+
+func writeTable(b *bytes.Buffer, newline string, keys []string, o object) {
+	words := make([]string, len(keys))
+	for i, key := range keys {
+		words[i] = tomlKey(key)
+	}
+	b.WriteString("[" + strings.Join(words, ".") + "]" + newline)
+	for _, m := range o {
+		if _, ok := m.value.(object); !ok {
+			b.WriteString(tomlKey(m.key) + " = " + literal(m.value) + newline)
+		}
+	}
+	for _, m := range o {
+		if inner, ok := m.value.(object); ok {
+			b.WriteString(newline)
+			writeTable(b, newline, slices.Concat(keys, []string{m.key}), inner)
+		}
+	}
+}
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+func tomlKey(key string) string {
+	if bareKey.MatchString(key) {
+		return key
+	}
+	return quote(key)
+}
+
+func (tomlFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+	mark, body := split(text)
+	was, exprs, err := decodeTOML(body)
+	if err != nil {
+		return nil, err
+	}
+	path := slices.Concat(keys, []string{name})
+	var out []byte
+	from := 0 // of what is not yet in out
+	for i := 0; i < len(exprs); i++ {
+		if !begins(exprs[i].keys, path) {
+			continue
+		}
+		out = append(out, body[from:exprs[i].start]...)
+		for i+1 < len(exprs) && begins(exprs[i+1].keys, path) {
+			i++ // comments within the server go with it
+		}
+		from = lineEnd(body, exprs[i].end)
+	}
+	out = append(out, body[from:]...)
+	if trimmed := bytes.TrimRight(out, "\r\n"); from == len(body) && len(trimmed) > 0 {
+		out = out[:min(lineEnd(out, len(trimmed)), len(out))] // no empty lines at the end
+	}
+	is, _, err := decodeTOML(out)
+	if err != nil {
+		return nil, fmt.Errorf("cannot edit the file: %w", err)
+	}
+	if at, ok := was[keys[0]].(map[string]any); ok && len(at) == 1 && at[name] != nil && is[keys[0]] == nil {
+		is[keys[0]] = map[string]any{} // the parent of a table exists only through it
+	}
+	if err := checkTrees(was, is, keys, name, nil); err != nil {
+		return nil, err
+	}
+	return slices.Concat(mark, out), nil
+}
+
+// lineEnd returns the offset after the line of an offset.
+func lineEnd(text []byte, at int) int {
+	if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
+		return at + n + 1
+	}
+	return len(text)
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+)
+
+// importCommand is `junction import`: the servers of other clients' files.
+func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
+	i := importer{stdout: stdout, stderr: stderr}
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Import servers from the configuration files of MCP clients",
+		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
+Gemini CLI, Copilot CLI, opencode, Windsurf and Zed.
+
+The command lists each server, where it was found, and what becomes of it. The files of the clients stay as they are.`,
+		Example: `  junction import
+  junction import --from cursor --from vscode
+  junction import --from team/mcp.json`,
+		Args: none,
+		RunE: func(*cobra.Command, []string) error { return i.run(*file) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&i.from, "from", nil, "a `client` or a file; may be given several times (default: all clients)")
+	flags.StringVar(&i.project, "project", "", "the `folder` whose project files are read (default: the current one)")
+	flags.BoolVar(&i.json, "json", false, "print JSON")
+	return cmd
+}
+
+// importer is one run of the command.
+type importer struct {
+	stdout, stderr io.Writer
+	from           []string
+	project        string
+	json           bool
+
+	home     clients.Home
+	config   *config.Config // what the file says now; the defaults where there is none
+	outcomes []clients.Outcome
+	failures []error // of single files
+}
+
+func (i *importer) run(file string) error {
+	var err error
+	if i.home, err = homeOf(i.project); err != nil {
+		return err
+	}
+	if file, err = configFile(file, &i.home); err != nil {
+		return err
+	}
+	if i.config, err = loadOrDefault(file); err != nil {
+		return err
+	}
+	places, err := i.places()
+	if err != nil {
+		return err
+	}
+	servers, failures := i.home.Read(places)
+	i.failures = failures
+	merge := clients.Merge{Existing: knownOf(i.config), Own: ownURLs(i.config), Getenv: os.LookupEnv}
+	i.outcomes = merge.Plan(servers)
+	if i.json {
+		err = i.printJSON()
+	} else {
+		err = i.print()
+	}
+	if len(i.from) > 0 && len(failures) > 0 {
+		return errors.Join(err, fmt.Errorf("%s could not be read", prose.Count(len(failures), "file")))
+	}
+	return err
+}
+
+// places returns the lists of servers to read.
+func (i *importer) places() ([]clients.Place, error) {
+	if len(i.from) == 0 {
+		return i.home.Places(), nil
+	}
+	var list []clients.Place
+	for _, from := range i.from {
+		c, err := clients.Lookup(from)
+		if err == nil {
+			list = append(list, i.home.Of(c)...)
+			continue
+		}
+		if _, statErr := os.Stat(from); statErr != nil {
+			return nil, usagef("--from: %w, and no file of that name", err)
+		}
+		of, err := i.home.PlacesOf(from)
+		if err != nil {
+			return nil, &clients.FileError{File: from, Err: err}
+		}
+		if len(of) == 0 {
+			return nil, fmt.Errorf("%s has no servers in a form that a client uses", from)
+		}
+		list = append(list, of...)
+	}
+	return list, nil
+}
+
+// homeOf returns where the files of this user's clients are.
+func homeOf(project string) (clients.Home, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return clients.Home{}, fmt.Errorf("cannot find the home folder: %w; set HOME", err)
+	}
+	project, err = filepath.Abs(project)
+	if err != nil {
+		return clients.Home{}, err
+	}
+	return clients.Home{OS: runtime.GOOS, Dir: home, Project: project, Getenv: os.LookupEnv}, nil
+}
+
+// configFile returns the configuration file: that of --config, or the user's own.
+func configFile(file string, home *clients.Home) (string, error) {
+	if file != "" {
+		return file, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the folder for configurations: %w; name a file with --config", err)
+	}
+	return filepath.Join(dir, "junction", "config.yaml"), nil
+}
+
+// loadOrDefault reads the configuration file, or returns the defaults where there is none.
+func loadOrDefault(file string) (*config.Config, error) {
+	if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+		c, _, err := config.Load("", os.LookupEnv)
+		return c, err
+	}
+	return config.LoadForCommand(file)
+}
+
+// knownOf returns the upstreams of a configuration for comparison with servers of clients.
+func knownOf(c *config.Config) []clients.Known {
+	var list []clients.Known
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		list = append(list, clients.Known{
+			Name: name, Command: u.Command, Env: u.Env, Dir: u.Dir, URL: u.URL, Headers: u.Headers,
+		})
+	}
+	return list
+}
+
+// ownURLs returns the URLs of the endpoint of a configuration; the first is for clients.
+func ownURLs(c *config.Config) []string {
+	var list []string
+	if c.PublicURL != "" {
+		list = append(list, c.PublicURL+"/mcp")
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return list
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return append(list, "http://"+net.JoinHostPort(host, port)+"/mcp")
+}
+
+// print writes a line for each server, and what to do next.
+func (i *importer) print() error {
+	w := tabwriter.NewWriter(i.stdout, 0, 0, 2, ' ', 0)
+	if len(i.outcomes) > 0 {
+		fmt.Fprintln(w, "SERVER\tFOUND IN\tRESULT")
+	}
+	for _, o := range i.outcomes {
+		s := o.Server
+		fmt.Fprintf(w, "%s\t%s, %s:%d\t%s\n", prose.OneLine(s.Name), s.Client.Name,
+			prose.OneLine(i.home.Short(s.File)), s.Line, prose.OneLine(i.result(o)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, err := range i.failures {
+		fmt.Fprintf(i.stderr, "warning: %s\n", prose.OneLine(err.Error()))
+	}
+	if len(i.outcomes) == 0 {
+		_, err := fmt.Fprintln(i.stdout, "No servers found.")
+		return err
+	}
+	return nil
+}
+
+// result says what becomes of a server.
+func (i *importer) result(o clients.Outcome) string {
+	said := ""
+	switch o.Result {
+	case clients.New:
+		said = fmt.Sprintf("new: %s, %s", o.Name, o.Server.Entry.Summary())
+		if o.Server.Entry.Off {
+			said += ", disabled"
+		}
+		if secrets := o.Server.Entry.Secrets(); len(secrets) > 0 {
+			said += ", " + prose.Count(len(secrets), "secret") + " to a file"
+		}
+	case clients.Same:
+		return "same as " + o.Name
+	case clients.Present:
+		said = "present: " + o.Name
+	case clients.Skipped:
+		said = "skipped"
+	}
+	if len(o.Notes) > 0 {
+		said += "; " + strings.Join(o.Notes, "; ")
+	}
+	return said
+}
+
+// importJSON is what --json prints.
+type importJSON struct {
+	Servers  []importedJSON `json:"servers"`
+	Failures []string       `json:"failures"`
+}
+
+type importedJSON struct {
+	Server   string         `json:"server"`
+	Client   string         `json:"client"`
+	Scope    clients.Scope  `json:"scope"`
+	File     string         `json:"file"`
+	Line     int            `json:"line"`
+	Result   clients.Result `json:"result"`
+	Upstream string         `json:"upstream,omitempty"`
+	Summary  string         `json:"summary,omitempty"`
+	Disabled bool           `json:"disabled,omitempty"`
+	Secrets  []string       `json:"secrets,omitempty"` // the fields that hold them
+	Notes    []string       `json:"notes,omitempty"`
+}
+
+func (i *importer) printJSON() error {
+	out := importJSON{Servers: []importedJSON{}, Failures: []string{}}
+	for _, o := range i.outcomes {
+		s := o.Server
+		j := importedJSON{Server: s.Name, Client: s.Client.ID, Scope: s.Scope, File: s.File, Line: s.Line,
+			Result: o.Result, Upstream: o.Name, Notes: o.Notes}
+		if s.Entry != nil {
+			j.Summary, j.Disabled, j.Secrets = s.Entry.Summary(), s.Entry.Off, s.Entry.Secrets()
+		}
+		out.Servers = append(out.Servers, j)
+	}
+	for _, err := range i.failures {
+		out.Failures = append(out.Failures, err.Error())
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return printJSON(i.stdout, raw)
+}
