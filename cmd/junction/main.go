@@ -147,6 +147,8 @@ Without a configuration file it serves a small demo server, to try things with.`
 		clientsCommand(stdout, &o.file),
 		usersCommand(stdout, &o.file),
 		storageCommand(stdout, &o.file),
+		loginCommand(stdin, stdout, stderr, &o.file),
+		logoutCommand(stdout, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: none,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), stdin, stdout, stderr) },

@@ -78,6 +78,5 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 }
 
 var (
-	_ proxy.People         = (*people)(nil)
-	_ upstream.Credentials = (*people)(nil)
+	_ proxy.People = (*people)(nil)
 )

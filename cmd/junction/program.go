@@ -51,6 +51,7 @@ type program struct {
 	pins   *pins.Pins // as the file has them; nil when none is named. Owned as config is
 
 	public, admin net.Listener // admin may be nil
+	vault         *vault       // nil where no token is stored
 	signIn        *signIn      // nil where nobody signs in
 	providers     *auth.Providers
 	server        *proxy.Server
@@ -186,18 +187,13 @@ func (p *program) apply(c *config.Config) {
 		world.AllowedOrigins = append(world.AllowedOrigins, c.PublicURL)
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
 	}
-	var credentials upstream.Credentials
-	if p.signIn != nil {
-		personal := c.Personal()
-		if p.signIn.people.oauth.Apply(personal); len(personal) > 0 {
-			world.People = &p.signIn.people
-		}
-		credentials = &p.signIn.people
+	if p.signIn != nil && len(c.Personal()) > 0 {
+		world.People = &p.signIn.people
 	}
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Credentials: credentials,
+		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Credentials: p.credentials(c),
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
@@ -384,6 +380,7 @@ func (p *program) close() {
 		p.public.Close()
 	}
 	p.signIn.close()
+	p.vault.close()
 	p.ended.close()
 	p.audit.Use(nil)
 	record.FlushLog(p.log)

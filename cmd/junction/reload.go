@@ -118,6 +118,10 @@ func (p *program) reload(asked bool) {
 		p.notReloaded(err, detail)
 		return
 	}
+	if err := p.openVault(c); err != nil {
+		p.notReloaded(err, detail)
+		return
+	}
 	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
 	if err != nil {
 		p.notReloaded(err, detail)

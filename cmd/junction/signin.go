@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,18 +15,15 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/auth/seal"
-	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
-	"junction/upstream/oauth"
 )
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
 type signIn struct {
 	*authserver.Server
-	store  *store.Store
 	people people
 }
 
@@ -39,8 +35,8 @@ func signInAt(c *config.Config) string {
 	return c.PublicURL
 }
 
-// openSignIn prepares for the tokens of others, and opens the store and the authorization server,
-// where the file has one.
+// openSignIn prepares for the tokens of others, and opens the vault and the authorization server
+// where the configuration needs them.
 func (p *program) openSignIn(c *config.Config) (err error) {
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
@@ -50,40 +46,18 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	transport := config.Trusting(fetcher)
 	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
 	p.providers.Strangers = fetcher.Client()
-	if c.Auth.OAuth == nil {
-		return nil
-	}
-	keys, err := p.ring(c.Storage)
-	if err != nil {
+	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
 		return err
-	}
-	dsn, err := c.Storage.Place(p.getenv)
-	if err != nil {
-		return err
-	}
-	if c.Storage.DSN == "" {
-		if err := os.MkdirAll(filepath.Dir(dsn), 0o700); err != nil {
-			return fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
-		}
 	}
 	s := &signIn{}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	s.store, err = store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log})
-	if err != nil {
-		return fmt.Errorf("open the storage of sign-ins: %w", err)
-	}
 	p.signIn = s // from here on close closes it
 	s.people = people{program: p, issuers: map[string]bool{}}
 	for _, provider := range c.Auth.OAuth.IdentityProviders {
 		s.people.issuers[provider.Issuer] = true
 	}
-	s.people.oauth = oauth.New(oauth.Options{
-		Store: s.store, URL: c.PublicURL, Name: cmp.Or(c.Auth.OAuth.Name, "Junction"), Fetch: fetcher, HTTP: transport, Log: p.log,
-		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
-	})
+	s.people.oauth = p.vault.oauth
 	s.Server, err = authserver.New(authserver.Options{
-		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: s.store, Keys: keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
+		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: p.vault.store, Keys: p.vault.keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.people.oauth, MayUse: func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
 		Address: func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
@@ -169,8 +143,4 @@ func (s *signIn) close() {
 	if s.Server != nil {
 		s.Server.Close()
 	}
-	if s.people.oauth != nil {
-		s.people.oauth.Close()
-	}
-	_ = s.store.Close()
 }

@@ -35,6 +35,9 @@ func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 		if names := u.Withheld(); len(names) > 0 && !u.Off() {
 			fmt.Fprintf(w, "note: upstreams.%s: does not get %s; name those it needs in env or inherit_env\n", name, strings.Join(names, ", "))
 		}
+		if u.OperatorSignsIn() && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
+			fmt.Fprintf(w, "note: upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)\n", name)
+		}
 		if u.SharedByUsers() && !u.Off() {
 			fmt.Fprintf(w, "note: upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another\n", name)
 		}

@@ -295,10 +295,21 @@ func (c *Config) lower() {
 
 // Personal returns the upstreams that people sign in to.
 func (c *Config) Personal() map[string]oauth.Upstream {
+	return c.signIns(upstream.Config.Personal)
+}
+
+// OperatorSignIns returns the upstreams that the operator signs in to.
+func (c *Config) OperatorSignIns() map[string]oauth.Upstream {
+	return c.signIns(upstream.Config.OperatorSignsIn)
+}
+
+func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstream {
 	all := map[string]oauth.Upstream{}
 	for name, u := range c.Upstreams {
-		if u.Personal() && !u.Off() {
-			all[name] = oauth.Upstream{URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret}
+		if such(u) && !u.Off() {
+			all[name] = oauth.Upstream{
+				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, Shared: u.OperatorSignsIn(),
+			}
 		}
 	}
 	return all

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth/seal"
+	"junction/auth/store"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+	"junction/upstream/oauth"
+)
+
+// loginOptions are the flags of `junction login`.
+type loginOptions struct {
+	file           *string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	noBrowser      bool
+	port           int
+	timeout        time.Duration
+	open           func(url string) error // starts a browser
+}
+
+// loginCommand is `junction login`.
+func loginCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
+	o := &loginOptions{file: file, stdin: stdin, stdout: stdout, stderr: stderr, open: openBrowser}
+	cmd := &cobra.Command{
+		Use: "login NAME", Short: "Sign in to an upstream that uses OAuth", Args: cobra.ExactArgs(1),
+		Long: `Sign in to an upstream that has auth: { mode: oauth }.
+
+The command opens a browser and waits for the answer on this machine. The tokens are stored encrypted; a running
+proxy uses them within a few seconds and renews them. Everyone who may use the upstream acts with this sign-in.
+
+On a machine without a browser, use --no-browser: open the printed URL elsewhere, and paste the address to which
+the browser returns.`,
+		Example: "  junction login linear --config config.yaml\n  junction login linear --no-browser --config config.yaml",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.login(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "print the URL and read the answer from standard input")
+	cmd.Flags().IntVar(&o.port, "port", 0, "the local `port` for the answer, if the client is registered with one (default: a free port)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "time limit for the sign-in")
+	return cmd
+}
+
+// logoutCommand is `junction logout`.
+func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout NAME", Short: "Revoke and delete the sign-in of an upstream", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), storageLimit)
+			defer cancel()
+			client, closing, err := openOperator(ctx, "logout", *file, args[0])
+			if err != nil {
+				return err
+			}
+			defer closing()
+			err = client.Logout(ctx, args[0])
+			if errors.Is(err, oauth.ErrNotConnected) {
+				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
+				return err
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(stdout, "Signed out of %s. A running proxy stops using the sign-in within a few seconds.\n", args[0])
+			return err
+		},
+	}
+}
+
+// login signs in to one upstream.
+func (o *loginOptions) login(ctx context.Context, name string) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %v; nothing was stored", o.timeout))
+	defer cancel()
+	client, closing, err := openOperator(ctx, "login", *o.file, name)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
+	if err != nil {
+		return fmt.Errorf("cannot wait for the answer: %w; choose another --port", err)
+	}
+	defer listener.Close()
+	attempt, err := client.Login(ctx, name, "http://"+listener.Addr().String()+oauth.CallbackPath(name))
+	if err != nil {
+		return plainProblem(err)
+	}
+	where, err := attempt.URL()
+	if err != nil {
+		return err
+	}
+	answers := make(chan answer)
+	server := &http.Server{Handler: callback(ctx, name, attempt, answers), ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // until Shutdown
+	defer serving.Wait()
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = server.Shutdown(ending) // the last page is written
+	}()
+	o.invite(ctx, where, attempt, answers)
+	select {
+	case a := <-answers:
+		err := plainProblem(attempt.Finish(ctx, a.values))
+		a.result <- err
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	_, err = fmt.Fprintf(o.stdout, "Signed in to %s.\n", name)
+	return err
+}
+
+// invite tells the person where to sign in.
+func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.Login, answers chan<- answer) {
+	if !o.noBrowser && o.open(where) == nil {
+		fmt.Fprintf(o.stderr, "Continue in the browser. If it did not open, visit:\n\n  %s\n\n", where)
+		return
+	}
+	fmt.Fprintf(o.stderr, "Open this URL in a browser and sign in:\n\n  %s\n\n"+
+		"If the browser runs on another machine, its last page cannot be shown. Copy the address of that page and paste it here:\n", where)
+	go func() { // ends with standard input, or with the program
+		lines := bufio.NewScanner(o.stdin)
+		for lines.Scan() {
+			at, err := url.Parse(strings.TrimSpace(lines.Text()))
+			if err != nil || !attempt.Mine(at.Query()) {
+				fmt.Fprintln(o.stderr, "This is not the address of the last page of this sign-in. Paste the whole address:")
+				continue
+			}
+			select {
+			case answers <- answer{at.Query(), make(chan error, 1)}:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// answer is what a browser brought back; result is what became of it.
+type answer struct {
+	values url.Values
+	result chan error
+}
+
+// callback receives the browser on its way back. An answer with another state is refused, and the
+// sign-in goes on; after the first answer there is no other.
+func callback(ctx context.Context, name string, attempt *oauth.Login, answers chan<- answer) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+oauth.CallbackPath(name), func(w http.ResponseWriter, r *http.Request) {
+		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" || !attempt.Mine(r.URL.Query()) {
+			page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. Start again with: junction login "+name)
+			return
+		}
+		a := answer{r.URL.Query(), make(chan error, 1)}
+		select {
+		case answers <- a:
+		case <-ctx.Done():
+			page(w, http.StatusGone, "The sign-in is over. Start again with: junction login "+name)
+			return
+		}
+		select {
+		case err := <-a.result:
+			if err != nil {
+				page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
+				return
+			}
+			page(w, http.StatusOK, "Signed in to "+name+". You can close this window.")
+		case <-ctx.Done():
+			page(w, http.StatusGatewayTimeout, "The sign-in took too long. Start again with: junction login "+name)
+		}
+	})
+	return mux
+}
+
+// page writes one sentence to a browser.
+func page(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"+
+		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n", html.EscapeString(text))
+}
+
+// openOperator opens the store of a configuration for the operator's sign-in at an upstream, and
+// makes the store if there is none. The caller calls closing.
+func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, closing func(), err error) {
+	if file == "" {
+		return nil, nil, usagef("%s needs --config FILE", what)
+	}
+	c, err := config.LoadForCommand(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	u, there := c.Upstreams[name]
+	switch all := c.OperatorSignIns(); {
+	case all[name].Shared:
+	case !there:
+		if near := prose.Closest(slices.Sorted(maps.Keys(c.Upstreams)), name); len(near) > 0 {
+			return nil, nil, fmt.Errorf("there is no upstream %s in %s; did you mean %s?", prose.Quote(name), file, strings.Join(near, " or "))
+		}
+		return nil, nil, fmt.Errorf("there is no upstream %s in %s", prose.Quote(name), file)
+	case u.Off():
+		return nil, nil, fmt.Errorf("upstreams.%s is disabled in %s; remove enabled: false first", name, file)
+	case u.Personal():
+		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no sign-in of the operator", name)
+	case u.URL == "":
+		return nil, nil, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
+	default:
+		return nil, nil, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then run: junction login %s", name, file, name)
+	}
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := operatorStore(ctx, c.Storage)
+	if err != nil {
+		return nil, nil, err
+	}
+	client = oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
+	client.Apply(c.OperatorSignIns())
+	return client, func() { client.Close(); _ = s.Close() }, nil
+}
+
+// operatorStore opens the store beside a running proxy, or makes it.
+func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) {
+	place, err := c.Place(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	file, text, err := c.Keys(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	var ring *seal.Ring
+	if file == "" {
+		if ring, err = seal.ParseRing(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", config.MasterKeys, err)
+		}
+	} else {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return nil, fmt.Errorf("storage.key_file: %w", err)
+		}
+		if ring, _, err = seal.LoadRing(file); err != nil {
+			return nil, fmt.Errorf("storage.key_file: %w", err)
+		}
+	}
+	if c.Driver == store.Postgres {
+		return openStore(ctx, c, place, ring, false)
+	}
+	if _, err := os.Stat(place); err == nil {
+		return openStore(ctx, c, place, ring, true)
+	}
+	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
+		return nil, fmt.Errorf("storage.dsn: %w", err)
+	}
+	return openStore(ctx, c, place, ring, false)
+}
+
+// plainProblem leaves out the cause of a *oauth.Problem where its text says enough.
+func plainProblem(err error) error {
+	if p, ok := errors.AsType[*oauth.Problem](err); ok && p.Err == nil {
+		return errors.New(p.Text)
+	}
+	return err
+}
+
+// openBrowser starts the browser of this machine.
+func openBrowser(where string) error {
+	var cmd *exec.Cmd
+	switch runtime.GOOS {
+	case "darwin":
+		cmd = exec.Command("open", where)
+	case "windows":
+		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", where)
+	default:
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
+			return errors.New("there is no display")
+		}
+		cmd = exec.Command("xdg-open", where)
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"junction/auth/seal"
+	"junction/auth/store"
+	"junction/cmd/junction/config"
+	"junction/upstream"
+	"junction/upstream/oauth"
+)
+
+// vault holds the tokens of the upstreams that Junction signs in to: those of the operator
+// (auth.mode oauth) and those of people (oauth_user).
+type vault struct {
+	store *store.Store
+	keys  *seal.Ring
+	oauth *oauth.Client
+}
+
+// openVault opens the vault where the configuration needs it, once. The vault stays open until the
+// program ends.
+func (p *program) openVault(c *config.Config) error {
+	if p.vault != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
+		return nil
+	}
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		return err
+	}
+	keys, err := p.ring(c.Storage)
+	if err != nil {
+		return err
+	}
+	dsn, err := c.Storage.Place(p.getenv)
+	if err != nil {
+		return err
+	}
+	if c.Storage.DSN == "" {
+		if err := os.MkdirAll(filepath.Dir(dsn), 0o700); err != nil {
+			return fmt.Errorf("there is no place for the sign-ins (storage.dsn): %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log})
+	if err != nil {
+		return fmt.Errorf("open the storage of sign-ins: %w", err)
+	}
+	name := ""
+	if c.Auth.OAuth != nil {
+		name = c.Auth.OAuth.Name
+	}
+	p.vault = &vault{store: s, keys: keys, oauth: oauth.New(oauth.Options{
+		Store: s, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher), Log: p.log,
+		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
+	})}
+	return nil
+}
+
+// use tells the vault the upstreams of a configuration, and returns what upstreams get their tokens
+// from, nil without a vault.
+func (p *program) credentials(c *config.Config) upstream.Credentials {
+	if p.vault == nil {
+		return nil
+	}
+	all := c.Personal()
+	maps.Copy(all, c.OperatorSignIns())
+	p.vault.oauth.Apply(all)
+	return p
+}
+
+// Token implements upstream.Credentials.
+func (p *program) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
+	if person != "" {
+		return p.signIn.people.Token(ctx, name, person, refused...)
+	}
+	token, err := p.vault.oauth.Token(ctx, name, oauth.Operator, refused...)
+	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
+		return "", &upstream.LoginError{Upstream: name, Again: broken}
+	}
+	return token, err
+}
+
+// close waits for tokens that are being renewed.
+func (v *vault) close() {
+	if v == nil {
+		return
+	}
+	v.oauth.Close()
+	_ = v.store.Close()
+}
+
+var _ upstream.Credentials = (*program)(nil)
