@@ -39,7 +39,7 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
 	hers, his := ann.talk(t, upstream.EraLegacy, `{}`), bob.talk(t, upstream.EraLegacy, `{}`)
-	link := hers.connectURL(t, "linear__connect")
+	link := connectURL(t, hers, "linear__connect")
 
 	annsBrowser, bobsBrowser := mustChromium(t, "ann"), mustChromium(t, "bob")
 	v := annsBrowser.visit(c.origin+"/account", false, "Continue with")
@@ -53,7 +53,7 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	if page := v.Pages[0]; !strings.Contains(page.Text, strings.TrimPrefix(said.Issuer, "http://")) || !strings.Contains(page.Text, "read") || !strings.Contains(page.Text, "ann@acme.example") {
 		t.Errorf("before she goes there she reads %s", page.Text)
 	}
-	if tools := hers.tools(t); !slices.Contains(tools, "linear__echo") {
+	if tools := toolNames(t, hers); !slices.Contains(tools, "linear__echo") {
 		t.Errorf("connected she sees %q", tools)
 	}
 	hers.succeed(t, "linear__echo", `{"say":"hers"}`)
@@ -68,7 +68,7 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	if v = bobsBrowser.visit(c.origin+"/account", false); !strings.Contains(v.Pages[0].Text, "linear is not connected") {
 		t.Errorf("then his account shows %s", v.Pages[0].Text)
 	}
-	if tools := his.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	if tools := toolNames(t, his); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("then he sees %q", tools)
 	}
 

@@ -270,8 +270,8 @@ func (w *worker) talk(t *testing.T, era upstream.Era, capabilities string) *talk
 	return (&talker{url: w.c.URL, era: era, version: "2025-11-25", capabilities: capabilities, key: w.tokens.Access}).start(t)
 }
 
-// tools are the names of the tools that a client sees.
-func (c *talker) tools(t *testing.T) (names []string) {
+// toolNames are the names of the tools that a client sees.
+func toolNames(t *testing.T, c *talker) (names []string) {
 	t.Helper()
 	var list struct{ Tools []struct{ Name string } }
 	if err := json.Unmarshal(c.must(t, "tools/list", ""), &list); err != nil {
@@ -285,7 +285,7 @@ func (c *talker) tools(t *testing.T) (names []string) {
 }
 
 // connectURL is the link that a call offers in words.
-func (c *talker) connectURL(t *testing.T, tool string) string {
+func connectURL(t *testing.T, c *talker, tool string) string {
 	t.Helper()
 	m := c.call(t, tool, `{}`)
 	where := member(m.Result, "structuredContent", "connect_url")

@@ -25,10 +25,10 @@ func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	plain := ann.talk(t, upstream.EraLegacy, `{}`)
-	if tools := plain.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	if tools := toolNames(t, plain); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Fatalf("before she connects it she sees %q", tools)
 	}
-	link := plain.connectURL(t, "linear__connect")
+	link := connectURL(t, plain, "linear__connect")
 	if !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
 		t.Errorf("the link is %s", link)
 	}
@@ -37,7 +37,7 @@ func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
 		t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
 	}
 	heard.wantNote(t, "notifications/tools/list_changed", "")
-	if tools := plain.tools(t); !slices.Contains(tools, "linear__echo") || slices.Contains(tools, "linear__connect") {
+	if tools := toolNames(t, plain); !slices.Contains(tools, "linear__echo") || slices.Contains(tools, "linear__connect") {
 		t.Errorf("connected she sees %q", tools)
 	}
 	plain.succeed(t, "linear__echo", `{"say":"hers"}`)
@@ -66,7 +66,7 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 		t.Errorf("elicitations = %s", list)
 	}
 	// A client of 2026-07-28 that cannot: words.
-	if link := simple.connectURL(t, "linear__connect"); !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
+	if link := connectURL(t, simple, "linear__connect"); !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
 		t.Errorf("the link is %s", link)
 	}
 	// 2026-07-28: input_required, and the call comes back when the page is open; it waits for the
@@ -96,7 +96,7 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	if g := ann.disconnect(t); strings.Contains(g.body, "linear is connected") {
 		t.Fatalf("her account: %s", g.body)
 	}
-	simple.connectURL(t, "linear__echo")
+	connectURL(t, simple, "linear__echo")
 	wantCode(t, legacy.call(t, "linear__echo", `{}`), -32042)
 }
 
@@ -113,7 +113,7 @@ func TestAuthT100ToolOfTheSameName(t *testing.T) {
 	m := hers.begin(t, q).answer(t)
 	q.params = retried(q.params, m, string(raw.Quote(requested(t, m)[0].key))+`:{"action":"accept"}`)
 	ann.mustConnect(t)
-	if tools := hers.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("connected she sees %q", tools)
 	}
 	wantCode(t, hers.begin(t, q).answer(t), -32602)
@@ -128,7 +128,7 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
 	hers := ann.talk(t, upstream.EraLegacy, `{}`)
-	link := hers.connectURL(t, "linear__connect")
+	link := connectURL(t, hers, "linear__connect")
 	for _, where := range []string{link, link + "x", c.origin + "/connect/linear?t=x", strings.Replace(link, "/connect/linear?", "/connect/jira?", 1)} {
 		g := bob.open(where)
 		if g.status != 403 && g.status != 404 || strings.Contains(g.body, "<form") {
@@ -149,7 +149,7 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	if g := ann.open(back); g.status != 403 {
 		t.Errorf("his answer in her browser = %d:\n%s", g.status, g.body)
 	}
-	if tools := hers.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("then she sees %q", tools)
 	}
 	if g := bob.open(back); g.title() != "linear is connected" {
@@ -220,7 +220,7 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 	}
 	// Neither a key nor somebody whom no policy lets use it sees that it is there.
 	robot := (&talker{url: c.URL, era: upstream.EraModern, capabilities: `{}`, key: key.key}).start(t)
-	if tools := robot.tools(t); len(tools) > 0 {
+	if tools := toolNames(t, robot); len(tools) > 0 {
 		t.Errorf("a key sees %q", tools)
 	}
 	if m := robot.call(t, "linear__echo", `{}`); m.Error == nil || m.Error.Code != -32602 {
@@ -268,7 +268,7 @@ func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
 			t.Errorf("%s: the authorization server was asked %q", test.name, l.asked)
 		}
 	}
-	for _, name := range ann.talk(t, upstream.EraModern, `{}`).tools(t) {
+	for _, name := range toolNames(t, ann.talk(t, upstream.EraModern, `{}`)) {
 		if !strings.HasSuffix(name, "__connect") {
 			t.Errorf("then she sees %s", name)
 		}
@@ -337,7 +337,7 @@ func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
 	var here [2]*talker
 	for i, p := range replicas {
 		here[i] = (&talker{url: p.URL, era: upstream.EraModern, capabilities: `{}`, key: ann.tokens.Access}).start(t)
-		if tools := here[i].tools(t); !slices.Contains(tools, "linear__echo") {
+		if tools := toolNames(t, here[i]); !slices.Contains(tools, "linear__echo") {
 			t.Errorf("replica %d shows %q", i, tools)
 		}
 	}
@@ -345,7 +345,7 @@ func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
 	// Who disconnects at one is out at the other with the next call.
 	ann.disconnect(t)
 	for _, w := range here {
-		w.connectURL(t, "linear__echo")
+		connectURL(t, w, "linear__echo")
 	}
 }
 
@@ -418,7 +418,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	// done never.
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
-	hers.connectURL(t, "linear__echo")
+	connectURL(t, hers, "linear__echo")
 	if m := hers.call(t, "linear__connect", `{}`); member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
 		t.Errorf("then a call gets %s", m.Append(nil))
 	}
@@ -443,8 +443,8 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	// T106: invalid_grant is the end.
 	l.expire()
 	l.change(func() { clear(l.refresh) })
-	hers.connectURL(t, "linear__echo")
-	if tools := hers.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	connectURL(t, hers, "linear__echo")
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("then she sees %q", tools)
 	}
 	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> has to be connected again") {
@@ -477,10 +477,10 @@ func TestAuthT108Disconnect(t *testing.T) {
 		t.Errorf("the authorization server was asked %q", l.asked)
 	}
 	heard.wantNote(t, "notifications/tools/list_changed", "")
-	if tools := hers.tools(t); !slices.Equal(tools, []string{"linear__connect"}) {
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("then she sees %q", tools)
 	}
-	hers.connectURL(t, "linear__echo")
+	connectURL(t, hers, "linear__echo")
 	his.succeed(t, "linear__echo", `{}`)
 }
 
@@ -509,7 +509,7 @@ policies:
 	}
 	want := func(what string, w *worker, path string, names ...string) {
 		t.Helper()
-		if got := at(w, path).tools(t); !slices.Equal(got, names) {
+		if got := toolNames(t, at(w, path)); !slices.Equal(got, names) {
 			t.Errorf("%s: %s sees %q at %s, want %q", what, w.name, got, path, names)
 		}
 	}
@@ -574,14 +574,14 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	}
 	reload(1, strings.Replace(string(file), l.url, other.url, 1))
 	heard.wantNote(t, "notifications/tools/list_changed", "")
-	hers.connectURL(t, "linear__echo")
+	connectURL(t, hers, "linear__echo")
 	for _, r := range other.Received() {
 		if strings.Contains(fmt.Sprint(r.Header), "canary-") {
 			t.Errorf("the other server received %s", r.Header)
 		}
 	}
 	reload(2, strings.Replace(string(file), "linear:", "renamed:", 1))
-	if tools := hers.tools(t); !slices.Equal(tools, []string{"renamed__connect"}) {
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"renamed__connect"}) {
 		t.Errorf("under another name she sees %q", tools)
 	}
 	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "not offered here any more") || !strings.Contains(g.body, "renamed</b> is not connected") {

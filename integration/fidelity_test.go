@@ -125,24 +125,24 @@ func TestFidelity(t *testing.T) {
 			for _, era := range bothEras() {
 				t.Run("client "+era, func(t *testing.T) {
 					c := mustCaller(t, s.URL, era)
-					t.Run("tools", func(t *testing.T) { up.testTools(t, c, tools) })
+					t.Run("tools", func(t *testing.T) { testTools(t, up, c, tools) })
 					for _, name := range slices.Sorted(maps.Keys(results)) {
 						if up.era == modernEra && era == legacyEra && strings.Contains(results[name], `"structuredContent":`) && !strings.Contains(results[name], `"structuredContent":{`) {
 							continue // what such a client does not know is TestProtocolT88's
 						}
-						t.Run(name, func(t *testing.T) { up.testCall(t, c, journal, results[name]) })
+						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
 						if !testing.Short() {
-							t.Run("progress and "+name, func(t *testing.T) { up.testProgress(t, c, results[name], values) })
+							t.Run("progress and "+name, func(t *testing.T) { testProgress(t, up, c, results[name], values) })
 						}
 					}
 					t.Run("value_long", func(t *testing.T) {
-						up.testCall(t, c, journal, bearing(`{"content":[{"type":"text","text":%s}]}`, long()))
+						testCall(t, up, c, journal, bearing(`{"content":[{"type":"text","text":%s}]}`, long()))
 					})
 					for _, name := range slices.Sorted(maps.Keys(failures)) {
 						if era == modernEra && strings.Contains(failures[name], "-32042") {
 							continue // that era has another word for it: TestProtocolT73
 						}
-						t.Run("failure "+name, func(t *testing.T) { up.testFailure(t, c, failures[name]) })
+						t.Run("failure "+name, func(t *testing.T) { testFailure(t, up, c, failures[name]) })
 					}
 				})
 			}
@@ -178,7 +178,7 @@ func exposed(text string) string {
 
 // testTools expects the list to be all definitions, in their order, with nothing changed but their
 // names.
-func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
+func testTools(t *testing.T, f fidelityUpstream, c *caller, tools []string) {
 	x, err := c.do(t.Context(), "tools/list", "", "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func (f fidelityUpstream) testTools(t *testing.T, c *caller, tools []string) {
 
 // testCall expects the upstream to get the client's params, and the client to get the upstream's
 // result.
-func (f fidelityUpstream) testCall(t *testing.T, c *caller, journal *upstreamtest.Journal, result string) {
+func testCall(t *testing.T, f fidelityUpstream, c *caller, journal *upstreamtest.Journal, result string) {
 	mark := `"` + rand.Text() + `"`
 	arguments := `{"result":` + result + "\r\n" + `,"name":"mine", "x" : ` + result + ` }`
 	members := `"x-before" : ` + result + `,"name": "up__echo" ,"arguments":` + arguments + `,"x-after":[]`
@@ -217,7 +217,7 @@ func (f fidelityUpstream) testCall(t *testing.T, c *caller, journal *upstreamtes
 
 // testProgress expects the client to get each progress notification as the upstream wrote it, but
 // for the token, and the result behind them.
-func (f fidelityUpstream) testProgress(t *testing.T, c *caller, result string, values map[string]string) {
+func testProgress(t *testing.T, f fidelityUpstream, c *caller, result string, values map[string]string) {
 	const token = `"tok\u0065n\/9007199254740993"`
 	var more []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -239,7 +239,7 @@ func (f fidelityUpstream) testProgress(t *testing.T, c *caller, result string, v
 }
 
 // testFailure expects the client to get the upstream's error object.
-func (f fidelityUpstream) testFailure(t *testing.T, c *caller, failure string) {
+func testFailure(t *testing.T, f fidelityUpstream, c *caller, failure string) {
 	x, err := c.call(t.Context(), "up__fail", `{"error":`+failure+`}`)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type question struct {
 }
 
 // mustAsk has a client that can be asked everything call a tool.
-func (c npmClient) mustAsk(t testing.TB, url, tool, arguments string) asked {
+func mustAsk(t testing.TB, c npmClient, url, tool, arguments string) asked {
 	t.Helper()
 	var a asked
 	if err := c.run(t, &a, url, "ask", tool, arguments); err != nil {
@@ -115,7 +115,7 @@ func TestForeignQuestions(t *testing.T) {
 	for _, s := range servers {
 		ask := func(t *testing.T, c npmClient, url string, call [2]string) asked {
 			t.Helper()
-			a := c.mustAsk(t, url, call[0], call[1])
+			a := mustAsk(t, c, url, call[0], call[1])
 			if s.url == everything { // it also asks for roots uncalled, which falls into a call that takes long enough
 				called := call[0] == "get-roots-list"
 				a.Questions = slices.DeleteFunc(a.Questions, func(q question) bool {

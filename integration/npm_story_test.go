@@ -25,13 +25,13 @@ type heard struct {
 }
 
 // mustHear waits until the client has heard of a change after which the tool is listed.
-func (s npmSession) mustHear(tool string) {
+func mustHear(s npmSession, tool string) {
 	s.t.Helper()
-	s.mustReadUntil(func(h heard) bool { return slices.Contains(h.Changed, tool) })
+	mustReadUntil(s, func(h heard) bool { return slices.Contains(h.Changed, tool) })
 }
 
 // mustReadUntil reads what watch prints until it is what the test waits for.
-func (s npmSession) mustReadUntil(good func(heard) bool) {
+func mustReadUntil(s npmSession, good func(heard) bool) {
 	s.t.Helper()
 	for {
 		var h heard
@@ -61,16 +61,16 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 	}
 	p.mustConfigure(t, "upstreams:\n  ref: {"+reference+"}\n  demo: {command: [junction, demo]}\n")
 	for _, s := range watching {
-		s.mustHear("demo__echo")
+		mustHear(s, "demo__echo")
 	}
 	const late = "ref____transient_tool_for_list_changed"
 	clients[0].mustCall(t, p.URL, "ref__test_trigger_tool_change", "{}")
 	for _, s := range watching {
-		s.mustHear(late)
+		mustHear(s, late)
 	}
 	p.mustConfigure(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
 	for _, s := range watching {
-		s.mustReadUntil(func(h heard) bool { return h.Changed != nil && !slices.Contains(h.Changed, late) })
+		mustReadUntil(s, func(h heard) bool { return h.Changed != nil && !slices.Contains(h.Changed, late) })
 	}
 }
 
@@ -116,11 +116,11 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 		}
 	}
 	for _, w := range watching {
-		w.mustReadUntil(func(h heard) bool { return h.Reopened })
+		mustReadUntil(w, func(h heard) bool { return h.Reopened })
 	}
 	p.mustConfigure(t, after)
 	for _, w := range watching {
-		w.mustHear("again__echo")
+		mustHear(w, "again__echo")
 	}
 }
 

@@ -26,7 +26,7 @@ type signedIn struct {
 }
 
 // mustSay returns what sign-in.mjs says next.
-func (n *nodeScript) mustSay() (said signedIn) {
+func mustSay(n *nodeScript) (said signedIn) {
 	n.t.Helper()
 	n.mustRead(&said)
 	tokenPair{Access: said.Tokens.AccessToken, Refresh: said.Tokens.RefreshToken}.keep()
@@ -44,7 +44,7 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			client, ann := mustNode(t, "sign-in.mjs", version, c.origin+"/mcp"), newPerson(t, "ann")
-			said := client.mustSay()
+			said := mustSay(client)
 			if said.Authorize == "" {
 				t.Fatalf("it does not ask for a browser: %+v", said)
 			}
@@ -57,13 +57,13 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 				t.Fatalf("it is answered with %s; the pages were %q", back, ann.seen)
 			}
 			client.mustWrite(back.String())
-			said = client.mustSay()
+			said = mustSay(client)
 			if !slices.Contains(said.Tools, "up__echo") || !strings.HasPrefix(said.Tokens.AccessToken, "jct_at_") || said.Tokens.ExpiresIn != 3600 {
 				t.Fatalf("signed in it says %+v", said)
 			}
 			first := said
 			client.mustWrite("again")
-			said = client.mustSay()
+			said = mustSay(client)
 			if !slices.Equal(said.Tools, first.Tools) || said.Tokens.AccessToken == first.Tokens.AccessToken || said.Tokens.RefreshToken == first.Tokens.RefreshToken {
 				t.Errorf("refreshed it says %+v, before it was %+v", said, first)
 			}

@@ -24,7 +24,7 @@ type tape struct {
 }
 
 // play makes a request whose answer is an event stream.
-func (c *talker) play(t *testing.T, request func(context.Context) *http.Request) *tape {
+func play(t *testing.T, c *talker, request func(context.Context) *http.Request) *tape {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -41,16 +41,16 @@ func (c *talker) play(t *testing.T, request func(context.Context) *http.Request)
 }
 
 // playCall makes a call of the tool progress, whose steps wait for a gate.
-func (c *talker) playCall(t *testing.T, q query) *tape {
+func playCall(t *testing.T, c *talker, q query) *tape {
 	t.Helper()
 	q.id, q.meta = fmt.Sprint(c.ids.Add(1)), `"progressToken":"p"`
-	return c.play(t, func(ctx context.Context) *http.Request { return c.request(t, ctx, q) })
+	return play(t, c, func(ctx context.Context) *http.Request { return c.request(t, ctx, q) })
 }
 
 // resume takes up a stream after an event.
-func (c *talker) resume(t *testing.T, after string) *tape {
+func resume(t *testing.T, c *talker, after string) *tape {
 	t.Helper()
-	return c.play(t, func(ctx context.Context) *http.Request {
+	return play(t, c, func(ctx context.Context) *http.Request {
 		r, err := http.NewRequestWithContext(ctx, "GET", c.url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 				c := talkAs(t, j.url, p.client, version, `{}`)
 				c.succeed(t, "up__echo", `{}`) // so that the server is there whose gate is opened
 				s.openGate(t, "g")
-				stream := c.playCall(t, called("up__progress", `{"n":3,"gate":"g"}`))
+				stream := playCall(t, c, called("up__progress", `{"n":3,"gate":"g"}`))
 				stream.skipFirst(t, c)
 				first := stream.wantStep(t, 1)
 				if first == "" {
@@ -114,7 +114,7 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 				}
 				stream.drop()
 				s.openGate(t, "g")
-				again := c.resume(t, first)
+				again := resume(t, c, first)
 				second := again.wantStep(t, 2)
 				s.openGate(t, "g")
 				third := again.wantStep(t, 3)
@@ -129,7 +129,7 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 				if len(ids) != 5 {
 					t.Errorf("the ids %q, %q, %q and %q are not different", first, second, third, end.ID)
 				}
-				late := c.resume(t, second) // what was taken up once can be taken up again
+				late := resume(t, c, second) // what was taken up once can be taken up again
 				late.wantStep(t, 3)
 				if e, ok := late.next(t); !ok || string(e.Data) != string(end.Data) || e.ID != end.ID {
 					t.Errorf("got %q as %s, want the answer once more", e.Data, e.ID)
@@ -152,9 +152,9 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 	for _, version := range legacyVersions {
 		t.Run(version, func(t *testing.T) {
 			c := talkAs(t, j.url, p.client, version, `{}`)
-			stream := c.playCall(t, called("up__progress", `{"n":1}`))
+			stream := playCall(t, c, called("up__progress", `{"n":1}`))
 			if first := stream.skipFirst(t, c); version == "2025-11-25" {
-				again := c.resume(t, first)
+				again := resume(t, c, first)
 				again.wantStep(t, 1)
 			}
 			if id := stream.wantStep(t, 1); (id != "") != (version > "2024-11-05") {
@@ -163,7 +163,7 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 		})
 	}
 	t.Run("modern", func(t *testing.T) {
-		stream := talk(t, j.url, upstream.EraModern).playCall(t, called("up__progress", `{"n":1}`))
+		stream := playCall(t, talk(t, j.url, upstream.EraModern), called("up__progress", `{"n":1}`))
 		if id := stream.wantStep(t, 1); id != "" {
 			t.Errorf("the event has the id %q, which that era does not know", id)
 		}
@@ -181,7 +181,7 @@ func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 	for i := range 2 {
 		gate := fmt.Sprint("g", i)
 		s.openGate(t, gate)
-		stream := c.playCall(t, called("up__progress", fmt.Sprintf(`{"n":%d,"gate":%q}`, i+2, gate)))
+		stream := playCall(t, c, called("up__progress", fmt.Sprintf(`{"n":%d,"gate":%q}`, i+2, gate)))
 		stream.skipFirst(t, c)
 		last = append(last, stream.wantStep(t, 1))
 		streams = append(streams, stream)
@@ -193,7 +193,7 @@ func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 		}
 	}
 	for i := range streams {
-		again := c.resume(t, last[i])
+		again := resume(t, c, last[i])
 		for step := range i + 1 {
 			again.wantStep(t, step+2)
 		}
@@ -202,17 +202,17 @@ func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 		}
 	}
 	for i, id := range []string{last[0], "junk", last[0] + "0", "-1"} {
-		if got := other.hears(t, id, func() { s.set(t, "tools/list", definitions("progress", "big", fmt.Sprint("n", i))) }); got != "" && !strings.Contains(got, "list_changed") {
+		if got := firstHeard(t, other, id, func() { s.set(t, "tools/list", definitions("progress", "big", fmt.Sprint("n", i))) }); got != "" && !strings.Contains(got, "list_changed") {
 			t.Errorf("with the id %q another session got %q", id, got)
 		}
 	}
 }
 
-// hears returns the first message on the stream that a session opens after an event, when something
-// has happened that all sessions hear of; "" when the stream ends.
-func (c *talker) hears(t *testing.T, after string, happen func()) string {
+// firstHeard returns the first message on the stream that a session opens after an event, when
+// something has happened that all sessions hear of; "" when the stream ends.
+func firstHeard(t *testing.T, c *talker, after string, happen func()) string {
 	t.Helper()
-	stream := c.resume(t, after)
+	stream := resume(t, c, after)
 	defer stream.drop()
 	happen()
 	for {
@@ -229,7 +229,7 @@ func TestProtocolReplayOfAQuestion(t *testing.T) {
 		eachWire(t, pair{upstream.EraLegacy, up, ""}, func(t *testing.T, p pair) {
 			_, j := over(t, p, upstreamtest.Script{}, exactly)
 			c := j.talk(t)
-			stream := c.playCall(t, asking(askForm, askRoots))
+			stream := playCall(t, c, asking(askForm, askRoots))
 			stream.skipFirst(t, c)
 			first, ok := stream.next(t)
 			if !ok || !strings.Contains(string(first.Data), `"elicitation/create"`) {
@@ -241,7 +241,7 @@ func TestProtocolReplayOfAQuestion(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.respond(t, m.ID, accepted)
-			again := c.resume(t, first.ID)
+			again := resume(t, c, first.ID)
 			second, ok := again.next(t)
 			if !ok || !strings.Contains(string(second.Data), `"roots/list"`) {
 				t.Fatalf("got %q, want the second question", second.Data)
@@ -267,7 +267,7 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 	s.listened(t, p)
 	t.Run("bytes", func(t *testing.T) {
 		const steps = 30
-		stream := c.playCall(t, called("up__progress", fmt.Sprintf(`{"n":%d,"params":{"x":"%0200000d"}}`, steps, 0)))
+		stream := playCall(t, c, called("up__progress", fmt.Sprintf(`{"n":%d,"params":{"x":"%0200000d"}}`, steps, 0)))
 		first := stream.skipFirst(t, c)
 		for n := range steps {
 			stream.wantStep(t, n+1)
@@ -275,24 +275,24 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 		if e, ok := stream.next(t); !ok || !strings.Contains(string(e.Data), `"result":`) {
 			t.Errorf("got %.100q, want the answer", e.Data)
 		}
-		if got := c.hears(t, first, func() { s.set(t, "tools/list", definitions("progress", "one")) }); strings.Contains(got, "step") {
+		if got := firstHeard(t, c, first, func() { s.set(t, "tools/list", definitions("progress", "one")) }); strings.Contains(got, "step") {
 			t.Errorf("%d MB were kept", steps/5)
 		}
 	})
 	t.Run("streams", func(t *testing.T) {
 		var ids []string
 		for range 100 {
-			stream := c.playCall(t, called("up__progress", `{"n":1}`))
+			stream := playCall(t, c, called("up__progress", `{"n":1}`))
 			ids = append(ids, stream.skipFirst(t, c))
 			stream.wantStep(t, 1)
 			if _, ok := stream.next(t); !ok {
 				t.Fatal("no answer")
 			}
 		}
-		if got := c.hears(t, ids[0], func() { s.set(t, "tools/list", definitions("progress", "two")) }); strings.Contains(got, "step") {
+		if got := firstHeard(t, c, ids[0], func() { s.set(t, "tools/list", definitions("progress", "two")) }); strings.Contains(got, "step") {
 			t.Errorf("after %d streams the first one is still kept: %q", len(ids), got)
 		}
-		if got := c.hears(t, ids[len(ids)-1], func() {}); !strings.Contains(got, "step") {
+		if got := firstHeard(t, c, ids[len(ids)-1], func() {}); !strings.Contains(got, "step") {
 			t.Errorf("the last stream is not kept: %q", got)
 		}
 	})

@@ -117,13 +117,13 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	client, b := mustNode(t, "sign-in.mjs", "v2", c.origin+"/mcp"), mustChromium(t, "ann")
-	said := client.mustSay()
+	said := mustSay(client)
 	v := b.visit(said.Authorize, false, "Continue with", "Allow")
 	if !strings.HasPrefix(v.Returned, "http://localhost:61802/callback?code=") {
 		t.Fatalf("it ends at %q after %+v", v.Returned, v.Pages)
 	}
 	client.mustWrite(v.Returned)
-	said = client.mustSay()
+	said = mustSay(client)
 	if !slices.Contains(said.Tools, "up__echo") {
 		t.Fatalf("signed in the client says %+v", said)
 	}

@@ -408,14 +408,14 @@ func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 			const theirs = "policies: [{ name: them, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n"
 			c := mustCompany(t, up, "", theirs)
 			client, ann := mustNode(t, "sign-in.mjs", version, c.origin+"/mcp"), newPerson(t, "ann")
-			said := client.mustSay()
+			said := mustSay(client)
 			client.mustWrite(ann.mustAllow(said.Authorize).String())
-			if said = client.mustSay(); len(said.Tools) == 0 {
+			if said = mustSay(client); len(said.Tools) == 0 {
 				t.Fatalf("signed in it says %+v", said)
 			}
 			c.mustReload(t, "group: engineering", "group: nobody")
 			client.mustWrite("again")
-			if said = client.mustSay(); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
+			if said = mustSay(client); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
 				t.Errorf("it says %+v, want what there is to know and no browser", said)
 			}
 		})

@@ -85,7 +85,7 @@ func subscriptions(t *testing.T, s *served, method string) map[string]int {
 }
 
 // subscribed waits until the upstream was asked to tell of a resource.
-func (s *served) subscribed(t *testing.T, p pair, uri string) {
+func subscribed(t *testing.T, s *served, p pair, uri string) {
 	t.Helper()
 	quoted := string(raw.Quote(uri))
 	await(t, s.Journal, "subscription to "+uri, func(r upstreamtest.Record) bool {
@@ -143,7 +143,7 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 			c := j.talk(t)
 			a, honoured := subscribe(t, c, `"L"`, `{"resourceSubscriptions":["mcp://a/file:///dir","mcp://b/file:///dir","mcp://nobody/file:///dir","mcp://a/file:///not/listed"]}`)
 			wantJSON(t, "acknowledged", []byte(honoured), `{"resourceSubscriptions":["mcp://a/file:///dir","mcp://a/file:///not/listed"]}`)
-			ups["a"].subscribed(t, p, "file:///dir")
+			subscribed(t, ups["a"], p, "file:///dir")
 			_, honoured = subscribe(t, c, `"M"`, `{"resourceSubscriptions":["mcp://b/file:///dir"],"toolsListChanged":true}`)
 			if got := member([]byte(honoured), "resourceSubscriptions"); got != "" && got != "[]" || member([]byte(honoured), "toolsListChanged") != "true" {
 				t.Errorf("acknowledged %s, want changes of tools alone", honoured)
@@ -173,7 +173,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			one, _ := subscribe(t, c, `"1"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://up/file:///b","mcp://up/file:///a"]}`)
 			three, _ := subscribe(t, j.talk(t), `2`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`) // of another client
-			s.follows(t, p, "file:///a", "file:///b")
+			follows(t, s, p, "file:///a", "file:///b")
 			s.updated(t, "file:///a")
 			for _, a := range []*answering{one, two, three} {
 				hears(t, a, "resources/updated mcp://up/file:///a")
@@ -187,7 +187,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			hears(t, two, "resources/updated mcp://up/file:///a")
 			if p.upstream == upstream.EraModern {
 				two.drop()
-				s.follows(t, p)
+				follows(t, s, p)
 				return
 			}
 			if got := subscriptions(t, s, "resources/subscribe"); got["file:///a"] != 1 || got["file:///b"] != 1 {
@@ -212,11 +212,11 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 // follows waits until a modern upstream has subscriptions open to these resources, and to no
 // others. Over HTTP they are one, in this order: the one before it is open for a moment longer, and
 // both tell the same. Of a legacy upstream it waits until all were subscribed to.
-func (s *served) follows(t *testing.T, p pair, uris ...string) {
+func follows(t *testing.T, s *served, p pair, uris ...string) {
 	t.Helper()
 	if p.upstream == upstream.EraLegacy {
 		for _, uri := range uris {
-			s.subscribed(t, p, uri)
+			subscribed(t, s, p, uri)
 		}
 		return
 	}
@@ -263,8 +263,8 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 			dir, _ := subscribe(t, c, `"dir"`, `{"resourceSubscriptions":["mcp://a/file:///dir"]}`)
 			part, _ := subscribe(t, c, `"part"`, `{"resourceSubscriptions":["mcp://a/file:///dir/x"]}`)
 			other, _ := subscribe(t, c, `"other"`, `{"resourceSubscriptions":["mcp://a/file:///dirt","mcp://b/file:///dir/x"]}`)
-			ups["a"].follows(t, p, "file:///dir", "file:///dir/x", "file:///dirt")
-			ups["b"].follows(t, p, "file:///dir/x")
+			follows(t, ups["a"], p, "file:///dir", "file:///dir/x", "file:///dirt")
+			follows(t, ups["b"], p, "file:///dir/x")
 			ups["a"].updated(t, "file:///dir/x")
 			hears(t, dir, "resources/updated mcp://a/file:///dir/x")
 			hears(t, part, "resources/updated mcp://a/file:///dir/x")
@@ -289,7 +289,7 @@ func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 		one, _ := subscribe(t, c, `1`, `{"resourceSubscriptions":["mcp://a/file:///x"]}`)
 		two, _ := subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://a/file:///y"]}`)
 		none, _ := subscribe(t, c, `3`, `{"resourceSubscriptions":["mcp://b/file:///x"],"toolsListChanged":true}`)
-		ups["a"].subscribed(t, p, "file:///y")
+		subscribed(t, ups["a"], p, "file:///y")
 		ups["a"].notify(t, "notifications/resources/updated", `{"uri":"alias:1"}`)
 		hears(t, one, "resources/updated mcp://a/alias:1")
 		hears(t, two, "resources/updated mcp://a/alias:1")
@@ -316,7 +316,7 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 					t.Errorf("subscribed to %s, which nobody tells of", uri)
 				}
 			}
-			ups["a"].subscribed(t, p, "file:///dir")
+			subscribed(t, ups["a"], p, "file:///dir")
 			ups["a"].updated(t, "file:///dir/x")
 			hears(t, mine, "resources/updated mcp://a/file:///dir/x")
 			for method, items := range map[string][]json.RawMessage{"tools/list": definitions("new"), "prompts/list": nil, "resources/list": nil} {
@@ -349,7 +349,7 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 			one.must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`)
 			one.must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`) // twice is once
 			two.must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`)
-			s.subscribed(t, p, "file:///a")
+			subscribed(t, s, p, "file:///a")
 			s.updated(t, "file:///a")
 			hears(t, streams[0], "resources/updated mcp://up/file:///a")
 			hears(t, streams[1], "resources/updated mcp://up/file:///a")
@@ -363,7 +363,7 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 				t.Fatalf("DELETE = status %d", status)
 			}
 			if p.upstream == upstream.EraModern {
-				s.follows(t, p)
+				follows(t, s, p)
 			} else {
 				await(t, s.Journal, "unsubscription", upstreamtest.Method("resources/unsubscribe"))
 			}
@@ -392,13 +392,13 @@ func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
 			stream, _ = subscribe(t, c, `"L"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 		}
 		before := &served{Journal: &first.Journal, inside: first}
-		before.subscribed(t, p, "file:///a")
+		subscribed(t, before, p, "file:///a")
 		stop()
 		second := upstreamtest.New(script)
 		t.Cleanup(second.Close)
 		upstreamtest.Serve(t, strings.TrimPrefix(url, "http://"), second.Handler())
 		after := &served{Journal: &second.Journal, inside: second}
-		after.subscribed(t, p, "file:///a")
+		subscribed(t, after, p, "file:///a")
 		after.listened(t, p)
 		after.updated(t, "file:///a")
 		// That it may have changed meanwhile is told as well, once or not at all.
@@ -438,7 +438,7 @@ func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
 		c := j.talk(t)
 		streams := []*answering{c.get(t), c.get(t)}
 		c.must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`)
-		s.subscribed(t, p, "file:///a")
+		subscribed(t, s, p, "file:///a")
 		s.updated(t, "file:///a")
 		s.set(t, "tools/list", definitions("new"))
 		const updated, changed = "notifications/resources/updated", "notifications/tools/list_changed"

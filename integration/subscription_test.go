@@ -49,7 +49,7 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 					}
 				} else {
 					tag = `,"_meta":{"io.modelcontextprotocol/subscriptionId":"L"}`
-					stream = c.mustListen(t, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
+					stream = mustListen(t, c, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 					want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["mcp://up/file:///a"]}` + tag + `}}`
 					if got := stream.next(t); got != want {
 						t.Fatalf("acknowledged %s\nwant %s", got, want)
@@ -76,7 +76,7 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 }
 
 // mustListen opens a subscriptions/listen with the id "L".
-func (c *client) mustListen(t *testing.T, notifications string) *eventStream {
+func mustListen(t *testing.T, c *client, notifications string) *eventStream {
 	t.Helper()
 	body, own := c.request(`"L"`, "subscriptions/listen", `{"notifications":`+notifications+`}`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestSubscriptionsOutliveTheConnection(t *testing.T) {
 			server, url := upstreamtest.Start(t, script)
 			e := mustProxy(t, map[string]upstream.Config{"up": {URL: url}})
 			c := mustClient(t, e, upstream.EraModern)
-			stream := c.mustListen(t, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
+			stream := mustListen(t, c, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			stream.next(t)
 			server.EndStreams(false)
 			const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a","_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`
