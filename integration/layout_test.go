@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
-var forTests = []string{"upstream/upstreamtest", "auth/authtest", "integration"}
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "integration", "integration/harness"}
 
 const (
 	modulePrefix = "junction/"

@@ -31,12 +31,12 @@ func TestAuthT116EveryLogIsSearched(t *testing.T) {
 	for _, problem := range tree.unsearched() {
 		t.Error(problem)
 	}
-	scripts, err := os.ReadDir("testdata/script")
+	scripts, err := os.ReadDir("script/testdata/script")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, script := range scripts {
-		text, err := os.ReadFile(path.Join("testdata/script", script.Name()))
+		text, err := os.ReadFile(path.Join("script/testdata/script", script.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 }
 
 // TestExitCodes is about what a shell learns; what a person reads is in the stories of
-// integration/testdata/script.
+// integration/script/testdata/script.
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "good.yaml"), "upstreams: { demo: { command: [junction, demo] } }\n")

@@ -1,0 +1,187 @@
+package bridge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"junction/integration/harness"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// Questions that belong to nobody, or could belong to two (protocol.md §3.D): the upstream is
+// refused, and no person sees anything.
+
+func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
+	for _, client := range harness.Eras {
+		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
+			one, two := j.Talk(t), j.Talk(t)
+			before := one.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
+			harness.CallsOf(t, s.Journal, 1)
+			asker := two.Begin(t, harness.Called("up__ask", `{"gate":"ask","questions":[`+harness.AskForm+`]}`))
+			harness.CallsOf(t, s.Journal, 2)
+			after := one.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
+			harness.CallsOf(t, s.Journal, 3)
+			s.OpenGate(t, "ask")
+			got, asked := "", false
+			for got == "" {
+				m, ok := asker.Next(t)
+				switch {
+				case !ok:
+					t.Fatal("no answer")
+				case m.IsRequest():
+					asked = true
+					two.Respond(t, m.ID, harness.Accepted)
+				case harness.Member(m.Result, "resultType") == `"input_required"`:
+					asked = true
+					q := harness.Called("up__ask", `{"gate":"ask","questions":[`+harness.AskForm+`]}`)
+					q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+					asker = two.Begin(t, q)
+				default:
+					got = harness.AnswersOf(t, m)
+				}
+			}
+			switch { // over HTTP the question comes on the stream of its call, elsewhere nobody can know whose it is
+			case p.Transport == "http" && got != `[{`+harness.Accepted+`}]`:
+				t.Errorf("answers = %s, want the answer of the caller", got)
+			case p.Transport != "http" && got != `[{`+harness.Accepted+`}]` && !strings.HasPrefix(got, `[{"error":{"code":-32602,`):
+				t.Errorf("answers = %s, want an error, or that the calls had connections of their own", got)
+			case asked && got != `[{`+harness.Accepted+`}]`:
+				t.Errorf("a client was asked, and the upstream was answered %s", got)
+			}
+			s.OpenGate(t, "g")
+			s.OpenGate(t, "g")
+			for _, waiting := range []*harness.Answering{before, after} {
+				notes, m := waiting.All(t)
+				if len(notes) > 0 || m.Error != nil || harness.Member(m.Result, "resultType") == `"input_required"` {
+					t.Errorf("the other client got %d messages and %s", len(notes), m.Append(nil))
+				}
+			}
+		})
+	}
+}
+
+// TestProtocolT78QuestionOfOnlyOneOfTwo has the second caller unable to be asked: that it cannot be
+// asked does not make a question the first one's. Capabilities differ, and so do the connections.
+func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
+	for _, client := range harness.Eras {
+		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
+			dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
+			waiting := dumb.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
+			harness.CallsOf(t, s.Journal, 1)
+			m, _ := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo)
+			if got := harness.AnswersOf(t, m); got != `[{`+harness.Accepted+`}]` {
+				t.Errorf("answers = %s, want the answer: the other call has a connection of its own", got)
+			}
+			s.OpenGate(t, "g")
+			if notes, m := waiting.All(t); len(notes) > 0 || m.Error != nil {
+				t.Errorf("the other client got %d messages and %s", len(notes), m.Append(nil))
+			}
+		})
+	}
+}
+
+func TestProtocolT79QuestionWithoutCall(t *testing.T) {
+	for _, client := range harness.Eras {
+		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
+			c := j.Talk(t)
+			var stream *harness.Answering
+			if p.Client == upstream.EraLegacy {
+				stream = c.Get(t)
+			} else {
+				stream, _ = harness.Subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
+			}
+			s.Listened(t, p)
+			for _, question := range []string{harness.AskForm, harness.AskSampling, harness.AskRoots} {
+				m := s.Ask(t, harness.Text(t, []byte(question), "method"), harness.Member([]byte(question), "params"))
+				want := int64(-32602)
+				if question == harness.AskRoots { // which the shared connection does not declare
+					want = -32601
+				}
+				if m.Error == nil || m.Error.Code != want {
+					t.Errorf("%s was answered %s, want %d", question, m.Append(nil), want)
+				}
+			}
+			m := s.Ask(t, "unknown/x", `{}`)
+			if m.Error == nil || m.Error.Code != -32601 {
+				t.Errorf("an unknown request was answered %s, want -32601", m.Append(nil))
+			}
+			c.Succeed(t, "up__echo", `{}`)
+			stream.WantSilence(t)
+		})
+	}
+}
+
+// TestProtocolT79QuestionDuringAList has an upstream ask while its catalog is read, and after the
+// handshake: it gets an error, and is read all the same.
+func TestProtocolT79QuestionDuringAList(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		if p.Upstream == upstream.EraModern {
+			t.Skip("a modern server that wants input for tools/list gives no list: there is nothing to be had from it")
+		}
+		s := p.Serve(t, upstreamtest.Script{AsksRoots: true, Tools: harness.Definitions("echo"),
+			AsksDuring: map[string]upstreamtest.Question{"tools/list": {Method: "sampling/createMessage", Params: []byte(`{"messages":[],"maxTokens":1}`)}}})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
+		j.Offers(t, "up")
+		j.Talk(t).Succeed(t, "up__echo", `{}`)
+		answer := func(r upstreamtest.Record) bool { return r.Body != nil && r.Message.IsResponse() }
+		harness.Await(t, s.Journal, "answer to a question", answer)
+		for _, r := range s.Received() {
+			if answer(r) && (r.Message.Error == nil || r.Message.Error.Code != -32602) {
+				t.Errorf("a question was answered %s, want -32602", r.Body)
+			}
+		}
+	})
+}
+
+func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
+		c := j.Talk(t)
+		if p.Client == upstream.EraLegacy {
+			if got := string(c.Must(t, "ping", ``)); got != `{}` {
+				t.Errorf("ping of the client was answered %s", got)
+			}
+			if len(s.RequestsOf(t, "ping", 0)) > 0 && p.Upstream == upstream.EraModern {
+				t.Error("the ping of a client was passed on")
+			}
+		}
+		if p.Upstream == upstream.EraModern {
+			return // such a server sends none
+		}
+		s.Listened(t, p)
+		if m := s.Ask(t, "ping", ``); m.Error != nil || string(m.Result) != `{}` {
+			t.Errorf("ping of the upstream was answered %s", m.Append(nil))
+		}
+		m, asked := c.Converse(t, harness.Called("up__ask", `{"method":"ping"}`), harness.AnswersTo) // in the middle of a call
+		if got := harness.AnswersOf(t, m); got != `[{"result":{}}]` || len(asked) > 0 {
+			t.Errorf("ping during a call was answered %s, and the client was asked %d times", got, len(asked))
+		}
+	})
+}
+
+// TestProtocolT79ManyQuestions holds that an upstream which asks without end harms nobody but its
+// own call.
+func TestProtocolT79ManyQuestions(t *testing.T) {
+	for _, client := range harness.Eras {
+		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{}})
+			j.Offers(t, "up")
+			questions := strings.Repeat(harness.AskRoots+",", 79) + harness.AskRoots
+			m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", fmt.Sprintf(`{"together":true,"questions":[%s]}`, questions)), harness.AnswersTo)
+			if len(asked) == 0 || len(asked) > 80 {
+				t.Errorf("the client was asked %d questions", len(asked))
+			}
+			if got := harness.AnswersOf(t, m); strings.Count(got, `{"`) < 80 {
+				t.Errorf("not every question was answered: %s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,11 @@
+// Package failure tests what Junction does when servers fail, clients exceed limits, and the configuration
+// is replaced under load.
+package failure
+
+import (
+	"testing"
+
+	"junction/integration/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m, nil) }

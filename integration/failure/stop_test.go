@@ -1,0 +1,92 @@
+//go:build unix
+
+package failure
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"junction/integration/harness"
+	"junction/upstream"
+)
+
+// stopBound is how long a stop takes at most beyond shutdown_grace: a server has two seconds after
+// the end of its input and two after SIGTERM; then it is killed. The answers of calls that were cut
+// off have their second at the same time. The rest is for a loaded machine.
+const stopBound = 4*time.Second + 900*time.Millisecond
+
+// TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and
+// SIGTERM, with calls in progress, streams open a client that does not read its answer, and the CPU
+// busy.
+func TestForeignStopIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a stop takes its time: CI runs this test without -short")
+	}
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // or a program with the race detector ends a second later
+	const grace = 2 * time.Second
+	config := "shutdown_grace: 2s\nupstreams:\n"
+	for i := range 10 {
+		config += fmt.Sprintf("  stubborn%d: { command: [sh, -c, %q, sh, %q] }\n", i, `trap "" TERM; "$1" demo; sleep 1000`, harness.JunctionBinary(t))
+	}
+	p := harness.MustProgram(t, config)
+	p.MustReady(t, harness.Patience)
+	for i := range 10 {
+		for _, era := range harness.Eras {
+			c := harness.Talk(t, p.URL, era)
+			c.Begin(t, harness.Called(fmt.Sprintf("stubborn%d__count", i), `{"n":100,"ms":1000}`))
+			if era == upstream.EraLegacy {
+				c.Get(t)
+			}
+		}
+	}
+	deafTo(t, p)
+	var idle atomic.Bool
+	var burners sync.WaitGroup
+	family := harness.Descendants(p.Cmd.Process.Pid)
+	for range runtime.NumCPU() {
+		burners.Go(func() {
+			for !idle.Load() {
+			}
+		})
+	}
+	began := time.Now()
+	harness.Terminate(p.Cmd.Process.Pid)
+	<-p.Done
+	took := time.Since(began)
+	idle.Store(true)
+	burners.Wait()
+	t.Logf("the stop took %v with a grace of %v", took, grace)
+	if took < grace || took > grace+stopBound {
+		t.Errorf("the stop took %v, want %v to %v", took, grace, grace+stopBound)
+	}
+	for _, child := range family {
+		if name, lives := harness.Living(child); lives {
+			t.Errorf("process %d (%s) outlived junction", child, name)
+		}
+	}
+}
+
+// deafTo makes a call with a large answer, and does not read it.
+func deafTo(t *testing.T, p *harness.Program) {
+	t.Helper()
+	c := harness.Talk(t, p.URL, upstream.EraModern)
+	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	q := harness.Called("stubborn0__echo", `{"text":"`+strings.Repeat("x", 8<<20)+`"}`)
+	q.ID = "1"
+	if err := c.Request(t, harness.Patient(t), q).Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
+}

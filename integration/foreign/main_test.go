@@ -1,0 +1,11 @@
+// Package foreign tests Junction with clients and servers that others wrote, and with the official
+// conformance suite. They are npm packages, see ../npm.
+package foreign
+
+import (
+	"testing"
+
+	"junction/integration/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m, map[string]func([]string) error{driverRole: driver}) }

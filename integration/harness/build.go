@@ -1,0 +1,107 @@
+package harness
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// Patience is how long a test waits for something of a process that should happen at once, on a
+// machine that has much else to do.
+const Patience = 2 * time.Minute
+
+// Promptly is twice the time within which what was taken back, or has run out, is good for nothing
+// any more.
+const Promptly = 20 * time.Second
+
+// JunctionBinary returns the path of the program, built from this tree once for all tests:
+// package main cannot be imported. It is built with the race detector when the tests are;
+// a race then ends the program with status 66.
+func JunctionBinary(t testing.TB) string {
+	t.Helper()
+	binary, err := built()
+	if err != nil {
+		t.Fatalf("build junction: %v", err)
+	}
+	return binary
+}
+
+// built builds the program in a folder that the test binaries of all packages share: the go command
+// links it only if the last one of them did not. The tests use a link to it in BuildDir, so that
+// another test binary can replace the shared program meanwhile.
+var built = sync.OnceValues(func() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	name, args := "junction", []string{"build"}
+	if raceEnabled() {
+		name, args = "junction-race", append(args, "-race")
+	}
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	shared, unlock, err := sharedDir(root)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	program := filepath.Join(shared, name)
+	cmd := exec.Command("go", append(args, "-o", program, "./cmd/junction")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	if err := os.MkdirAll(BuildDir(), 0o700); err != nil {
+		return "", err
+	}
+	own := filepath.Join(BuildDir(), "junction"+filepath.Ext(name))
+	return own, os.Link(program, own)
+})
+
+// sharedDir returns a folder for the test binaries of one checkout, and locks it.
+func sharedDir(root string) (dir string, unlock func(), err error) {
+	place := sha256.Sum256([]byte(root))
+	dir = filepath.Join(os.TempDir(), fmt.Sprintf("junction-test-%d-%x", os.Getuid(), place[:8]))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	unlock, err = lockedfile.MutexAt(filepath.Join(dir, "lock")).Lock()
+	return dir, unlock, err
+}
+
+// Root returns the folder of the module, above the folder in which the tests run.
+func Root() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("there is no go.mod above %s", start)
+		}
+	}
+}
+
+// BuildDir is the folder of what this process has built; TestMain removes it.
+func BuildDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("junction-test-%d", os.Getpid()))
+}
+
+func raceEnabled() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}

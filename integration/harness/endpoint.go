@@ -1,0 +1,153 @@
+package harness
+
+import (
+	"maps"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// Mode is one way for a client and a server to meet in the proxy.
+type Mode struct {
+	Client, Upstream upstream.Era
+	Transport        string // stdio, http or sse
+}
+
+func (m Mode) String() string { return string(m.Client) + "-" + string(m.Upstream) + "-" + m.Transport }
+
+// EachMode runs f in every mode that there is; HTTP+SSE has no modern era.
+func EachMode(t *testing.T, f func(t *testing.T, m Mode)) {
+	t.Helper()
+	for _, client := range ClientEras() {
+		for _, up := range ClientEras() {
+			for _, wire := range []string{"stdio", "http", "sse"} {
+				if m := (Mode{client, up, wire}); wire != "sse" || up == upstream.EraLegacy {
+					t.Run(m.String(), func(t *testing.T) { f(t, m) })
+				}
+			}
+		}
+	}
+}
+
+// EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
+func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
+	t.Helper()
+	for _, era := range ClientEras() {
+		t.Run(string(era), func(t *testing.T) { f(t, era) })
+	}
+}
+
+// Start starts the server of the mode, and returns the configuration of it and what it receives.
+func (m Mode) Start(t testing.TB, script upstreamtest.Script) (upstream.Config, *upstreamtest.Journal) {
+	t.Helper()
+	script.Era = string(m.Upstream)
+	switch m.Transport {
+	case "http":
+		s, url := upstreamtest.Start(t, script)
+		return upstream.Config{URL: url}, &s.Journal
+	case "sse":
+		s, url := upstreamtest.StartSSE(t, script)
+		return upstream.Config{URL: url, Transport: upstream.TransportSSE}, &s.Journal
+	}
+	c := upstreamtest.Command(t, script)
+	return upstream.Config{Command: c.Command, Env: c.Env}, &c.Journal
+}
+
+// Endpoint is a proxy in this process.
+type Endpoint struct {
+	URL    string // of the merged endpoint
+	Server *proxy.Server
+	Set    upstream.Set
+}
+
+// Option changes how MustProxy sets up.
+type Option func(*proxy.Options, *proxy.WorldConfig, *upstream.Options)
+
+// MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
+// ready and the proxy offers what it has.
+func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Option) *Endpoint {
+	t.Helper()
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Endpoint{}
+	log := authtest.Log(t)
+	server, world, up := proxy.Options{Key: key, Log: log}, proxy.WorldConfig{}, upstream.Options{Log: log}
+	for _, o := range options {
+		o(&server, &world, &up)
+	}
+	if world.Guard == nil {
+		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
+	}
+	if e.Server, err = proxy.New(server); err != nil {
+		t.Fatal(err)
+	}
+	var (
+		refresh = make(chan struct{}, 1)
+		ready   = make(chan string, 1000)
+		over    = make(chan struct{})
+		loop    sync.WaitGroup
+	)
+	up.Hooks.StateChanged = func(name string, s upstream.State, err error) {
+		if s != upstream.StateReady {
+			return
+		}
+		select {
+		case ready <- name:
+		default:
+		}
+	}
+	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
+	up.Hooks.CatalogChanged = func(string) {
+		select {
+		case refresh <- struct{}{}:
+		default:
+		}
+	}
+	loop.Go(func() {
+		for {
+			select {
+			case <-refresh:
+				e.Server.Refresh()
+			case <-over:
+				return
+			}
+		}
+	})
+	e.Set.Apply(configs, up, func(us []*upstream.Upstream) { e.Server.Apply(world, us) })
+	ts := httptest.NewServer(e.Server)
+	e.URL = ts.URL + "/mcp"
+	t.Cleanup(func() {
+		e.Server.Shutdown()
+		e.Server.Kill()
+		ts.CloseClientConnections()
+		ts.Close()
+		e.Set.Close()
+		close(over)
+		loop.Wait()
+	})
+	missing := maps.Clone(configs)
+	late := time.NewTimer(Patience)
+	defer late.Stop()
+	for len(missing) > 0 {
+		select {
+		case name := <-ready:
+			delete(missing, name)
+		case <-late.C:
+			t.Fatalf("not ready: %v", slices.Sorted(maps.Keys(missing)))
+		}
+	}
+	e.Server.Refresh()
+	return e
+}

@@ -1,0 +1,190 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"junction/auth"
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// Setup is how a junction is configured.
+type Setup struct {
+	Upstreams map[string]upstream.Config
+	Names     proxy.Names
+	Limits    proxy.Limits
+	Log       io.Writer      // where its log also goes; nil is nowhere
+	Guard     *auth.Guard    // nil lets everybody in
+	Policy    *policy.Policy // nil allows everything that requires nothing
+	Endpoints map[string]proxy.Endpoint
+	Store     upstream.Store // nil keeps no catalogs
+	Crowded   bool           // another junction of the same test lives on when this one ends
+}
+
+// Junction is the proxy in the test's own process.
+type Junction struct {
+	pair    Pair
+	URL     string
+	Server  *proxy.Server
+	Set     *upstream.Set
+	options upstream.Options
+	refresh chan struct{}
+	recheck chan struct{}
+
+	mu   sync.Mutex
+	more chan struct{} // closed and replaced whenever something may have changed
+}
+
+// Start starts a junction, which ends with the test. It does not wait for the upstreams.
+func Start(t *testing.T, p Pair, w Setup) *Junction {
+	t.Helper()
+	children := ChildPIDs(os.Getpid())
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
+	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1), more: make(chan struct{})}
+	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
+		StateChanged:    func(string, upstream.State, error) { j.changed() },
+		ResourceUpdated: func(u upstream.Update) { j.Server.Updated(u) },
+		CatalogChanged: func(string) {
+			select {
+			case j.refresh <- struct{}{}:
+			default:
+			}
+		},
+		OwnChanged: func(string) {
+			select {
+			case j.recheck <- struct{}{}:
+			default:
+			}
+		},
+	}, Store: w.Store}
+	ctx, cancel := context.WithCancel(context.Background())
+	var refreshing sync.WaitGroup
+	refreshing.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-j.refresh:
+				j.Server.Refresh()
+				j.changed()
+			case <-j.recheck:
+				j.Server.Recheck()
+				j.changed()
+			}
+		}
+	})
+	j.Apply(w)
+	ts := httptest.NewServer(j.Server)
+	j.URL = ts.URL + "/mcp"
+	t.Cleanup(func() {
+		j.Server.Shutdown()
+		j.Server.Kill()
+		ts.CloseClientConnections()
+		ts.Close()
+		j.Set.Close()
+		cancel()
+		refreshing.Wait()
+		if !w.Crowded {
+			mustLeaveNothing(t, children)
+		}
+	})
+	return j
+}
+
+// Apply replaces the configuration of the upstreams.
+func (j *Junction) Apply(w Setup) {
+	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
+		j.Server.Apply(proxy.WorldConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}), Policy: cmp.Or(w.Policy, policy.Open())}, us)
+	})
+}
+
+func (j *Junction) changed() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	close(j.more)
+	j.more = make(chan struct{})
+}
+
+// Until waits until the condition holds, which is looked at whenever an upstream's state or catalog
+// has changed.
+func (j *Junction) Until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx := Patient(t)
+	for {
+		j.mu.Lock()
+		more := j.more
+		j.mu.Unlock()
+		if holds() {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			for _, u := range j.Set.All() {
+				t.Logf("%+v", u.Status())
+			}
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// Offers waits until these upstreams are ready and their lists are offered.
+func (j *Junction) Offers(t *testing.T, names ...string) {
+	t.Helper()
+	j.Until(t, fmt.Sprintf("%q to be ready", names), func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return j.Status(name).State != upstream.StateReady })
+	})
+	j.Server.Refresh()
+}
+
+func (j *Junction) Status(name string) upstream.Status {
+	for _, u := range j.Set.All() {
+		if u.Name() == name {
+			return u.Status()
+		}
+	}
+	return upstream.Status{}
+}
+
+// Talk and TalkTo return a new client of the pair's era, of the merged endpoint or of one below it.
+func (j *Junction) Talk(t *testing.T) *Talker { t.Helper(); return Talk(t, j.URL, j.pair.Client) }
+func (j *Junction) TalkTo(t *testing.T, path string) *Talker {
+	t.Helper()
+	return Talk(t, j.URL+path, j.pair.Client)
+}
+
+// Over starts a junction over one upstream called up, which serves the script.
+func Over(t *testing.T, p Pair, script upstreamtest.Script, change func(*upstream.Config)) (*Served, *Junction) {
+	t.Helper()
+	s := p.Serve(t, script)
+	if change != nil {
+		change(&s.Config)
+	}
+	j := Start(t, p, Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
+	j.Offers(t, "up")
+	return s, j
+}
+
+// Exactly has the upstream hear what exactly the client of each call can do: roots, too.
+func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
+
+func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }

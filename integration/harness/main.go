@@ -1,0 +1,41 @@
+package harness
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"junction/upstream/upstreamtest"
+)
+
+// roleVariable is the environment variable with the role of a test binary.
+const roleVariable = "JUNCTION_ROLE"
+
+// Main is the TestMain of a package of tests. It runs the tests, unless the test binary was started
+// as another program: an upstream of package upstreamtest, or one of the package's own roles.
+func Main(m *testing.M, roles map[string]func(args []string) error) { os.Exit(run(m, roles)) }
+
+func run(m *testing.M, roles map[string]func(args []string) error) int {
+	upstreamtest.RunIfChild()
+	if name := os.Getenv(roleVariable); name != "" {
+		role, ok := roles[name]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "%s: there is no role %q\n", roleVariable, name)
+			return 2
+		}
+		if err := role(os.Args[1:]); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+			return 1
+		}
+		return 0
+	}
+	defer os.RemoveAll(BuildDir())
+	// The command line is read later, so that -parallel replaces this value.
+	if err := flag.Set("test.parallel", strconv.Itoa(beside)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}

@@ -1,0 +1,186 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// This file installs and runs the clients and servers of the folder npm, which others wrote.
+// npm/README.md describes them.
+
+// NpmClient is a client of the folder npm in one of its eras.
+type NpmClient struct {
+	Name   string
+	Args   []string // before the URL
+	Modern bool     // it speaks 2026-07-28 with a server that does
+	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
+}
+
+func NpmClients() []NpmClient {
+	return []NpmClient{
+		{"sdk1", []string{"client-v1.mjs"}, false, true},
+		{"sdk2-legacy", []string{"client-v2.mjs", "legacy"}, false, true},
+		{"sdk2-auto", []string{"client-v2.mjs", "auto"}, true, true},
+		{"sdk2-modern", []string{"client-v2.mjs", "modern"}, true, true},
+		{"inspector-legacy", []string{"inspector.mjs", "legacy"}, false, false},
+		{"inspector-modern", []string{"inspector.mjs", "modern"}, true, false},
+	}
+}
+
+// Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
+// the modern era are enough.
+func Tried(clients []NpmClient) []NpmClient {
+	return slices.DeleteFunc(clients, func(c NpmClient) bool { return testing.Short() && c.Name != "sdk1" && c.Name != "sdk2-modern" })
+}
+
+// Era is the word that the SDK has for the era.
+func (c NpmClient) Era() string {
+	if c.Modern {
+		return "modern"
+	}
+	return "legacy"
+}
+
+// command returns the command of a client at an endpoint, which is killed with all its children
+// when ctx ends.
+func (c NpmClient) command(ctx context.Context, t testing.TB, url string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "node", append(append(c.Args[:len(c.Args):len(c.Args)], url), args...)...)
+	cmd.Dir = MustNPM(t)
+	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
+	cmd.Cancel = func() error { KillGroup(cmd.Process.Pid); return nil }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Run runs a client to its end and decodes the document that it prints. The error is of a client
+// that ended with another status than 0.
+func (c NpmClient) Run(t testing.TB, into any, url string, args ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), NpmPatience)
+	defer cancel()
+	cmd := c.command(ctx, t, url, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s%s", c.Name, strings.Join(args, " "), err, &stdout, &stderr)
+	}
+	if err := json.Unmarshal(stdout.Bytes(), into); err != nil {
+		return fmt.Errorf("%s %s: %w in:\n%s", c.Name, strings.Join(args, " "), err, &stdout)
+	}
+	return nil
+}
+
+// ToolResult is the result of a tool.
+type ToolResult struct {
+	Content []struct {
+		Type, Text string
+	}
+	StructuredContent json.RawMessage
+	IsError           bool
+}
+
+// Text is the text of all content, and what is no text by its type in brackets.
+func (r ToolResult) Text() string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if c.Type != "text" {
+			b.WriteString("[" + c.Type + "]")
+		}
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// NpmList is what a client says about an endpoint. The inspector says only Tools and Raw.
+type NpmList struct {
+	Tools           []string // their names
+	Raw             json.RawMessage
+	Era             string
+	ProtocolVersion string
+	ServerInfo      struct{ Name string }
+}
+
+// MustList lists the tools of an endpoint.
+func (c NpmClient) MustList(t testing.TB, url string) NpmList {
+	t.Helper()
+	var l NpmList
+	if c.Sdk {
+		if err := c.Run(t, &l, url, "list"); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var inspected struct{ Result json.RawMessage }
+	if err := c.Run(t, &inspected, url, "tools/list"); err != nil {
+		t.Fatal(err)
+	}
+	l.Raw = inspected.Result
+	var page struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal(l.Raw, &page); err != nil {
+		t.Fatalf("%s: list: %v in:\n%s", c.Name, err, l.Raw)
+	}
+	for _, tool := range page.Tools {
+		l.Tools = append(l.Tools, tool.Name)
+	}
+	return l
+}
+
+// MustCall calls a tool.
+func (c NpmClient) MustCall(t testing.TB, url, tool, arguments string) ToolResult {
+	t.Helper()
+	var inspected struct{ Result ToolResult }
+	var err error
+	if c.Sdk {
+		err = c.Run(t, &inspected.Result, url, "call", tool, arguments)
+	} else {
+		err = c.Run(t, &inspected, url, "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inspected.Result
+}
+
+// NpmProgress is a call with what was heard of its progress.
+type NpmProgress struct {
+	Progress []struct {
+		Progress, Total float64
+		Message         string
+	}
+	Result ToolResult
+}
+
+// NpmSession is a client that stays connected and says on standard output, line by line, what
+// happens.
+type NpmSession struct{ *NodeScript }
+
+// MustOpen starts the command watch or restart of a client.
+func (c NpmClient) MustOpen(t testing.TB, url, command string) NpmSession {
+	t.Helper()
+	return NpmSession{MustTalk(t, c.Name+" "+command, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, url, command) })}
+}
+
+// MustContinue sends the line that it waits for.
+func (s NpmSession) MustContinue() {
+	s.T.Helper()
+	s.MustWrite("go on")
+}
+
+// MustServe starts server-everything over HTTP, in the mode streamableHttp or sse, and returns its
+// URL.
+func MustServe(t testing.TB, mode string) string {
+	t.Helper()
+	cmd := exec.Command("node", "serve.mjs", mode)
+	cmd.Dir = MustNPM(t)
+	return MustStartServer(t, cmd, regexp.MustCompile(`"url":"([^"]+)"`))[1]
+}

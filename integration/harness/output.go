@@ -1,0 +1,68 @@
+package harness
+
+import (
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Output is what a process has written so far, for several readers.
+type Output struct {
+	mu      sync.Mutex
+	text    []byte
+	changed chan struct{} // closed and replaced whenever text grows
+}
+
+func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, b...)
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return len(b), nil
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+// tail returns at most the last n bytes.
+func (o *Output) tail(n int) string {
+	s := o.String()
+	return s[max(0, len(s)-n):]
+}
+
+// MustMatch waits until the output matches and returns the groups of the first match. The process
+// that writes it must not end before; a nil ended never does.
+func (o *Output) MustMatch(t testing.TB, r *regexp.Regexp, patience time.Duration, ended <-chan struct{}) []string {
+	t.Helper()
+	enough := time.After(patience)
+	for over := false; ; {
+		o.mu.Lock()
+		found, changed := r.FindSubmatch(o.text), o.changed
+		o.mu.Unlock()
+		switch {
+		case found != nil:
+			groups := make([]string, len(found))
+			for i, g := range found {
+				groups[i] = string(g)
+			}
+			return groups
+		case over:
+			t.Fatalf("the process has ended, and nothing matches %s in:\n%s", r, o.tail(4000))
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			over = true // look once more: all is written by now
+		case <-enough:
+			t.Fatalf("nothing matches %s within %v in:\n%s", r, patience, o.tail(4000))
+		}
+	}
+}

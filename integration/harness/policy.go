@@ -1,0 +1,65 @@
+package harness
+
+import (
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+)
+
+// MustPolicy compiles a policies section.
+func MustPolicy(t *testing.T, text string) *policy.Policy {
+	t.Helper()
+	var c policy.Config
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	p, err := policy.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Keyring makes a key for each name, and the guard that knows them.
+func Keyring(t *testing.T, names ...string) (*auth.Guard, map[string]string) {
+	t.Helper()
+	keys := map[string]string{}
+	var config auth.Config
+	for _, name := range names {
+		keys[name] = auth.NewKey()
+		hash, err := auth.HashKey(keys[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.APIKeys = append(config.APIKeys, auth.Key{Name: name, Hash: hash})
+	}
+	return config.Guard(nil, "", nil), keys
+}
+
+// As returns a client that shows a key.
+func (j *Junction) As(t *testing.T, key string, change ...func(*Talker)) *Talker {
+	t.Helper()
+	c := &Talker{URL: j.URL, Era: j.pair.Client, Version: "2025-11-25", Capabilities: AllCapabilities, Key: key}
+	for _, f := range change {
+		f(c)
+	}
+	return c.Start(t)
+}
+
+// WithoutName is what a client reads of an answer, without the id and with one name in place of another.
+func WithoutName(m jsonrpc.Message, name string) string {
+	m.ID = "0"
+	return strings.ReplaceAll(string(m.Append(nil)), name, "NAME")
+}
+
+// Allowing is an option of MustProxy: pages of these origins may send requests.
+func Allowing(origins []string) Option {
+	return func(_ *proxy.Options, w *proxy.WorldConfig, _ *upstream.Options) { w.AllowedOrigins = origins }
+}

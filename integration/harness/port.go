@@ -1,0 +1,51 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+)
+
+// FreePort returns an address of the loopback interface with a free port. Each process of tests has
+// ports of its own, and gives the one first that it has not given for the longest time.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	p := ports()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range portsEach {
+		p.next = (p.next + 1) % portsEach
+		if address := fmt.Sprintf("127.0.0.1:%d", p.first+p.next); !Taken(address) {
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// portsEach is how many ports a process of tests has.
+const portsEach = 200
+
+// ports returns the ports of this process. They are below those that systems give to outgoing
+// connections; the process id chooses them.
+var ports = sync.OnceValue(func() *portRange {
+	return &portRange{first: 12000 + os.Getpid()%100*portsEach}
+})
+
+type portRange struct {
+	mu    sync.Mutex
+	first int
+	next  int // what to try next, from first
+}
+
+// Taken reports whether somebody listens on the address.
+func Taken(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return true
+	}
+	l.Close()
+	return false
+}

@@ -1,0 +1,93 @@
+package harness
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// MustStartServer starts a server that ends with the test, and returns what of its output matches.
+func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string {
+	t.Helper()
+	out := NewOutput()
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
+	cmd.WaitDelay = 5 * time.Second
+	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", cmd, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait() // how it ended shows in what it wrote
+	}()
+	t.Cleanup(func() {
+		KillGroup(cmd.Process.Pid)
+		<-ended
+	})
+	return out.MustMatch(t, ready, Patience, ended)
+}
+
+func Terminate(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		p.Signal(syscall.SIGTERM) // one that has ended needs none
+	}
+}
+
+// Descendants returns the children of a process, and theirs; none where the system cannot tell.
+func Descendants(pid int) []int {
+	var all []int
+	for _, child := range ChildPIDs(pid) {
+		all = append(append(all, child), Descendants(child)...)
+	}
+	return all
+}
+
+// Living reports whether a process has not ended yet, and its name. A zombie has ended: whether
+// somebody reaps it is not ours.
+func Living(pid int) (name string, lives bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", false
+	}
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndex(stat, []byte(") "))
+	if open < 0 || end < open || end+2 >= len(stat) {
+		return "", false
+	}
+	return string(stat[open+1 : end]), stat[end+2] != 'Z'
+}
+
+// mustLeaveNothing expects that no goroutine of the proxy is left, and no child of this process but
+// those given. What was ended may need a moment to be gone.
+func mustLeaveNothing(t testing.TB, children []int) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(Soon); time.Now().Before(end); runtime.Gosched() {
+		b := make([]byte, 1<<20)
+		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
+			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")
+		})
+		if len(left) == 0 {
+			break
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+	}
+	for _, pid := range ChildPIDs(os.Getpid()) {
+		if name, lives := Living(pid); lives && !slices.Contains(children, pid) {
+			t.Errorf("process %d (%s) is left", pid, name)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+)
+
+// This file starts the real program as a user would: a process with a configuration file.
+
+// Program is a running junction. It ends with the test that started it, and is then expected to
+// leave no process behind.
+type Program struct {
+	URL    string  // of the merged endpoint: http://127.0.0.1:PORT/mcp
+	Admin  string  // of /readyz and /healthz: http://127.0.0.1:PORT
+	Stdout *Output // of all its starts
+	Stderr *Output // of all its starts
+
+	Dir  string // its configuration, its key
+	Cmd  *exec.Cmd
+	Done chan struct{} // closed when the process has ended
+}
+
+// MustProgram starts the program with a configuration to which it adds listen, admin and sessions,
+// and returns when it serves. Its upstreams may not be ready yet: MustReady waits for them.
+func MustProgram(t testing.TB, config string) *Program {
+	t.Helper()
+	p := NewProgram(t)
+	p.MustConfigure(t, config)
+	p.MustServe(t)
+	return p
+}
+
+// NewProgram returns a program that is not started yet. What it writes, at the level debug in
+// tests, may show none of the secrets that they have come by (TestAuthT116).
+func NewProgram(t testing.TB) *Program {
+	t.Helper()
+	p := &Program{Stdout: NewOutput(), Stderr: NewOutput(), Dir: t.TempDir()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of %s ends with:\n%s", p.URL, p.Stderr.tail(4000))
+		}
+	})
+	t.Cleanup(func() {
+		p.MustStop(t)
+		KeysIn(p.Dir)
+		authtest.MustTellNothing(t, "what the program writes", p.Stdout.String()+p.Stderr.String())
+	})
+	return p
+}
+
+// KeysIn has no log show the keys that the program has put into files of a folder.
+func KeysIn(dir string) {
+	// of what cannot be read nothing is known to be a secret
+	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		if name := filepath.Base(file); err == nil && entry.Type().IsRegular() && (name == "key" || name == "master.key") {
+			text, _ := os.ReadFile(file)
+			for key := range strings.FieldsSeq(string(text)) {
+				authtest.Secret("the file "+name, key[strings.IndexByte(key, ':')+1:])
+			}
+		}
+		return nil
+	})
+}
+
+func (p *Program) File() string { return filepath.Join(p.Dir, "junction.yaml") }
+
+// MustConfigure replaces the configuration file in the way of an editor: whole, by renaming.
+func (p *Program) MustConfigure(t testing.TB, config string) {
+	t.Helper()
+	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
+		config += "\nlog: { level: debug }\n"
+	}
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s", filepath.Join(p.Dir, "key"), config)
+	if err := os.WriteFile(p.File()+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.File()+".new", p.File()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MustReload replaces a text of the file, and waits until the program has read it.
+func (p *Program) MustReload(t testing.TB, before, after string) {
+	t.Helper()
+	text, err := os.ReadFile(p.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(before)) {
+		t.Fatalf("%q is not in the file:\n%s", before, text)
+	}
+	const reloaded = "configuration reloaded.*"
+	n := strings.Count(p.Stderr.String(), "configuration reloaded")
+	if err := os.WriteFile(p.File()+".new", bytes.ReplaceAll(text, []byte(before), []byte(after)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.File()+".new", p.File()); err != nil {
+		t.Fatal(err)
+	}
+	p.Stderr.MustMatch(t, regexp.MustCompile("(?s)"+strings.Repeat(reloaded, n+1)), Patience, p.Done)
+}
+
+// serves is the line of the log that says where.
+var serves = regexp.MustCompile(`(?m) msg=serving url=(\S+)(?: admin=(\S+))?$`)
+
+// MustServe starts the program with its file, and further arguments, and returns when it serves.
+func (p *Program) MustServe(t testing.TB, args ...string) {
+	t.Helper()
+	p.MustStart(t, exec.Command(JunctionBinary(t), append([]string{"--config", p.File()}, args...)...))
+}
+
+// MustStart starts a process, with our environment where cmd has none, and returns when it serves.
+func (p *Program) MustStart(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+p.Dir)
+	log := NewOutput() // of this start alone
+	cmd.Stdout, cmd.Stderr = p.Stdout, io.MultiWriter(p.Stderr, log)
+	cmd.SysProcAttr = ChildAttr(syscall.SIGTERM) // so that it can still end its upstreams when we die
+	cmd.WaitDelay = 10 * time.Second             // for a grandchild that holds our pipes
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", cmd, err)
+	}
+	p.Cmd, p.Done = cmd, make(chan struct{})
+	go func() {
+		defer close(p.Done)
+		cmd.Wait() // how it ended is in cmd.ProcessState
+	}()
+	where := log.MustMatch(t, serves, Patience, p.Done)
+	p.URL, p.Admin = where[1], where[2]
+}
+
+// Report is the part of /readyz that tests look at.
+type Report struct {
+	Status    string
+	Tools     int
+	Upstreams []UpstreamReport
+}
+
+type UpstreamReport struct {
+	Name, State, Error, Era, Version string
+	Tools                            int
+}
+
+// MustReady waits until all upstreams are ready.
+func (p *Program) MustReady(t testing.TB, patience time.Duration) Report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	unready := func(u UpstreamReport) bool { return u.State != "ready" && u.State != "by person" }
+	for {
+		r, err := p.report(ctx)
+		if err == nil && !slices.ContainsFunc(r.Upstreams, unready) {
+			return r
+		}
+		select {
+		case <-again.C:
+		case <-p.Done:
+			t.Fatalf("junction has ended: %v", p.Cmd.ProcessState)
+		case <-ctx.Done():
+			t.Fatalf("not all upstreams are ready within %v (%v): %+v", patience, err, r.Upstreams)
+		}
+	}
+}
+
+func (p *Program) report(ctx context.Context) (r Report, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz", nil)
+	if err != nil {
+		return r, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// MustRestart ends the process and starts it again, on the same address and with the same file.
+func (p *Program) MustRestart(t testing.TB) {
+	t.Helper()
+	address := strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp")
+	p.MustStop(t)
+	p.MustServe(t, "--listen", address)
+}
+
+// MustStop ends the process in the way of a service manager, and expects it to end well and with
+// all its children. It does nothing when it was called before.
+func (p *Program) MustStop(t testing.TB) {
+	t.Helper()
+	if p.Cmd == nil {
+		return
+	}
+	cmd := p.Cmd
+	p.Cmd = nil
+	pid := cmd.Process.Pid
+	family := Descendants(pid)
+	if filepath.Base(cmd.Path) == "go" { // go run passes no signal on
+		for _, child := range ChildPIDs(pid) {
+			Terminate(child)
+		}
+	} else {
+		Terminate(pid)
+	}
+	select {
+	case <-p.Done:
+	case <-time.After(Patience):
+		t.Errorf("junction did not end within %v of SIGTERM", Patience)
+	}
+	KillGroup(pid)
+	<-p.Done
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("junction ended with %v, want status 0", cmd.ProcessState)
+	}
+	for _, child := range family {
+		if name, lives := Living(child); lives {
+			t.Errorf("process %d (%s) outlived junction", child, name)
+			KillGroup(child)
+		}
+	}
+}
+
+// Peak returns the most memory that the process has had so far, in bytes; 0 where the system does
+// not say.
+func (p *Program) Peak(t testing.TB) (n int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
+}
+
+// Command is a command as the configuration has it.
+func Command(t testing.TB, words ...string) string {
+	t.Helper()
+	text, err := json.Marshal(words) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "command: " + string(text)
+}
+
+func (p *Program) Origin() string { return strings.TrimSuffix(p.URL, "/mcp") }

@@ -1,0 +1,211 @@
+package harness
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/policy"
+	"junction/proxy"
+	"junction/upstream"
+)
+
+// Stand is the proxy in this process, wired as the program wires it, so that a test can see its
+// goroutines, its memory and the states of its upstreams.
+type Stand struct {
+	Set    upstream.Set
+	Server *proxy.Server
+	URL    string // of the merged endpoint
+
+	options upstream.Options
+	names   proxy.WorldConfig
+
+	mu      sync.Mutex
+	events  []stateEvent
+	closed  map[string]bool // connections of clients, by their own address
+	changed chan struct{}   // closed and replaced at every event
+}
+
+// stateEvent is a change of the state of an upstream's main link.
+type stateEvent struct {
+	Name  string
+	State upstream.State
+	Err   error
+}
+
+// Soon bounds what must happen, and does not happen at once only because machines are slow.
+const Soon = Patience
+
+// MustStand starts a proxy over the upstreams, which ends with the test, and is then expected to
+// leave no goroutine and no process behind. It returns when all upstreams that can be ready are,
+// which are those not named in unready.
+func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Config, unready ...string) *Stand {
+	t.Helper()
+	children := ChildPIDs(os.Getpid())
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := authtest.Log(t)
+	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}), names: proxy.WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
+	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	refresh := make(chan struct{}, 1)
+	s.options.Log, s.options.MessageLimit = log, limits.Message
+	s.options.Hooks = upstream.Hooks{
+		StateChanged: s.record,
+		CatalogChanged: func(string) {
+			select {
+			case refresh <- struct{}{}:
+			default:
+			}
+		},
+	}
+	over := make(chan struct{})
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for {
+			select {
+			case <-refresh:
+				s.Server.Refresh()
+			case <-over:
+				return
+			}
+		}
+	})
+	s.Apply(configs)
+	ts := httptest.NewUnstartedServer(s.Server)
+	ts.Config.ReadTimeout = limits.WithDefaults().ReadTimeout
+	ts.Config.ConnState = s.connState
+	ts.Start()
+	s.URL = ts.URL + "/mcp"
+	t.Cleanup(func() {
+		s.Server.Shutdown()
+		s.Server.Kill()
+		ts.CloseClientConnections()
+		ts.Close()
+		s.Set.Close()
+		close(over)
+		loop.Wait()
+		mustLeaveNothing(t, children)
+	})
+	for name := range configs {
+		if !slices.Contains(unready, name) {
+			s.MustReach(t, name, upstream.StateReady)
+		}
+	}
+	s.Server.Refresh()
+	return s
+}
+
+// Apply is a reload, as the program makes one.
+func (s *Stand) Apply(configs map[string]upstream.Config) {
+	s.Set.Apply(configs, s.options, func(us []*upstream.Upstream) { s.Server.Apply(s.names, us) })
+}
+
+func (s *Stand) record(name string, state upstream.State, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, stateEvent{name, state, err})
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Stand) connState(c net.Conn, state http.ConnState) {
+	if state == http.StateClosed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed[c.RemoteAddr().String()] = true
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// MustClose waits until the proxy has closed the connection of a client.
+func (s *Stand) MustClose(t testing.TB, client net.Conn) {
+	t.Helper()
+	for enough := time.After(Soon); ; {
+		s.mu.Lock()
+		closed, changed := s.closed[client.LocalAddr().String()], s.changed
+		s.mu.Unlock()
+		if closed {
+			return
+		}
+		select {
+		case <-changed:
+		case <-enough:
+			t.Fatalf("the proxy has not closed the connection from %v within %v", client.LocalAddr(), Soon)
+		}
+	}
+}
+
+func (s *Stand) upstream(t testing.TB, name string) *upstream.Upstream {
+	t.Helper()
+	for _, u := range s.Set.All() {
+		if u.Name() == name {
+			return u
+		}
+	}
+	t.Fatalf("there is no upstream %s", name)
+	return nil
+}
+
+// MustReach waits until the upstream is in the state, and returns its status then.
+func (s *Stand) MustReach(t testing.TB, name string, want upstream.State) upstream.Status {
+	t.Helper()
+	u, enough := s.upstream(t, name), time.After(Soon)
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		status := u.Status()
+		if status.State == want {
+			return status
+		}
+		select {
+		case <-changed:
+		case <-enough:
+			t.Fatalf("upstream %s is %v (%s), want %v within %v", name, status.State, status.Err, want, Soon)
+		}
+	}
+}
+
+// MustOffer waits until clients see so many tools.
+func (s *Stand) MustOffer(t testing.TB, want int) {
+	t.Helper()
+	again, enough := time.NewTicker(5*time.Millisecond), time.After(Soon)
+	defer again.Stop()
+	for s.Server.Tools() != want {
+		select {
+		case <-again.C:
+		case <-enough:
+			t.Fatalf("%d tools are offered, want %d within %v", s.Server.Tools(), want, Soon)
+		}
+	}
+}
+
+// MustSay expects that some change of the upstream's state gave a reason that contains the words.
+func (s *Stand) MustSay(t testing.TB, name, words string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var said []string
+	for _, e := range s.events {
+		if e.Name == name && e.Err != nil {
+			said = append(said, e.Err.Error())
+		}
+	}
+	if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, words) }) {
+		t.Errorf("the reasons for changes of %s are %q; want one with %q", name, said, words)
+	}
+}

@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"strings"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// Way is one way to an upstream: an era and a wire.
+type Way struct {
+	Era, Transport string
+	// its answers are framed by lines or events, so that a line break between two tokens of theirs
+	// must become a space
+	lines bool
+	taken bool // so are the requests
+}
+
+func Ways() []Way {
+	return []Way{
+		{LegacyEra, "stdio", true, true}, {ModernEra, "stdio", true, true},
+		{LegacyEra, "http", true, false}, {ModernEra, "http", true, false},
+		{LegacyEra, "http JSON", false, false}, {ModernEra, "http JSON", false, false},
+		{LegacyEra, "sse", true, false},
+	}
+}
+
+// Sent returns what the upstream's side of the wire makes of a text that the upstream sends, and
+// received of one that it is sent.
+func (f Way) Sent(text string) string { return OnLine(f.lines, text) }
+
+func (f Way) Received(text string) string { return OnLine(f.taken, text) }
+
+func OnLine(line bool, text string) string {
+	if line {
+		return OneLine(text)
+	}
+	return text
+}
+
+func BothEras() []string { return []string{LegacyEra, ModernEra} }
+
+// MustScripted starts a server, in a process of its own if the wire wants that, and returns how to
+// reach it.
+func MustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstream.Config, *upstreamtest.Journal) {
+	t.Helper()
+	switch wire {
+	case "stdio":
+		c := upstreamtest.Command(t, script)
+		return upstream.Config{Command: c.Command, Env: c.Env}, &c.Journal
+	case "sse":
+		s, url := upstreamtest.StartSSE(t, script)
+		return upstream.Config{URL: url}, &s.Journal
+	}
+	s, url := upstreamtest.Start(t, script)
+	return upstream.Config{URL: url}, &s.Journal
+}
+
+// OneLine is the only change that is allowed to what somebody wrote: where a message is one line, a
+// line break between tokens becomes a space.
+func OneLine(text string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(text) }

@@ -1,0 +1,335 @@
+package protocol
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/integration/harness"
+	"junction/upstream"
+	"junction/upstream/stored"
+	"junction/upstream/upstreamtest"
+)
+
+// The catalog of an upstream is there before the server is: from the store, or by waiting for it.
+
+// shelf is the folder of stored catalogs of a test, opened once for each junction.
+type shelf struct {
+	dir string
+	key *seal.Key
+	log *harness.Output
+}
+
+func newShelf(t *testing.T) *shelf {
+	t.Helper()
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &shelf{t.TempDir(), key, harness.NewOutput()}
+}
+
+// open returns a store for one junction. When the test is over, everything is written.
+func (s *shelf) open(t *testing.T) *stored.Dir {
+	t.Helper()
+	d, err := stored.Open(s.dir, s.key, authtest.Log(t, s.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// gated serves a script at an address, and answers nothing until open is called.
+type gated struct {
+	url  string
+	open func()
+	*upstreamtest.Server
+}
+
+func serveAt(t *testing.T, address string, script upstreamtest.Script) *gated {
+	t.Helper()
+	s := upstreamtest.New(script)
+	t.Cleanup(s.Close)
+	opened := make(chan struct{})
+	url, stop := upstreamtest.Serve(t, address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-opened:
+			s.Handler().ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(stop)
+	return &gated{url + "/mcp", func() { close(opened) }, s}
+}
+
+// TestForeignStoredCatalog: after a restart of Junction the tools are listed at once, byte for
+// byte, while the server does not answer yet. A call waits for the server. What the server lists
+// then takes the place of the stored catalog, and clients hear of it.
+func TestForeignStoredCatalog(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		keeps, address := newShelf(t), harness.FreePort(t)
+		before := append(harness.Definitions("echo", "whoami"), []byte(exotic))
+		var first string
+		t.Run("first", func(t *testing.T) {
+			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: before})
+			s.open()
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
+			j.Offers(t, "up")
+			_, result := j.Talk(t).List(t, "")
+			first = harness.Member(result, "tools")
+		})
+		t.Run("second", func(t *testing.T) {
+			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: append(harness.Definitions("new"), before...)})
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
+			c := j.Talk(t)
+			if _, result := c.List(t, ""); harness.Member(result, "tools") != first {
+				t.Errorf("tools = %s\nbefore the restart %s", harness.Member(result, "tools"), first)
+			}
+			if got := j.Status("up"); got.State != upstream.StateConnecting || !got.Stored {
+				t.Errorf("status = %+v, want connecting, with a stored catalog", got)
+			}
+			hears := c.HearTools(t)
+			call := c.Begin(t, harness.Called("up__echo", `{}`))
+			s.open()
+			if m := call.Answer(t); m.Error != nil {
+				t.Errorf("the call of a stored tool = %v %s", m.Error, m.Error.Data)
+			}
+			if m, ok := hears.Next(t); !ok || m.Method != "notifications/tools/list_changed" {
+				t.Fatalf("the client hears %s, want that its tools have changed", m.Append(nil))
+			}
+			if got := c.Names(t); !slices.Contains(got, "up__new") {
+				t.Errorf("tools = %q, want up__new among them", got)
+			}
+		})
+		t.Run("third", func(t *testing.T) { // the server is gone
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}}, Store: keeps.open(t)})
+			c := j.Talk(t)
+			if got := c.Names(t); !slices.Contains(got, "up__new") {
+				t.Errorf("tools = %q, want those of the second run", got)
+			}
+			harness.WantOwnError(t, c.Call(t, "up__new", `{}`), "up", upstream.KindUnavailable)
+		})
+	})
+}
+
+// TestForeignStoredCatalogStrangeFiles: a stored catalog that was cut, edited, moved, or sealed
+// with another key is ignored and logged, and one of an entry that is gone is deleted.
+func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
+	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: "http"}
+	keeps, address := newShelf(t), harness.FreePort(t)
+	config := map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}}
+	t.Run("stored", func(t *testing.T) {
+		s := serveAt(t, address, upstreamtest.Script{Era: "legacy"})
+		s.open()
+		harness.Start(t, p, harness.Setup{Upstreams: config, Store: keeps.open(t)}).Offers(t, "up")
+	})
+	files, err := filepath.Glob(filepath.Join(keeps.dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files = %q, want one", files)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, want 0600", info.Mode())
+	}
+	if strings.Contains(string(whole), "whoami") {
+		t.Error("the file shows what is in it")
+	}
+	edited := slices.Clone(whole)
+	edited[len(edited)/2] ^= 1
+	for what, text := range map[string][]byte{"cut": whole[:len(whole)/2], "edited": edited, "empty": nil, "no catalog": []byte("{}")} {
+		t.Run(what, func(t *testing.T) {
+			if err := os.WriteFile(files[0], text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j := harness.Start(t, p, harness.Setup{Upstreams: config, Store: keeps.open(t)})
+			if got := j.Talk(t).Names(t); len(got) != 0 {
+				t.Errorf("tools = %q, want none", got)
+			}
+		})
+	}
+	if got := strings.Count(keeps.log.String(), "a stored catalog is ignored"); got != 4 {
+		t.Errorf("%d files were logged, want 4:\n%s", got, keeps.log)
+	}
+	if err := os.WriteFile(files[0], whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("another server", func(t *testing.T) {
+		store := keeps.open(t)
+		other := map[string]upstream.Config{"up": {URL: "http://" + address + "/other"}}
+		if got := harness.Start(t, p, harness.Setup{Upstreams: other, Store: store}).Talk(t).Names(t); len(got) != 0 {
+			t.Errorf("tools = %q, want none: the catalog is of another address", got)
+		}
+		other["up"] = upstream.Config{URL: "http://" + address + "/other"}
+		store.Keep([]string{other["up"].Entry("up")})
+		if left, _ := filepath.Glob(filepath.Join(keeps.dir, "*")); len(left) != 0 {
+			t.Errorf("files = %q, want none: their entry is gone", left)
+		}
+	})
+}
+
+// TestForeignPolicyHoldsForStoredCatalogs: what a policy hides stays hidden, whether its tools are
+// stored, unknown or listed.
+func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
+	keeps, address := newShelf(t), harness.FreePort(t)
+	guard, keys := harness.Keyring(t, "some", "none")
+	rules := harness.MustPolicy(t, `
+- { name: some, match: { key: some }, rules: [{ deny: { tools: up__whoami } }, { allow: { tools: "up__*" } }] }
+- { name: none, match: { key: none }, rules: [{ allow: { tools: "other__*" } }] }
+`)
+	for _, client := range harness.Eras {
+		p := harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "http"}
+		harness.RunPair(t, p, func(t *testing.T, p harness.Pair) {
+			for _, known := range []bool{false, true} {
+				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp", Timeout: time.Second}}, Guard: guard, Policy: rules}
+				if known {
+					t.Run("listed", func(t *testing.T) {
+						s := serveAt(t, address, upstreamtest.Script{Era: "legacy", Tools: harness.Definitions("echo", "whoami")})
+						s.open()
+						w.Store = keeps.open(t)
+						harness.Start(t, p, w).Offers(t, "up")
+					})
+				}
+				t.Run(fmt.Sprintf("known %t", known), func(t *testing.T) {
+					w.Store = nil
+					if known {
+						w.Store = keeps.open(t)
+					}
+					j := harness.Start(t, p, w)
+					some, none := j.As(t, keys["some"]), j.As(t, keys["none"])
+					want := []string{}
+					if known {
+						want = []string{"up__echo"}
+						harness.WantCode(t, some.Call(t, "up__whoami", `{}`), -32602)
+					}
+					if got := some.Names(t); !slices.Equal(got, want) {
+						t.Errorf("tools = %q, want %q", got, want)
+					}
+					harness.WantOwnError(t, some.Call(t, "up__echo", `{}`), "up", upstream.KindUnavailable)
+					if got := none.Names(t); len(got) != 0 {
+						t.Errorf("who may use nothing of the upstream sees %q", got)
+					}
+					harness.WantCode(t, none.Call(t, "up__echo", `{}`), -32602)
+				})
+			}
+		})
+	}
+}
+
+// TestForeignFirstList: without a stored catalog, tools/list waits a moment for a server that is
+// starting, and never longer than that.
+func TestForeignFirstList(t *testing.T) {
+	for _, client := range harness.Eras {
+		for _, up := range harness.Eras {
+			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+				quick, never := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Starts: 300}), serveAt(t, harness.FreePort(t), upstreamtest.Script{})
+				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"quick": quick.Config, "never": {URL: never.url}}})
+				if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"quick__echo"}) {
+					t.Errorf("the first list = %q, want quick__echo", got)
+				}
+			})
+		}
+	}
+}
+
+// TestForeignCallBeforeTheFirstList: a call of a tool of a server that is starting waits for the
+// server. If the server cannot be reached, the call ends as unavailable, with the reason, and never
+// as unknown.
+func TestForeignCallBeforeTheFirstList(t *testing.T) {
+	for _, client := range harness.Eras {
+		for _, up := range harness.Eras {
+			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+				slow := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Prompts: harness.Definitions("hello"), Starts: 300})
+				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"slow": slow.Config, "gone": {Command: []string{"there-is-no-such-program"}}}})
+				c := j.Talk(t)
+				c.Succeed(t, "slow__echo", `{}`)
+				harness.WantCode(t, c.Call(t, "slow__other", `{}`), -32602)
+				m := c.Call(t, "gone__tool", `{}`)
+				harness.WantOwnError(t, m, "gone", upstream.KindUnavailable)
+				if !strings.Contains(m.Error.Message, "there-is-no-such-program") {
+					t.Errorf("the error is %q, want the reason in it", m.Error.Message)
+				}
+				harness.WantOwnError(t, c.Begin(t, harness.Query{Method: "prompts/get", Params: `"name":"gone__hello"`}).Answer(t), "gone", upstream.KindUnavailable)
+				harness.WantCode(t, c.Call(t, "other__tool", `{}`), -32602)
+			})
+		}
+	}
+}
+
+// TestForeignCatalogAfterKill: the program is stopped, and then killed. Each time its tools are
+// listed when it serves again, while the server needs long to start.
+func TestForeignCatalogAfterKill(t *testing.T) {
+	defer harness.Computes(t)()
+	mark := filepath.Join(t.TempDir(), "mark")
+	script := fmt.Sprintf("test -e %[1]s && sleep 600; touch %[1]s; exec %[2]s demo", mark, harness.JunctionBinary(t))
+	p := harness.MustProgram(t, fmt.Sprintf("upstreams: { shop: { command: [sh, -c, %q] } }\n", script))
+	before := p.MustReady(t, harness.Patience)
+	if before.Tools == 0 {
+		t.Fatal("the demo has no tools")
+	}
+	for range 2 {
+		p.MustRestart(t)
+		if got := harness.Talk(t, p.URL, upstream.EraLegacy).Names(t); len(got) != before.Tools {
+			t.Errorf("after the restart there are %d tools, want %d", len(got), before.Tools)
+		}
+	}
+	if err := p.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done
+	p.MustServe(t)
+	if got := harness.Talk(t, p.URL, upstream.EraModern).Names(t); len(got) != before.Tools {
+		t.Errorf("after the kill there are %d tools, want %d", len(got), before.Tools)
+	}
+}
+
+// TestForeignCatalogsThatChange: a server that lists 10,000 tools and then none, one that renames
+// its tools again and again, and one whose list fails after a good one.
+func TestForeignCatalogsThatChange(t *testing.T) {
+	p := harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: "http"}
+	keeps := newShelf(t)
+	var names []string
+	for i := range 10_000 {
+		names = append(names, fmt.Sprintf("tool%d", i))
+	}
+	s, broken := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...)}), p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("good")})
+	configs := map[string]upstream.Config{"many": s.Config, "broken": broken.Config}
+	t.Run("changes", func(t *testing.T) {
+		j := harness.Start(t, p, harness.Setup{Upstreams: configs, Store: keeps.open(t)})
+		j.Offers(t, "many", "broken")
+		s.Listened(t, p)
+		broken.Inside.AddRules(upstreamtest.Rule{Method: "tools/list", Error: []byte(`{"code":-32603,"message":"out of order"}`)})
+		broken.Inside.Notify("notifications/tools/list_changed", nil)
+		for _, tools := range [][]string{nil, {"one"}, {"two"}, {"three"}} {
+			if err := s.SetTools(harness.Definitions(tools...)); err != nil {
+				t.Fatal(err)
+			}
+			j.Until(t, "the new list", func() bool {
+				c := j.Set.All()[1].Catalog()
+				return len(c.Tools) == len(tools) && (len(tools) == 0 || c.Tool(tools[0]) != nil)
+			})
+		}
+		if got := j.Status("broken"); got.Tools != 1 || got.State != upstream.StateReady {
+			t.Errorf("status = %+v, want the last good list", got)
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		s.Inside.AddRules(upstreamtest.Rule{Method: "*", Hang: true})
+		j := harness.Start(t, p, harness.Setup{Upstreams: configs, Store: keeps.open(t), Log: io.Discard})
+		if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"broken__good", "many__three"}) {
+			t.Errorf("stored tools = %q, want the last good ones", got)
+		}
+		j.Until(t, "a reason", func() bool { return strings.Contains(j.Status("broken").Err, "out of order") })
+	})
+}

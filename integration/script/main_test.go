@@ -1,0 +1,21 @@
+// Package script runs the stories of testdata/script: the program from outside, as its users start,
+// stop and configure it.
+package script
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"junction/integration/harness"
+)
+
+// scriptServerName is the name under which the scripts start scriptServer.
+const scriptServerName = "mcp-server"
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == scriptServerName {
+		os.Exit(scriptServer(os.Args[1:]))
+	}
+	harness.Main(m, nil)
+}

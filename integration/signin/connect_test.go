@@ -1,0 +1,631 @@
+package signin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"junction/integration/harness"
+	"junction/upstream"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// The tests of this file have people connect a server that each of them signs in to (auth: { mode:
+// oauth_user }).
+
+func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	plain := ann.talk(t, upstream.EraLegacy, `{}`)
+	if tools := toolNames(t, plain); !slices.Equal(tools, []string{"linear__connect"}) {
+		t.Fatalf("before she connects it she sees %q", tools)
+	}
+	link := connectURL(t, plain, "linear__connect")
+	if !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
+		t.Errorf("the link is %s", link)
+	}
+	heard := plain.Get(t)
+	if g := ann.connect(link); g.title() != "linear is connected" {
+		t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
+	}
+	heard.WantNote(t, "notifications/tools/list_changed", "")
+	if tools := toolNames(t, plain); !slices.Contains(tools, "linear__echo") || slices.Contains(tools, "linear__connect") {
+		t.Errorf("connected she sees %q", tools)
+	}
+	plain.Succeed(t, "linear__echo", `{"say":"hers"}`)
+	if got := l.accounts()["hers"]; !strings.HasPrefix(got, "Bearer canary-at-ann-linear-") {
+		t.Errorf("the call was made with %q", got)
+	}
+}
+
+func TestAuthT100ConnectInBothEras(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	const browser = `{"elicitation":{"form":{},"url":{}}}`
+	legacy, modern, simple := ann.talk(t, upstream.EraLegacy, browser), ann.talk(t, upstream.EraModern, browser), ann.talk(t, upstream.EraModern, `{}`)
+
+	// 2025-11-25: the error -32042.
+	m := legacy.Call(t, "linear__connect", `{}`)
+	harness.WantCode(t, m, -32042)
+	if m.Error == nil {
+		t.FailNow()
+	}
+	list, _ := raw.Get(m.Error.Data, "elicitations")
+	items, _ := raw.Elements(list)
+	if len(items) != 1 || harness.Text(t, items[0], "mode") != "url" || harness.Text(t, items[0], "elicitationId") == "" || !strings.HasPrefix(harness.Text(t, items[0], "url"), c.origin+"/connect/linear?t=") {
+		t.Errorf("elicitations = %s", list)
+	}
+	// A client of 2026-07-28 that cannot: words.
+	if link := connectURL(t, simple, "linear__connect"); !strings.HasPrefix(link, c.origin+"/connect/linear?t=") {
+		t.Errorf("the link is %s", link)
+	}
+	// 2026-07-28: input_required, and the call comes back when the page is open; it waits for the
+	// person.
+	q := harness.Called("linear__connect", `{}`)
+	m = modern.Begin(t, q).Answer(t)
+	open := harness.Requested(t, m)
+	if len(open) != 1 || open[0].Method != "elicitation/create" || harness.Text(t, open[0].Params, "mode") != "url" {
+		t.Fatalf("asked %+v, want one elicitation", open)
+	}
+	again := harness.Query{Method: q.Method, Params: harness.Retried(q.Params, m, string(raw.Quote(open[0].Key))+`:{"action":"accept"}`)}
+	waiting := modern.Begin(t, again)
+	if g := ann.connect(harness.Text(t, open[0].Params, "url")); g.title() != "linear is connected" {
+		t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
+	}
+	if m = waiting.Answer(t); !strings.Contains(string(m.Result), "linear is connected") {
+		t.Errorf("the call that offered it ends with %s", m.Append(nil))
+	}
+	modern.Succeed(t, "linear__echo", `{}`)
+	// The state is of that call, and of her.
+	if bob := mustWorker(t, c, "bob").talk(t, upstream.EraModern, browser); bob.Begin(t, harness.Query{Method: again.Method, Params: again.Params}).Answer(t).Error == nil {
+		t.Error("her state was taken from somebody else")
+	}
+
+	// What was there until she disconnected is offered anew when it is called, whatever list a
+	// client has kept.
+	if g := ann.disconnect(t); strings.Contains(g.body, "linear is connected") {
+		t.Fatalf("her account: %s", g.body)
+	}
+	connectURL(t, simple, "linear__echo")
+	harness.WantCode(t, legacy.Call(t, "linear__echo", `{}`), -32042)
+}
+
+// TestAuthT100ToolOfTheSameName has a server with a tool called connect: what came of our offer is
+// not taken for a call of that.
+func TestAuthT100ToolOfTheSameName(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	l.SetTools([]json.RawMessage{[]byte(`{"name":"connect","inputSchema":{"type":"object"}}`)})
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	hers := ann.talk(t, upstream.EraModern, `{"elicitation":{"url":{}}}`)
+	q := harness.Called("linear__connect", `{}`)
+	m := hers.Begin(t, q).Answer(t)
+	q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept"}`)
+	ann.mustConnect(t)
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
+		t.Errorf("connected she sees %q", tools)
+	}
+	harness.WantCode(t, hers.Begin(t, q).Answer(t), -32602)
+	if n := len(l.accounts()); n > 0 {
+		t.Errorf("the server was called %d times", n)
+	}
+}
+
+func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
+	hers := ann.talk(t, upstream.EraLegacy, `{}`)
+	link := connectURL(t, hers, "linear__connect")
+	for _, where := range []string{link, link + "x", c.origin + "/connect/linear?t=x", strings.Replace(link, "/connect/linear?", "/connect/jira?", 1)} {
+		g := bob.open(where)
+		if g.status != 403 && g.status != 404 || strings.Contains(g.body, "<form") {
+			t.Errorf("%s = %d:\n%s", where, g.status, g.body)
+		}
+	}
+	if n := l.count("authorize"); n != 0 {
+		t.Errorf("somebody was sent to the authorization server %d times", n)
+	}
+	// Nor does a page of his, sent from her browser, or the other way round.
+	g := bob.open(c.origin + "/connect/linear")
+	if form := htmlHidden.FindStringSubmatch(g.body); form == nil || ann.do("POST", c.origin+"/connect/linear", url.Values{"csrf": {form[2]}}).status != 403 {
+		t.Error("her browser sends a form of his page")
+	}
+	// He goes there, and she brings his answer back; then he does, twice.
+	his := bob.press(g, nil)
+	back := bob.do("POST", his.url.String(), url.Values{"login": {"bob"}}).header.Get("Location")
+	if g := ann.open(back); g.status != 403 {
+		t.Errorf("his answer in her browser = %d:\n%s", g.status, g.body)
+	}
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
+		t.Errorf("then she sees %q", tools)
+	}
+	if g := bob.open(back); g.title() != "linear is connected" {
+		t.Errorf("his answer in his browser = %d:\n%s", g.status, g.body)
+	}
+	if g := bob.open(back); g.status != 403 || l.count("token authorization_code") != 1 {
+		t.Errorf("his answer once more = %d:\n%s", g.status, g.body)
+	}
+	// Who signs in as somebody else on the way is not given what was asked for the first.
+	cid := newPerson(t, "cid")
+	g = cid.connectUntil("Connect linear?", c.origin+"/connect/linear")
+	his = cid.press(g, nil)
+	back = cid.do("POST", his.url.String(), url.Values{"login": {"cid"}}).header.Get("Location")
+	cid.name = "dora"
+	host := strings.TrimPrefix(c.origin, "http://")
+	delete(cid.cookies[host], "__Host-junction_session")
+	delete(cid.cookies, strings.TrimPrefix(c.issuer, "http://"))
+	if g := cid.connectUntil("Your account", c.origin+"/account"); !strings.Contains(g.body, "dora@acme.example") {
+		t.Fatalf("the account is %s", g.body)
+	}
+	if g := cid.open(back); g.title() != "Somebody else is signed in now" || g.status != 403 {
+		t.Errorf("with another session = %d:\n%s", g.status, g.body)
+	}
+	if l.count("token authorization_code") != 1 {
+		t.Error("the code was redeemed")
+	}
+}
+
+func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	key := newAPIKey(t, "ci")
+	c := mustLinearCompany(t, l, "", "", "  api_keys: ["+key.entry+"]")
+	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
+	ann.mustConnect(t)
+	bob.mustConnect(t)
+	var clients [2][]*harness.Talker
+	for i, w := range []*worker{ann, bob} {
+		clients[i] = []*harness.Talker{w.talk(t, upstream.EraLegacy, harness.AllCapabilities), w.talk(t, upstream.EraModern, harness.AllCapabilities)}
+	}
+	var all sync.WaitGroup
+	for i := range 100 {
+		who := i % 2
+		all.Go(func() {
+			clients[who][i/2%2].Call(t, "linear__echo", fmt.Sprintf(`{"say":"%s %d"}`, []string{"ann", "bob"}[who], i))
+		})
+	}
+	all.Wait()
+	accounts := l.accounts()
+	if len(accounts) != 100 {
+		t.Errorf("%d calls arrived", len(accounts))
+	}
+	for said, token := range accounts {
+		name, _, _ := strings.Cut(said, " ")
+		if !strings.HasPrefix(token, "Bearer canary-at-"+name+"-linear-") || strings.Count(token, "Bearer") != 1 {
+			t.Errorf("%q was called with %q", said, token)
+		}
+	}
+	// T97: what our own clients show goes nowhere. Nor does what the authorization server gave
+	// stand in the log (T116).
+	for _, r := range l.Received() {
+		if text := fmt.Sprint(r.Header, string(r.Body)); strings.Contains(text, "jct_") {
+			t.Errorf("the upstream received %s", text)
+		}
+	}
+	if out := c.Stdout.String() + c.Stderr.String(); strings.Contains(out, "canary-") {
+		t.Error("the log shows a token, or a code")
+	}
+	// Neither a key nor somebody whom no policy lets use it sees that it is there.
+	robot := (&harness.Talker{URL: c.URL, Era: upstream.EraModern, Capabilities: `{}`, Key: key.key}).Start(t)
+	if tools := toolNames(t, robot); len(tools) > 0 {
+		t.Errorf("a key sees %q", tools)
+	}
+	if m := robot.Call(t, "linear__echo", `{}`); m.Error == nil || m.Error.Code != -32602 {
+		t.Errorf("a key calls and gets %s", m.Append(nil))
+	}
+}
+
+func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
+	defer harness.Computes(t)()
+	cases := []struct {
+		name   string
+		wrong  func(l *linear)
+		begins bool   // the person is sent there
+		says   string // what they read
+	}{
+		{"issuer", func(l *linear) { l.metadata = set("issuer", "https://as.example.com") }, false, "says that it is another server"},
+		{"iss", func(l *linear) { l.iss = "https://as.example.com" }, true, "comes from another server"},
+		{"no-iss", func(l *linear) { l.iss = "-" }, true, "does not say that it comes from"},
+		{"place", func(l *linear) { l.placeAt = l.issuer + "/.well-known/oauth-protected-resource" }, false, "to another server to find out"},
+		{"resource", func(l *linear) { l.place = set("resource", "https://mcp.example.com/mcp") }, false, "says that it is another server"},
+		{"below", func(l *linear) { l.place = set("resource", l.url+"/other") }, false, "says that it is another server"},
+		{"token", func(l *linear) { l.metadata = set("token_endpoint", "https://169.254.169.254/token") }, false, "names an address"},
+		{"plain", func(l *linear) { l.metadata = set("token_endpoint", "http://as.example.com/token") }, false, "names an address"},
+		{"script", func(l *linear) { l.metadata = set("authorization_endpoint", "javascript:alert(1)") }, false, "names an address"},
+		{"page", func(l *linear) { l.metadata = set("authorization_endpoint", "https://169.254.169.254/authorize") }, false, "names an address"},
+		{"register", func(l *linear) { l.metadata = set("registration_endpoint", "https://169.254.169.254/register") }, false, "only apps that were registered"},
+		{"pkce", func(l *linear) { l.metadata = set("code_challenge_methods_supported", []string{"plain"}) }, false, "does not protect"},
+	}
+	var upstreams []string
+	var servers []*linear
+	for _, test := range cases {
+		l := mustLinear(t)
+		l.change(func() { test.wrong(l) })
+		servers = append(servers, l)
+		upstreams = append(upstreams, fmt.Sprintf("%s: { url: %q, auth: { mode: oauth_user } }", test.name, l.url))
+	}
+	c := mustCompanyOver(t, harness.FreePort(t), "{ "+strings.Join(upstreams, ", ")+" }", "", "outbound: { allow_private: [127.0.0.0/8] }\n")
+	ann := mustWorker(t, c, "ann")
+	for i, test := range cases {
+		g := ann.connect(c.origin + "/connect/" + test.name)
+		if g.title() != test.name+" is not connected" || g.status != 502 || !strings.Contains(g.body, test.says) {
+			t.Errorf("%s ends at %s (%d):\n%s", test.name, g.url, g.status, g.body)
+		}
+		if l := servers[i]; (l.count("authorize") > 0) != test.begins || l.count("token") > 0 {
+			t.Errorf("%s: the authorization server was asked %q", test.name, l.asked)
+		}
+	}
+	for _, name := range toolNames(t, ann.talk(t, upstream.EraModern, `{}`)) {
+		if !strings.HasSuffix(name, "__connect") {
+			t.Errorf("then she sees %s", name)
+		}
+	}
+}
+
+// set changes a member of a document.
+func set(name string, value any) func(map[string]any) {
+	return func(document map[string]any) { document[name] = value }
+}
+
+// TestAuthT102PrivateAuthorizationServer has an upstream name an authorization server in a network
+// that the operator has not opened: nobody connects to that.
+func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url), "", "")
+	if g := mustWorker(t, c, "ann").connect(c.origin + "/connect/linear"); g.status != 502 || l.count("metadata") > 0 {
+		t.Errorf("it ends at %s (%d), and the server was asked %q", g.url, g.status, l.asked)
+	}
+}
+
+func TestAuthT103WhoWeAre(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret", "")
+	mustWorker(t, c, "ann").mustConnect(t)
+	if l.count("register") != 0 || l.count("authorize us") != 1 {
+		t.Errorf("with an id of the operator's the authorization server was asked %q", l.asked)
+	}
+	if strings.Contains(c.Stdout.String()+c.Stderr.String(), "canary-") {
+		t.Error("the log shows a secret")
+	}
+	l = mustLinear(t)
+	c = mustLinearCompany(t, l, "", "")
+	var all sync.WaitGroup
+	workers := []*worker{mustWorker(t, c, "ann"), mustWorker(t, c, "bob"), mustWorker(t, c, "cid")}
+	for _, w := range workers {
+		all.Go(func() { w.mustConnect(t) })
+	}
+	all.Wait()
+	c.MustRestart(t)
+	mustWorker(t, c, "dora").mustConnect(t)
+	if l.count("register") != 1 || l.count("authorize client-0") != 4 {
+		t.Errorf("four people connect, and the authorization server was asked %q", l.asked)
+	}
+	workers[0].talk(t, upstream.EraModern, `{}`).Succeed(t, "linear__echo", `{}`) // it outlives a restart
+}
+
+func TestAuthT104OneRefreshForAll(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t)
+	manyAtOnce(t, l, ann.talk(t, upstream.EraModern, `{}`))
+}
+
+// TestAuthT104OneRefreshOfTwoReplicas is the same with two processes over one Postgres.
+func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c, replicas := mustReplicas(t, fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url), "outbound: { allow_private: [127.0.0.0/8] }\n")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t) // page by page at the one and the other
+	var here [2]*harness.Talker
+	for i, p := range replicas {
+		here[i] = (&harness.Talker{URL: p.URL, Era: upstream.EraModern, Capabilities: `{}`, Key: ann.tokens.Access}).Start(t)
+		if tools := toolNames(t, here[i]); !slices.Contains(tools, "linear__echo") {
+			t.Errorf("replica %d shows %q", i, tools)
+		}
+	}
+	manyAtOnce(t, l, here[0], here[1])
+	// Who disconnects at one is out at the other with the next call.
+	ann.disconnect(t)
+	for _, w := range here {
+		connectURL(t, w, "linear__echo")
+	}
+}
+
+// manyAtOnce makes 50 calls by tokens that the server does not know any more.
+func manyAtOnce(t *testing.T, l *linear, clients ...*harness.Talker) {
+	t.Helper()
+	for _, c := range clients {
+		c.Succeed(t, "linear__echo", `{}`)
+	}
+	l.expire()
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			if m := clients[i%len(clients)].Call(t, "linear__echo", `{}`); m.Error != nil || harness.Member(m.Result, "isError") == "true" {
+				t.Errorf("call %d = %s", i, m.Append(nil))
+			}
+		})
+	}
+	all.Wait()
+	if n := l.count("token refresh_token"); n != 1 {
+		t.Errorf("%d refreshes for 50 calls, want 1", n)
+	}
+}
+
+func TestAuthT105T106T107Renewal(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t)
+	hers := ann.talk(t, upstream.EraModern, `{}`)
+	hers.Succeed(t, "linear__echo", `{}`)
+	// or its token runs out twice, which is the end of it
+	harness.Await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
+
+	// T105: no new refresh token is no loss.
+	var kept string
+	keep := func(form url.Values) (int, string) {
+		if token := form.Get("refresh_token"); kept == "" || token == kept {
+			kept = token
+		} else {
+			return 400, `{"error":"invalid_grant"}`
+		}
+		l.number++
+		access := fmt.Sprint("canary-at-kept-", l.number)
+		l.access[access] = "ann-linear"
+		return 200, fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":"3600"}`, access)
+	}
+	l.change(func() { l.token = keep })
+	for range 2 {
+		l.expire()
+		hers.Succeed(t, "linear__echo", `{}`)
+	}
+	if n := l.count("token refresh_token"); n != 2 {
+		t.Errorf("%d refreshes, want 2", n)
+	}
+
+	// T106: an outage is nobody's loss either; it is over when it is over.
+	for _, status := range []int{500, 503, 429} {
+		l.expire()
+		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
+		if m := hers.Call(t, "linear__echo", `{}`); m.Error == nil || !strings.Contains(m.Error.Message, "sign-in service cannot be asked") {
+			t.Errorf("during %d a call gets %s", status, m.Append(nil))
+		}
+		l.change(func() { l.token = keep })
+		hers.Succeed(t, "linear__echo", `{}`)
+	}
+
+	// T107: a 401 with a token that was got just now is the end of it; the call is sent twice, and
+	// done never.
+	before, calls := l.count("401"), len(l.accounts())
+	l.change(func() { l.refused = func(string) bool { return true } })
+	connectURL(t, hers, "linear__echo")
+	if m := hers.Call(t, "linear__connect", `{}`); harness.Member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
+		t.Errorf("then a call gets %s", m.Append(nil))
+	}
+	if n := l.count("401") - before; n != 2 || len(l.accounts()) != calls {
+		t.Errorf("a call was answered 401 %d times, and %d were made; want 2 and %d", n, len(l.accounts()), calls)
+	}
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> has to be connected again") {
+		t.Errorf("her account shows %s", g.body)
+	}
+	l.change(func() { l.refused, l.token = nil, nil })
+	ann.mustConnect(t)
+	hers.Succeed(t, "linear__echo", `{"say":"again"}`)
+
+	// A token that has run out is renewed before, and a call that was refused once is made once.
+	refreshes := l.count("token refresh_token")
+	l.expire()
+	hers.Succeed(t, "linear__echo", `{"say":"once"}`)
+	if got := l.accounts()["once"]; strings.Count(got, "Bearer") != 1 || l.count("token refresh_token") != refreshes+1 {
+		t.Errorf("the call was made with %q", got)
+	}
+
+	// T106: invalid_grant is the end.
+	l.expire()
+	l.change(func() { clear(l.refresh) })
+	connectURL(t, hers, "linear__echo")
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
+		t.Errorf("then she sees %q", tools)
+	}
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> has to be connected again") {
+		t.Errorf("her account shows %s", g.body)
+	}
+	ann.mustConnect(t)
+	hers.Succeed(t, "linear__echo", `{}`)
+}
+
+func TestAuthT108Disconnect(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
+	ann.mustConnect(t)
+	bob.mustConnect(t)
+	hers, his := ann.talk(t, upstream.EraLegacy, `{}`), bob.talk(t, upstream.EraLegacy, `{}`)
+	hers.Succeed(t, "linear__echo", `{}`)
+	his.Succeed(t, "linear__echo", `{}`)
+	// He cannot do it for her.
+	m := disconnectForm.FindStringSubmatch(ann.open(c.origin + "/account").body)
+	if g := bob.do("POST", c.origin+"/connect/linear/disconnect", url.Values{"csrf": {m[1]}}); g.status != 403 {
+		t.Errorf("with her form he gets %d", g.status)
+	}
+	heard := hers.Get(t)
+	if g := ann.disconnect(t); !strings.Contains(g.body, "linear</b> is not connected") {
+		t.Errorf("her account shows %s", g.body)
+	}
+	if l.count("revoke canary-rt-ann-linear-") != 1 {
+		t.Errorf("the authorization server was asked %q", l.asked)
+	}
+	heard.WantNote(t, "notifications/tools/list_changed", "")
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
+		t.Errorf("then she sees %q", tools)
+	}
+	connectURL(t, hers, "linear__echo")
+	his.Succeed(t, "linear__echo", `{}`)
+}
+
+// TestConnectKeepsToPolicies has one person who may use one tool of the server, and one who may use
+// nothing of it.
+func TestConnectKeepsToPolicies(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ up: { url: %q }, linear: { url: %q, auth: { mode: oauth_user } } }`, up, l.url), "", `outbound: { allow_private: [127.0.0.0/8] }
+endpoints: { web: { upstreams: [linear] }, rest: { upstreams: [up] } }
+policies:
+  - { name: engineers, match: { group: engineering }, rules: [{ allow: { tools: [linear__echo, up__echo] } }] }
+  - { name: sales, match: { group: sales }, rules: [{ allow: { tools: up__echo } }] }
+`)
+	c.command("groups bob sales")
+	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
+	tokens := map[string]string{}
+	at := func(w *worker, path string) *harness.Talker {
+		if tokens[w.name+path] == "" { // which is for one endpoint
+			app := w.app
+			app.path = path
+			tokens[w.name+path] = app.mustSignIn(t, w.person).Access
+		}
+		return (&harness.Talker{URL: c.origin + path, Era: upstream.EraModern, Capabilities: `{}`, Key: tokens[w.name+path]}).Start(t)
+	}
+	want := func(what string, w *worker, path string, names ...string) {
+		t.Helper()
+		if got := toolNames(t, at(w, path)); !slices.Equal(got, names) {
+			t.Errorf("%s: %s sees %q at %s, want %q", what, w.name, got, path, names)
+		}
+	}
+	want("before", ann, "/mcp", "linear__connect", "up__echo")
+	want("before", ann, "/mcp/linear", "connect")
+	want("before", ann, "/web/mcp", "linear__connect")
+	want("before", ann, "/rest/mcp", "up__echo")
+	want("before", bob, "/mcp", "up__echo")
+	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "You may not use linear" || l.count("metadata") > 0 {
+		t.Errorf("he comes to %s (%d), and the server was asked %q", g.url, g.status, l.asked)
+	}
+	if g := bob.open(c.origin + "/account"); strings.Contains(g.body, "linear") {
+		t.Errorf("his account shows %s", g.body)
+	}
+	for _, name := range []string{"linear__connect", "linear__echo"} {
+		unknown, never := at(bob, "/mcp").Call(t, name, `{}`), at(bob, "/mcp").Call(t, "never__was", `{}`)
+		if never.Error == nil || unknown.Error == nil || strings.ReplaceAll(never.Error.Message, "never__was", name) != unknown.Error.Message {
+			t.Errorf("%s = %s, want what a tool gets that is not there: %s", name, unknown.Append(nil), never.Append(nil))
+		}
+	}
+	ann.mustConnect(t)
+	want("connected", ann, "/mcp", "linear__echo", "up__echo")
+	want("connected", ann, "/mcp/linear", "echo")
+	want("connected", ann, "/web/mcp", "linear__echo")
+	want("connected", bob, "/mcp", "up__echo")
+	at(ann, "/mcp/linear").Succeed(t, "echo", `{"say":"bare"}`)
+	if m := at(ann, "/mcp").Call(t, "linear__whoami", `{}`); m.Error == nil {
+		t.Errorf("a tool that she may not use = %s", m.Append(nil))
+	}
+	// Her cursors, her URIs and her session are of no use to him, as ever; and the endpoint of the
+	// server does not exist for him.
+	his := bob.app
+	his.path = "/mcp/linear"
+	token := his.mustSignIn(t, bob.person).Access
+	if status, _, _ := mustGet(t, "GET", c.origin+"/mcp/linear", harness.With("Authorization", "Bearer "+token), harness.With("Accept", "text/event-stream")); status != 404 {
+		t.Errorf("the endpoint of the server = %d for him", status)
+	}
+}
+
+// TestConnectionIsForOneServer has the operator give the server another address: what people were
+// given for the old one is not sent there.
+func TestConnectionIsForOneServer(t *testing.T) {
+	defer harness.Computes(t)()
+	l, other := mustLinear(t), mustLinear(t)
+	c := mustLinearCompany(t, l, "", "")
+	ann := mustWorker(t, c, "ann")
+	ann.mustConnect(t)
+	hers := ann.talk(t, upstream.EraLegacy, `{}`)
+	hers.Succeed(t, "linear__echo", `{}`)
+	heard := hers.Get(t)
+	file, err := os.ReadFile(c.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.change(func() { other.whose = func(token string) string { return token } }) // it takes whatever comes
+	reload := func(n int, text string) {
+		t.Helper()
+		if err := os.WriteFile(c.File(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.Stderr.MustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat("configuration reloaded.*", n)), harness.Patience, c.Done)
+	}
+	reload(1, strings.Replace(string(file), l.url, other.url, 1))
+	heard.WantNote(t, "notifications/tools/list_changed", "")
+	connectURL(t, hers, "linear__echo")
+	for _, r := range other.Received() {
+		if strings.Contains(fmt.Sprint(r.Header), "canary-") {
+			t.Errorf("the other server received %s", r.Header)
+		}
+	}
+	reload(2, strings.Replace(string(file), "linear:", "renamed:", 1))
+	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"renamed__connect"}) {
+		t.Errorf("under another name she sees %q", tools)
+	}
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "not offered here any more") || !strings.Contains(g.body, "renamed</b> is not connected") {
+		t.Errorf("her account shows %s", g.body)
+	}
+	reload(3, string(file))
+	hers.Succeed(t, "linear__echo", `{}`)
+}
+
+// TestOperatorsSeeWhatPeopleConnect has the commands of an operator say what such a server is, as
+// far as anybody but its people can see.
+func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
+	defer harness.Computes(t)()
+	l := mustLinear(t)
+	c := mustLinearCompany(t, l, ", client_id: us", "")
+	junction := func(args ...string) string {
+		stdout, stderr, _ := harness.RunJunction(t, nil, args...) // how it ends is another test's
+		return strings.Join(strings.Fields(stdout+stderr), " ")
+	}
+	admin := strings.TrimPrefix(c.Admin, "http://")
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"auth", "doctor", "--config", c.File()}, []string{"server linear, which each person signs in to", "people sign in at " + strings.TrimPrefix(l.issuer, "http://"), "asked for: read",
+			c.origin + "/connect/linear/callback"}},
+		{[]string{"doctor", "--admin", admin, "linear"}, []string{"each person signs in there themselves"}},
+		{[]string{"doctor", "--config", c.File()}, []string{"each person signs in there themselves"}},
+		{[]string{"why", "--admin", admin, "--as", "ci", "linear__echo"}, []string{"linear may have it: each person signs in there themselves", "key:ci is no person"}},
+		{[]string{"why", "--admin", admin, "--as", "user:ann", "linear__echo"}, []string{"sees what it has for them alone"}},
+	} {
+		got := junction(test.args...)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q says %s\nwithout %q", test.args, got, want)
+			}
+		}
+	}
+	if !strings.Contains(c.Stdout.String(), "linear") || !strings.Contains(c.Stdout.String(), "by person") {
+		t.Errorf("the table at the start is %s", c.Stdout)
+	}
+	l.change(func() { l.metadata = set("issuer", "https://as.example.com") })
+	if got := junction("auth", "doctor", "--config", c.File()); !strings.Contains(got, "WRONG") || !strings.Contains(got, "says that it is another server") {
+		t.Errorf("of another issuer it says %s", got)
+	}
+}

@@ -1,0 +1,59 @@
+package signin
+
+import (
+	"strings"
+	"testing"
+
+	"junction/integration/harness"
+	"junction/upstream"
+)
+
+// TestSafety4NoAccidentalOpening sends what a reverse proxy and a browser send. Without
+// authentication neither gets through, because everybody who does can use every tool.
+func TestSafety4NoAccidentalOpening(t *testing.T) {
+	const inspector = "http://localhost:6274"
+	ci := newAPIKey(t, "ci")
+	for name, row := range map[string]struct {
+		section                 string
+		proxied, other, allowed int // HTTP status of a request through a proxy, from another port, from app.example.com
+	}{
+		"nothing is said":       {"", 403, 403, 403},
+		"none is stated":        {"auth: { none: true }\n", 200, 403, 403},
+		"another port is named": {"allowed_origins: ['" + inspector + "', 'https://app.example.com']\n", 403, 200, 200},
+		"keys":                  {authSection([]apiKey{ci}), 200, 200, 403},
+		"public without keys":   {"public_url: https://app.example.com\nauth: { none: true }\n", 200, 403, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := guarded(t, row.section)
+			port := p.URL[strings.LastIndex(p.URL, ":")+1 : len(p.URL)-len("/mcp")]
+			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+				c := keyed(t, p, era, ci.key)
+				want := func(status int, text string, ch harness.HeaderChange) {
+					t.Helper()
+					a := c.Call(t, "tools/list", "", ch)
+					if a.Status != status || status == 403 && !strings.Contains(a.String(), text) {
+						t.Errorf("%s, want %d and %q", a, status, text)
+					}
+				}
+				want(200, "", harness.Without("Origin"))
+				for _, header := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "Forwarded", "Via", "X-Real-Ip"} {
+					want(row.proxied, "This request came through a proxy (it has the header "+header+"), and Junction has no authentication. Configure api_keys",
+						harness.With(header, "1.1 nginx"))
+				}
+				for _, own := range []string{"http://localhost:", "http://127.0.0.1:", "http://[::1]:"} {
+					want(200, "", harness.With("Origin", own+port))
+				}
+				want(row.other, `add allowed_origins: ["`+inspector+`"]`, harness.With("Origin", inspector))
+				want(row.allowed, "This origin may not use the endpoint (allowed_origins).", harness.With("Origin", "https://app.example.com"))
+				if ci := row.other == 200 && row.allowed == 403; !ci { // every loopback origin may be used with a key
+					for _, origin := range []string{"https://localhost:" + port, "http://localhost", "http://127.0.0.2:" + port, "http://localhost:0" + port, "http://x@localhost:" + port} {
+						want(403, "(allowed_origins)", harness.With("Origin", origin))
+					}
+				}
+				for _, origin := range []string{"null", "http://localhost.evil.example:" + port} {
+					want(403, "(allowed_origins)", harness.With("Origin", origin))
+				}
+			})
+		})
+	}
+}

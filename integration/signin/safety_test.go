@@ -1,0 +1,147 @@
+package signin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/upstream/upstreamtest"
+)
+
+// TestSafety5HostsOfTheSignIn asks for every path of the sign-in by names that lead to the program:
+// those of strangers get nothing, and those of the operator get what they ask for.
+func TestSafety5HostsOfTheSignIn(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, "allowed_hosts: [alias.example]\n"+alsoHere(s, trusting(s)))
+	port := p.Origin()[strings.LastIndex(p.Origin(), ":"):]
+	for _, path := range []string{
+		"/oauth/authorize?client_id=x", "/oauth/token", "/oauth/register", "/oauth/revoke", "/oauth/consent",
+		"/oauth/continue?tx=x", "/oauth/callback/sso?state=x",
+		"/oauth/client-metadata.json", "/oauth/x", "/account", "/account/logout", "/account/grants/x/revoke",
+		"/connect/up", "/connect/up/callback", "/connect/up/disconnect", "/",
+	} {
+		for _, method := range []string{"GET", "POST", "OPTIONS"} {
+			for host, allowed := range map[string]bool{
+				"evil.example": false, "evil.example" +
+					port: false, "127.0.0.1.evil.example": false, "mcp.example.com.evil.example": false,
+				"192.0.2.1":       false,
+				"mcp.example.com": true, "MCP.example.com:443": true, "alias.example": true, "localhost" +
+					port: true, "127.0.0.1" + port: true, "[::1]": true,
+			} {
+				status, header, text := mustGet(t, method, p.Origin()+path, harness.With("Host", host))
+				refused := status == http.StatusForbidden &&
+					string(text) == fmt.Sprintf("Host header %q is not allowed. Behind a proxy, pass the original Host header "+
+						"(nginx: proxy_set_header Host $host), or add it to allowed_hosts.\n", host)
+				if refused == allowed || refused && (header.Get("Set-Cookie") != "" ||
+					header.Get("Access-Control-Allow-Origin") != "") {
+					t.Errorf("%s %s with Host %s: %d %v %s", method, path, host, status, header, text)
+				}
+			}
+		}
+	}
+	p.MustReload(t, "allowed_hosts: [alias.example]", "allowed_hosts: [other.example]")
+	for host, want := range map[string]int{"alias.example": 403, "other.example": 200} {
+		if status, _, text := mustGet(t, "GET", p.Origin()+"/account", harness.With("Host", host)); status != want {
+			t.Errorf("after a reload, with Host %s: %d %s", host, status, text)
+		}
+	}
+}
+
+// TestSafety5MistakeInABrowser has a stranger send a person to the sign-in with a request that is
+// not in order. The person stays there until a user has allowed the app.
+func TestSafety5MistakeInABrowser(t *testing.T) {
+	harness.WithoutShort(t)
+	defer harness.Computes(t)()
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	b, app := mustChromium(t, "ann"), mustRegister(t, c, "https://app.example.com/cb")
+	mistake := strings.Replace(app.authorize(), "code_challenge_method=S256", "code_challenge_method=plain", 1)
+	v := b.visit(mistake, false)
+	if len(v.Pages) != 1 || v.Returned != "" || !strings.Contains(v.Pages[0].Title, "This app cannot sign you in") ||
+		!strings.Contains(v.Pages[0].Text, "code_challenge_method must be S256 (invalid_request)") ||
+		!strings.Contains(v.Pages[0].Text, "No user of this server allows the app to return to app.example.com. For that reason") {
+		t.Fatalf("it ends at %q after %+v", v.Returned, v.Pages)
+	}
+	if links := v.Pages[0].Links; len(links) != 1 ||
+		!strings.HasPrefix(links[0], "https://app.example.com/cb?error=invalid_request&") ||
+		!strings.Contains(links[0], "state=a+state") {
+		t.Errorf("the page leads to %q", links)
+	}
+	local := mustRegister(t, c, "http://localhost:61802/callback")
+	if v = b.visit(local.authorize()+"&prompt=none", false); v.Returned != "" ||
+		!strings.Contains(v.Pages[0].Text, "localhost:61802 on this computer") {
+		t.Errorf("it ends at %q after %+v", v.Returned, v.Pages)
+	}
+	if v = b.visit(app.authorize(), false, "Continue with"); !strings.HasPrefix(v.Returned,
+		"https://app.example.com/cb?code=") {
+		t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
+	}
+	if g := newPerson(t, "ben").do(http.MethodGet, mistake, nil); g.status != http.StatusSeeOther ||
+		!strings.HasPrefix(g.next(), "https://app.example.com/cb?error=invalid_request&") {
+		t.Errorf("allowed by a user the app is told %d at %q", g.status, g.next())
+	}
+	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
+}
+
+// TestSafety9AFloodAndAPerson has a stranger send requests over four connections, as a proxy
+// reports them, while a person signs in from elsewhere, with each page and the token.
+func TestSafety9AFloodAndAPerson(t *testing.T) {
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
+	app := mustRegister(t, c, "https://app.example.com/cb")
+	var done atomic.Bool
+	var flood sync.WaitGroup
+	refused := make(chan struct{}, 4)
+	for i := range 4 {
+		flood.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			once := sync.OnceFunc(func() { refused <- struct{}{} })
+			where := []string{app.authorize(), c.origin + "/account", app.authorize(), c.origin +
+				"/oauth/callback/sso?state=x"}[i]
+			for !done.Load() {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, where, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("X-Forwarded-For", "198.51.100.7")
+				resp, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusTooManyRequests {
+					once()
+				}
+			}
+		})
+	}
+	defer flood.Wait()
+	defer done.Store(true)
+	for range 4 {
+		<-refused
+	}
+	for i := range 10 {
+		ann := newPerson(t, "ann")
+		g := ann.through(app.authorize())
+		back := g.url.Query().Get("code")
+		if back == "" {
+			t.Fatalf("sign-in %d ends at %s with %d\n%s", i, g.url, g.status, g.body)
+		}
+		keep(g.url.String())
+		if status, p := app.token(t, "grant_type", "authorization_code", "code", back, "code_verifier", appVerifier,
+			"redirect_uri", app.redirect); status != 200 {
+			t.Errorf("sign-in %d: %d %+v", i, status, p)
+		}
+	}
+	if n := strings.Count(c.Stderr.String(), "an address sends too many sign-in requests"); n != 1 {
+		t.Errorf("the log says %d times which address it is", n)
+	}
+}

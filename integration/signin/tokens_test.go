@@ -1,0 +1,996 @@
+package signin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/upstream"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// The tests of this file are the numbered assertions about tokens of other authorization servers.
+// The program is real, and so are the tokens; the server that signs them is ours, since it must be
+// able to misbehave.
+
+const (
+	publicOrigin = "https://mcp.example.com"
+	publicMCP    = publicOrigin + "/mcp"
+	metadataURL  = publicOrigin + "/.well-known/oauth-protected-resource"
+	toSignIn     = `Bearer realm="junction", scope="mcp", resource_metadata="` + metadataURL
+	refusedToken = `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: `
+)
+
+// trusting is the file's sections for a server whose tokens need the scope mcp; more are further
+// members of its entry.
+func trusting(s *authtest.Server, more ...string) string {
+	members := append([]string{"issuer: " + s.URL, "audiences: [" + publicMCP + "]", "required_scopes: [mcp]"}, more...)
+	return "public_url: " + publicOrigin + "\nauth: { jwt: [{ " + strings.Join(members, ", ") + " }] }\n"
+}
+
+// alsoHere is the section of trusting, where people sign in here as well, with that server as their
+// provider.
+func alsoHere(s *authtest.Server, section string) string {
+	return strings.Replace(section, "auth: { ", "auth: { oauth: { identity_providers: [{ id: sso, name: SSO, issuer: "+s.URL+", client_id: x, client_secret: canary-y }] }, ", 1)
+}
+
+// inquiring is the file's sections for a server that is asked about tokens.
+func inquiring(s *authtest.Server) string {
+	return fmt.Sprintf("public_url: %s\nauth: { introspection: { issuer: %s, endpoint: %s, client_id: %s, client_secret: %q, audiences: [%s] } }\n",
+		publicOrigin, s.URL, s.URL+authtest.Introspect, authtest.ClientID, authtest.ClientSecret, publicMCP)
+}
+
+// claimed are the claims of a good token with the scope mcp, some of them changed.
+func claimed(s *authtest.Server, change map[string]any) map[string]any {
+	c := s.Claims(publicMCP, map[string]any{"scope": "mcp"})
+	for name, v := range change {
+		if c[name] = v; v == nil {
+			delete(c, name)
+		}
+	}
+	return c
+}
+
+// showing is a client that shows a token, on an endpoint of the program.
+func showing(t *testing.T, p *harness.Program, era upstream.Era, token, path string) *harness.Client {
+	t.Helper()
+	c := harness.NewClient(t, &harness.Endpoint{URL: strings.TrimSuffix(p.URL, "/mcp") + path}, era)
+	if c.Key = token; token != "" && era == upstream.EraLegacy {
+		c.MustInitialize(t, "2025-11-25")
+	}
+	return c
+}
+
+// wantTokenIn wants clients of both eras to be let in, and to reach the upstream.
+func wantTokenIn(t *testing.T, p *harness.Program, token string) {
+	t.Helper()
+	for _, era := range harness.ClientEras() {
+		harness.WantEcho(t, showing(t, p, era, token, "/mcp").Tool(t, "up__echo", `{}`))
+	}
+}
+
+// wantTokenOut wants a token to be refused with every method, and nothing to be done.
+func wantTokenOut(t *testing.T, p *harness.Program, journal *upstreamtest.Journal, token string, status int, challenge string) {
+	t.Helper()
+	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c.Key = token
+	before := callsIn(journal)
+	for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		a := refusedTo(t, c, verb)
+		if got := a.Header.Get("WWW-Authenticate"); a.Status != status || !strings.HasPrefix(got, challenge) || (challenge == "") != (got == "") || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: got %s, %v\nwant %d, %s…", verb, a, a.Header, status, challenge)
+		}
+		if status == 503 && a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: 503 without Retry-After", verb)
+		}
+	}
+	if n := callsIn(journal); n != before {
+		t.Errorf("the upstream received %d calls", n-before)
+	}
+}
+
+// callsIn counts the calls that an upstream has received; what else it receives is ours.
+func callsIn(journal *upstreamtest.Journal) int {
+	return len(slices.DeleteFunc(journal.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method("tools/call")(r) }))
+}
+
+// mustGet is a request for a document.
+func mustGet(t *testing.T, method, url string, changes ...harness.HeaderChange) (int, http.Header, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(harness.Patient(t), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range changes {
+		ch(r.Header)
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return resp.StatusCode, resp.Header, text
+}
+
+// issuersOf returns what /readyz says of authorization servers.
+func issuersOf(t *testing.T, p *harness.Program) string {
+	t.Helper()
+	_, _, text := mustGet(t, "GET", p.Admin+"/readyz")
+	v, err := raw.Get(text, "issuers")
+	if err != nil {
+		t.Fatalf("/readyz has no issuers: %s", text)
+	}
+	var b bytes.Buffer
+	json.Compact(&b, v)
+	return b.String()
+}
+
+func TestAuthT01Challenge(t *testing.T) {
+	p, journal := guarded(t, trusting(authtest.Start(t)))
+	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
+	for _, verb := range verbs {
+		a := refusedTo(t, c, verb)
+		wantRefused(t, verb, a, 401, noToken)
+		if got := a.Header.Get("WWW-Authenticate"); got != toSignIn+`/mcp"` {
+			t.Errorf("%s: the challenge is %s", verb, got)
+		}
+	}
+	harness.WantUncalled(t, journal, "tools/call")
+}
+
+// TestAuthT01NothingIsAnsweredWithoutADecision walks the paths that there are, and some that there
+// are not, with every method: who shows no token gets nothing but the way to one.
+func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
+	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
+	for _, path := range []string{
+		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/", "//mcp", "/mcp%2fup", "/./mcp", "/web/../mcp", "/MCP", "/sse", "/messages",
+		"/healthz", "/readyz", "/doctor", "/metrics", "/account", "/oauth/token", "/oauth/authorize", "/oauth/register", "/.well-known/oauth-authorization-server", "/.well-known/x",
+		"/.well-known/../mcp", "/.well-known/oauth-protected-resource",
+	} {
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.Origin() + path}, upstream.EraModern)
+		for _, verb := range append(slices.Clone(verbs), "OPTIONS", "PATCH", "TRACE") {
+			a := refusedTo(t, c, verb)
+			read := verb == "GET" || verb == "HEAD" || verb == "OPTIONS"
+			switch documents := strings.HasPrefix(path, "/.well-known/"); {
+			case documents && path == "/.well-known/oauth-protected-resource" && read && a.Status <= 204:
+			case documents && (a.Status == 404 || a.Status == 405 || verb == "OPTIONS" && a.Status == 204):
+			case a.Status == 401 && strings.HasPrefix(a.Header.Get("WWW-Authenticate"), `Bearer realm="junction", scope="mcp", resource_metadata="`):
+			case a.Status == 404 && a.Header.Get("Mcp-Session-Id") == "" && !bytes.Contains(a.Body, []byte(`"result"`)):
+			default:
+				t.Errorf("%s %s: %s, %v", verb, path, a, a.Header)
+			}
+		}
+	}
+	if n := callsIn(journal); n > 0 {
+		t.Errorf("the upstream received %d calls", n)
+	}
+}
+
+func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, trusting(s))
+	for path, resource := range map[string]string{"": publicMCP, "/mcp": publicMCP, "/mcp/up": publicMCP + "/up"} {
+		status, header, text := mustGet(t, "GET", p.Origin()+"/.well-known/oauth-protected-resource"+path)
+		want := `{"resource":"` + resource + `","authorization_servers":["` + s.URL + `"],"scopes_supported":["mcp"],"bearer_methods_supported":["header"],"resource_name":"Junction"}`
+		if status != 200 || header.Get("Content-Type") != "application/json" || string(text) != want {
+			t.Errorf("%s: %d, %s, %s", path, status, header.Get("Content-Type"), text)
+		}
+	}
+}
+
+func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, alsoHere(s, trusting(s)))
+	spoofs := [][]harness.HeaderChange{
+		{harness.With("Host", "evil.example")}, {harness.With("X-Forwarded-Host", "evil.example"), harness.With("X-Forwarded-Proto", "http"), harness.With("X-Forwarded-Port", "1")},
+		{harness.With("Forwarded", "host=evil.example;proto=http")}, {harness.With("X-Original-Url", "/evil"), harness.With("X-Forwarded-Prefix", "/evil")},
+	}
+	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"} {
+		status, _, want := mustGet(t, "GET", p.Origin()+path)
+		if status != 200 || !bytes.Contains(want, []byte(`"`+publicOrigin)) {
+			t.Errorf("%s: %d %s", path, status, want)
+		}
+		for _, changes := range spoofs {
+			if _, _, got := mustGet(t, "GET", p.Origin()+path, changes...); !bytes.Equal(got, want) {
+				t.Errorf("%s: %s\nwithout what is spoofed: %s", path, got, want)
+			}
+		}
+	}
+	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
+	for _, changes := range spoofs[1:] {
+		if got := refusedTo(t, c, "POST", changes...).Header.Get("WWW-Authenticate"); got != toSignIn+`/mcp"` {
+			t.Errorf("the challenge is %s", got)
+		}
+	}
+}
+
+func TestAuthT05WithoutSignInThereIsNothingToFind(t *testing.T) {
+	for name, section := range map[string]string{"local": "", "keys": authSection([]apiKey{newAPIKey(t, "ci")})} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := guarded(t, section)
+			for _, path := range []string{"oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server", "openid-configuration", ""} {
+				wantNoDocument(t, p.Origin()+"/.well-known/"+path)
+			}
+			if name == "local" {
+				harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+					harness.WantEcho(t, harness.MustClient(t, &harness.Endpoint{URL: p.URL}, era).Tool(t, "up__echo", `{}`))
+				})
+			}
+		})
+	}
+}
+
+func wantNoDocument(t *testing.T, url string) {
+	t.Helper()
+	status, header, text := mustGet(t, "GET", url)
+	if status != 404 || header.Get("Content-Type") != "application/json" || !json.Valid(text) {
+		t.Errorf("%s: %d, %s, %s; want 404 as JSON", url, status, header.Get("Content-Type"), text)
+	}
+}
+
+func TestAuthT06OtherWellKnownDocuments(t *testing.T) {
+	s := authtest.Start(t)
+	for name, section := range map[string]string{"others": trusting(s), "others and ours": alsoHere(s, trusting(s))} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := guarded(t, section)
+			for _, path := range []string{"openid-configuration", "openid-configuration/mcp", "oauth-protected-resource/other", "oauth-protected-resource/mcp/a/b", "nothing"} {
+				wantNoDocument(t, p.Origin()+"/.well-known/"+path)
+			}
+			if name == "others" {
+				wantNoDocument(t, p.Origin()+"/.well-known/oauth-authorization-server")
+			}
+		})
+	}
+}
+
+func TestAuthT07PagesMayRead(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, alsoHere(s, trusting(s)))
+	origin := harness.With("Origin", "https://page.example")
+	for path, row := range map[string]struct {
+		method string
+		status int
+	}{
+		"/.well-known/oauth-protected-resource/mcp": {"GET", 200}, "/.well-known/oauth-protected-resource": {"GET", 200}, "/.well-known/oauth-authorization-server": {"GET", 200},
+		"/oauth/token": {"POST", 400}, "/oauth/register": {"POST", 400},
+	} {
+		status, header, _ := mustGet(t, "OPTIONS", p.Origin()+path, origin, harness.With("Access-Control-Request-Method", row.method), harness.With("Access-Control-Request-Headers", "content-type,mcp-protocol-version"))
+		headers := strings.ToLower(header.Get("Access-Control-Allow-Headers"))
+		if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Allow-Methods"), row.method) ||
+			!strings.Contains(headers, "mcp-protocol-version") || !strings.Contains(headers, "content-type") {
+			t.Errorf("%s: the preflight gets %d, %v", path, status, header)
+		}
+		status, header, _ = mustGet(t, row.method, p.Origin()+path, origin)
+		if status != row.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") ||
+			header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: a page gets %d, %v", path, status, header)
+		}
+	}
+	for _, path := range []string{"/oauth/authorize", "/account", "/"} {
+		if _, header, _ := mustGet(t, "GET", p.Origin()+path, origin); header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: a page of anybody's may read what people see: %v", path, header)
+		}
+	}
+	_, header, _ := mustGet(t, "POST", p.URL, harness.With("Origin", publicOrigin))
+	if got := header.Get("Access-Control-Expose-Headers"); !strings.Contains(got, "WWW-Authenticate") {
+		t.Errorf("a page of an allowed origin may read %q of the challenge", got)
+	}
+}
+
+func TestAuthT08TokensDoNotCross(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP, "audiences: ["+strings.Join([]string{publicMCP, publicOrigin + "/web/mcp", publicMCP + "/up", "api://junction"}, ", "), 1)+
+		"endpoints: { web: {} }\n")
+	paths := []string{"/mcp", "/web/mcp", "/mcp/up"}
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		for _, at := range paths {
+			token := s.Token(t, claimed(s, map[string]any{"aud": publicOrigin + at}))
+			for _, path := range paths {
+				if path == at {
+					if a := showing(t, p, era, token, path).Call(t, "tools/list", ""); a.Status != 200 || a.Message.Error != nil {
+						t.Errorf("a token for %s there: %s", at, a)
+					}
+					continue
+				}
+				c := showing(t, p, upstream.EraModern, "", path)
+				c.Key = token
+				a := refusedTo(t, c, "POST")
+				got := a.Header.Get("WWW-Authenticate")
+				if a.Status != 401 || !strings.HasPrefix(got, refusedToken+"it is for "+publicOrigin+at+", and this is "+publicOrigin+path+`"`) || !strings.HasSuffix(got, metadataURL+path+`"`) {
+					t.Errorf("a token for %s at %s: %d, %s", at, path, a.Status, got)
+				}
+			}
+			all := s.Token(t, claimed(s, map[string]any{"aud": "api://junction"}))
+			if a := showing(t, p, era, all, at).Call(t, "tools/list", ""); a.Status != 200 {
+				t.Errorf("a token for all at %s: %s", at, a)
+			}
+		}
+	})
+	harness.WantUncalled(t, journal, "tools/call")
+}
+
+func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s))
+	token := s.Token(t, claimed(s, nil))
+	wantTokenIn(t, p, token)
+	before := callsIn(journal)
+	for name, row := range map[string]struct {
+		query  string
+		change harness.HeaderChange
+		status int
+	}{
+		"query":            {"?access_token=" + token, harness.Without("X"), 400},
+		"query and header": {"?access_token=" + token, harness.With("Authorization", "Bearer "+token), 400},
+		"cookie":           {"", harness.With("Cookie", "access_token="+token), 401},
+		"two headers":      {"", harness.With("Authorization", "Bearer "+token, "Bearer "+token), 400},
+		"malformed":        {"", harness.With("Authorization", "Bearer "+token+" x"), 400},
+	} {
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + row.query}, upstream.EraModern)
+		if a := refusedTo(t, c, "POST", row.change); a.Status != row.status {
+			t.Errorf("%s: %s, want %d", name, a, row.status)
+		}
+	}
+	if n := callsIn(journal); n != before {
+		t.Errorf("the upstream received %d calls", n-before)
+	}
+}
+
+// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more
+// of these; here are those that have a number.
+func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
+	s := authtest.Start(t)
+	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t, "es384", jose.ES384)
+	s.SetKeys(rsa, ec, es384)
+	p, journal := guarded(t, trusting(s))
+	now := time.Now().Unix()
+	sign := func(change map[string]any) string { return rsa.Token(t, claimed(s, change)) }
+	typed := func(typ any) string { return rsa.Token(t, claimed(s, nil), map[string]any{"typ": typ}) }
+	for name, token := range map[string]string{
+		"T21 RS256":          sign(nil),
+		"T21 ES256":          ec.Token(t, claimed(s, nil)),
+		"T22 ours in a list": sign(map[string]any{"aud": []string{"https://other.example.com", publicMCP}}),
+		"T24 exp 30 s ago":   sign(map[string]any{"exp": now - 30}),
+		"T24 nbf in 30 s":    sign(map[string]any{"nbf": now + 30}),
+		"T27 typ JWT":        typed("JWT"),
+		"T27 no typ":         typed(nil),
+		"T35 scope list":     sign(map[string]any{"scope": []string{"mcp"}}),
+		"T35 scp":            sign(map[string]any{"scope": nil, "scp": "a mcp"}),
+		"T35 scp list":       sign(map[string]any{"scope": nil, "scp": []string{"a", "mcp"}}),
+	} {
+		t.Run(name, func(t *testing.T) { wantTokenIn(t, p, token) })
+	}
+	secret, err := json.Marshal(s.KeySet().Keys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, new(jose.SignerOptions).WithHeader("kid", "rsa"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := json.Marshal(claimed(s, nil))
+	jws, err := signer.Sign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs256, _ := jws.CompactSerialize()
+	good := strings.Split(sign(nil), ".")
+	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
+	for name, row := range map[string]struct{ token, reason string }{
+		"T22 no audience":      {sign(map[string]any{"aud": nil}), "it does not say what it is for"},
+		"T22 other audience":   {sign(map[string]any{"aud": "https://other.example.com"}), "it is for https://other.example.com; this server is " + publicMCP},
+		"T22 empty audience":   {sign(map[string]any{"aud": ""}), "it is for "},
+		"T23 other issuer":     {sign(map[string]any{"iss": "https://evil.example"}), "it comes from an issuer"},
+		"T23 a slash":          {sign(map[string]any{"iss": s.URL + "/"}), "it comes from an issuer"},
+		"T24 exp 90 s ago":     {sign(map[string]any{"exp": now - 90}), "it is expired"},
+		"T24 nbf in 90 s":      {sign(map[string]any{"nbf": now + 90}), "it is not good yet"},
+		"T25 none":             {none + "." + good[1] + ".", "it is signed in a way"},
+		"T25 HS256":            {hs256, "it is signed in a way"},
+		"T25 not in the list":  {es384.Token(t, claimed(s, nil)), "it is signed in a way"},
+		"T25 crit":             {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}), "it has a header that must be understood"},
+		"T26 ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
+		"T27 logout+jwt":       {typed("logout+jwt"), "it is no access token"},
+		"T27 oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is no access token"},
+		"T27 dpop+jwt":         {typed("dpop+jwt"), "it is no access token"},
+		"T28 cnf":              {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}), "sender-constrained tokens are not supported"},
+	} {
+		t.Run(name, func(t *testing.T) { wantTokenOut(t, p, journal, row.token, 401, refusedToken+row.reason) })
+	}
+	t.Run("T22 no scope", func(t *testing.T) {
+		wantTokenOut(t, p, journal, sign(map[string]any{"scope": "other"}), 403, `Bearer realm="junction", error="insufficient_scope", error_description="the token lacks a scope; needed are: mcp", scope="mcp", resource_metadata="`+metadataURL)
+	})
+}
+
+func TestAuthT29KeyRotation(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s))
+	before := s.Token(t, claimed(s, nil))
+	wantTokenIn(t, p, before)
+	s.SetKeys(authtest.NewKey(t, "next", jose.ES256))
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+	wantTokenOut(t, p, journal, before, 401, refusedToken+"its signature is not of a key of its issuer")
+}
+
+func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, trusting(s))
+	key := authtest.NewKey(t, "", jose.ES256)
+	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	for i := range 1000 {
+		key.ID = fmt.Sprint("unknown-", i)
+		c.Key = key.Token(t, claimed(s, nil))
+		if a := refusedTo(t, c, "POST"); a.Status != 401 {
+			t.Fatalf("an unknown key: %s", a)
+		}
+	}
+	if n := s.Asked(authtest.Keys); n > 2 {
+		t.Errorf("1000 unknown keys make %d requests, want 2 at most", n)
+	}
+}
+
+func TestAuthT31KeysThatCannotBeFetched(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s))
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+	s.SetDown(true)
+	wantTokenIn(t, p, s.Token(t, claimed(s, map[string]any{"sub": "bob"})))
+	wantTokenOut(t, p, journal, authtest.NewKey(t, "next", jose.ES256).Token(t, claimed(s, nil)), 503, "")
+}
+
+func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
+	s := authtest.Start(t)
+	s.SetDown(true)
+	p, journal := guarded(t, trusting(s))
+	token := s.Token(t, claimed(s, nil))
+	wantTokenOut(t, p, journal, token, 503, "")
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its metadata cannot be fetched: `) {
+		t.Errorf("/readyz says %s", got)
+	}
+	s.SetDown(false)
+	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c.Key = token
+	for began := time.Now(); ; {
+		a := c.Call(t, "tools/list", "")
+		if a.Status == 200 {
+			break
+		}
+		if a.Status != 503 || time.Since(began) > harness.Patience {
+			t.Fatalf("it does not recover: %s", a)
+		}
+	}
+	if got := issuersOf(t, p); got != `[{"issuer":"`+s.URL+`","usable":true}]` {
+		t.Errorf("/readyz says %s", got)
+	}
+}
+
+func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
+	s := authtest.Start(t)
+	for _, path := range []string{authtest.Metadata, authtest.OAuth} {
+		s.Answer(path, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"issuer":"https://evil.example","jwks_uri":"%s"}`, s.URL+authtest.Keys)
+		})
+	}
+	p, journal := guarded(t, trusting(s))
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its metadata is that of \"https://evil.example\""`) {
+		t.Errorf("/readyz says %s", got)
+	}
+	if n := s.Asked(authtest.Keys); n > 0 {
+		t.Error("its keys were fetched")
+	}
+	out, _, err := harness.RunJunction(t, nil, "doctor", "--admin", p.Admin)
+	if flat := strings.Join(strings.Fields(out), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata is that of") {
+		t.Errorf("junction doctor: %v\n%s", err, out)
+	}
+}
+
+// TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it
+// likes.
+func TestAuthT33KeysElsewhere(t *testing.T) {
+	s := authtest.Start(t)
+	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":"%s","jwks_uri":"%s"}`, s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)+authtest.Keys)
+	})
+	p, journal := guarded(t, trusting(s))
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its keys cannot be fetched: `) || s.Asked(authtest.Keys) != 0 {
+		t.Errorf("/readyz says %s, and there were %d requests for keys", got, s.Asked(authtest.Keys))
+	}
+	p, _ = guarded(t, trusting(s)+"outbound: { allow_private: [127.0.0.0/8, '::1/128'] }\n")
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+}
+
+func TestAuthT34KeysThatNeverEnd(t *testing.T) {
+	harness.Waits(t)
+	for name, answer := range map[string]http.HandlerFunc{"50 MB": authtest.Large(50 << 20), "a byte a second": authtest.Dripping(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			harness.Waits(t)
+			s := authtest.Start(t)
+			s.Answer(authtest.Keys, answer)
+			p, journal := guarded(t, trusting(s))
+			began, before := time.Now(), p.Peak(t)
+			wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
+			if grown := p.Peak(t) - before; grown > 16<<20 {
+				t.Errorf("the program takes %d MB more", grown>>20)
+			}
+			if took := time.Since(began); took > 20*time.Second { // three requests, of which each may wait for one try
+				t.Errorf("three requests took %v", took)
+			}
+		})
+	}
+}
+
+func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
+	s := authtest.Start(t)
+	for name, row := range map[string]struct {
+		path   string
+		claims map[string]any
+		match  string
+		want   bool
+	}{
+		"T36 nested":           {"[realm_access, roles]", map[string]any{"realm_access": map[string]any{"roles": []string{"dev"}}}, "group: dev", true},
+		"T36 dots and slashes": {`["https://acme.example/groups"]`, map[string]any{"https://acme.example/groups": []string{"dev"}}, "group: dev", true},
+		"T36 not there":        {"[realm_access, roles]", map[string]any{"roles": []string{"dev"}}, "group: dev", false},
+		"T37 verified":         {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": true}, "email_domain: acme.example", true},
+		"T37 not verified":     {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": false}, "email_domain: acme.example", false},
+		"T37 nobody says":      {"[groups]", map[string]any{"email": "ann@acme.example"}, "email: ann@acme.example", false},
+		"user":                 {"[groups]", nil, "{ user: ann, issuer: '" + s.URL + "', kind: user, oauth_client: app, scope: mcp }", true},
+		"user of another":      {"[groups]", nil, "{ user: ann, issuer: 'https://other.example' }", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			match := row.match
+			if match[0] != '{' {
+				match = "{ " + match + " }"
+			}
+			p, _ := guarded(t, trusting(s, "claims: { groups: "+row.path+" }")+"policies: [{ name: them, match: "+match+", rules: [{ allow: { upstreams: up } }] }]\n")
+			token := s.Token(t, claimed(s, row.claims))
+			if row.want {
+				wantTokenIn(t, p, token)
+				return
+			}
+			c := showing(t, p, upstream.EraModern, "", "/mcp")
+			c.Key = token
+			if a := c.Tool(t, "up__echo", `{}`); a.Status != 403 || a.Header.Get("WWW-Authenticate") != "" {
+				t.Errorf("got %s, %v; want 403 without a challenge, since no sign-in helps", a, a.Header)
+			}
+		})
+	}
+}
+
+func TestAuthT38T39T40T42Introspection(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, inquiring(s))
+	const canary = "opaque-canary-0123456789"
+	s.Opaque(canary, s.Claims(publicMCP, nil))
+	t.Run("T38", func(t *testing.T) {
+		wantTokenIn(t, p, canary)
+		wantTokenIn(t, p, canary)
+		if n := s.Asked(authtest.Introspect); n != 1 {
+			t.Errorf("the server was asked %d times, want once", n)
+		}
+		wantTokenOut(t, p, journal, "opaque-canary-inactive", 401, refusedToken+"its issuer says that it is not good")
+	})
+	t.Run("T39", func(t *testing.T) {
+		s.Opaque("opaque-canary-other", s.Claims("https://other.example.com", nil))
+		wantTokenOut(t, p, journal, "opaque-canary-other", 401, refusedToken+"it is for https://other.example.com")
+	})
+	t.Run("T40", func(t *testing.T) {
+		s.SetDown(true)
+		defer s.SetDown(false)
+		wantTokenIn(t, p, canary) // which is remembered
+		wantTokenOut(t, p, journal, "opaque-canary-new", 503, "")
+		if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"it cannot be asked about tokens: `) {
+			t.Errorf("/readyz says %s", got)
+		}
+	})
+	t.Run("T42", func(t *testing.T) {
+		authtest.Secret("a client's secret", authtest.ClientSecret)
+		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, "canary") {
+			t.Errorf("what the program writes shows a token:\n%s", out)
+		}
+	})
+}
+
+// TestAuthT41RevocationIsSeen takes a token back while calls and a stream go on with it.
+func TestAuthT41RevocationIsSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	harness.Waits(t)
+	s := authtest.Start(t)
+	p, _ := guarded(t, inquiring(s))
+	s.Opaque("taken-back", s.Claims(publicMCP, nil))
+	c := showing(t, p, upstream.EraModern, "taken-back", "/mcp")
+	stream := c.MustOpen(t)
+	s.Opaque("taken-back", nil)
+	began := time.Now()
+	ended := make(chan time.Duration, 1)
+	go func() {
+		for {
+			if _, err := stream.Reader.Next(); err != nil {
+				ended <- time.Since(began)
+				return
+			}
+		}
+	}()
+	last := began // when the last call began that was let in
+	for asked := began; c.Call(t, "tools/list", "").Status == 200 && asked.Sub(began) < 2*time.Minute; asked = time.Now() {
+		last = asked
+		time.Sleep(100 * time.Millisecond)
+	}
+	if took := last.Sub(began); took > time.Minute+time.Second {
+		t.Errorf("calls went on for %v, want a minute at most", took)
+	}
+	select {
+	case took := <-ended:
+		if took > 70*time.Second {
+			t.Errorf("the stream went on for %v", took)
+		}
+	case <-time.After(harness.Patience):
+		t.Error("the stream goes on")
+	}
+}
+
+// TestAuthT80TokenEnds: what a token has opened ends with it. (The clock may be a minute off by
+// default, which is a second here.)
+func TestAuthT80TokenEnds(t *testing.T) {
+	harness.Waits(t)
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s, "clock_skew: 1s"))
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		for life := 6 * time.Second; ; life *= 2 { // a slow machine may need longer to open the stream
+			end := time.Now().Add(life).Truncate(time.Second)
+			token := s.Token(t, claimed(s, map[string]any{"exp": end.Unix()}))
+			c := showing(t, p, era, token, "/mcp")
+			if time.Until(end) < life/2 && life < harness.Patience {
+				continue
+			}
+			mustClose(t, c.MustOpen(t))
+			if took := time.Since(end); took < 0 || took > harness.Promptly {
+				t.Errorf("the stream ended %v after the token", took)
+			}
+			wantTokenOut(t, p, journal, token, 401, refusedToken+"it is expired")
+			return
+		}
+	})
+}
+
+// TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person,
+// and hears of what it has subscribed to with the last one.
+func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
+	harness.Waits(t)
+	s := authtest.Start(t)
+	server, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
+	config := trusting(s, "clock_skew: 1s") + "upstreams: { up: { url: " + url + " } }\n"
+	p := harness.MustProgram(t, config)
+	p.MustReady(t, harness.Patience)
+	look := func(n int) { // a reload looks whether everybody is still let in, as the program does every five seconds
+		config += "#\n"
+		p.MustConfigure(t, config)
+		p.Stderr.MustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat("configuration reloaded.*", n)), harness.Patience, p.Done)
+	}
+	next := func(life time.Duration) string {
+		return s.Token(t, claimed(s, map[string]any{"exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint(life)}))
+	}
+	c := showing(t, p, upstream.EraLegacy, next(15*time.Second), "/mcp")
+	stream := c.MustOpen(t)
+	if a := c.Call(t, "resources/subscribe", `{"uri":"mcp://up/file:///a"}`); string(a.Message.Result) != "{}" {
+		t.Fatalf("subscribe: %s", a)
+	}
+	harness.Await(t, &server.Journal, "OPEN", upstreamtest.Verb("OPEN"))
+	mustClose(t, stream)
+	look(1)
+	server.Updated("file:///a")
+	c.Key = next(time.Hour)
+	stream = c.MustOpen(t)
+	const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a"}}`
+	if got := stream.Next(t); got != want {
+		t.Errorf("heard %s, want what happened meanwhile", got)
+	}
+	look(2)
+	server.Updated("file:///a")
+	if got := stream.Next(t); got != want {
+		t.Errorf("heard %s", got)
+	}
+	if slices.Contains(server.Methods(), "resources/unsubscribe") {
+		t.Error("the subscription was given up meanwhile")
+	}
+}
+
+// TestAuthT97TokensStayHere: no upstream sees what a client shows us, whatever kind of upstream and
+// however it goes.
+func TestAuthT97TokensStayHere(t *testing.T) {
+	s := authtest.Start(t)
+	key := newAPIKey(t, "ci")
+	opaque := "opaque-token-of-a-client"
+	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+		config, journal := m.Start(t, upstreamtest.Script{})
+		up := "url: " + config.URL
+		if config.URL == "" {
+			up = fmt.Sprintf("command: %s, env: %s", mustYAML(t, config.Command), mustYAML(t, config.Env))
+		} else if config.Transport != "" {
+			up += ", transport: " + string(config.Transport)
+		}
+		section := strings.Replace(inquiring(s), "auth: { ", "auth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+"] }], api_keys: ["+key.entry+"], ", 1)
+		p := harness.MustProgram(t, section+"log: { level: debug }\nupstreams: { up: { "+up+" } }\n")
+		p.MustReady(t, harness.Patience)
+		s.Opaque(opaque, s.Claims(publicMCP, nil))
+		signed := s.Token(t, claimed(s, nil))
+		for _, token := range []string{signed, opaque, key.key} {
+			c := showing(t, p, m.Client, token, "/mcp")
+			authtest.Secret("a cookie", "cookie-of-a-client")
+			harness.WantEcho(t, c.Tool(t, "up__echo", `{}`, harness.With("Cookie", "session=cookie-of-a-client"), harness.With("Proxy-Authorization", "Bearer "+token)))
+			c.Tool(t, "up__fail", `{}`)
+		}
+		seen := 0
+		for _, r := range journal.Received() {
+			text := fmt.Sprint(r.Header, string(r.Body))
+			for _, secret := range []string{signed[len(signed)-40:], opaque, key.key[20:], "cookie-of-a-client"} {
+				if strings.Contains(text, secret) {
+					t.Errorf("the upstream received %s", text)
+				}
+			}
+			for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
+				if r.Header.Get(name) != "" {
+					t.Errorf("the upstream received the header %s", name)
+				}
+			}
+			seen++
+		}
+		if seen == 0 {
+			t.Error("the upstream received nothing")
+		}
+	})
+}
+
+func mustYAML(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v) // which is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "${", "$${")
+}
+
+// TestAuthT117NoPolicyMatchesAUser: who signed in and may do nothing is told so, and is not sent to
+// sign in again.
+func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s)+"policies: [{ name: others, match: { user: bob }, rules: [{ allow: { upstreams: up } }] }]\n")
+	token := s.Token(t, claimed(s, map[string]any{"email": "ann@acme.example", "email_verified": true}))
+	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c.Key = token
+	for _, verb := range verbs {
+		wantNoAccess(t, verb, refusedTo(t, c, verb), "signed in as ann@acme.example")
+	}
+	harness.WantUncalled(t, journal, "tools/call")
+	_, stderr, err := harness.RunJunction(t, []string{"JUNCTION_KEY=" + token}, "tools", "--url", p.URL)
+	if err == nil || !strings.Contains(stderr, "403 Forbidden: signed in as ann@acme.example; no policy grants access") {
+		t.Errorf("junction tools: %v\n%s", err, stderr)
+	}
+}
+
+// TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good
+// beside that; each token goes to who knows it.
+func TestAuthT02BothKindsOfServers(t *testing.T) {
+	s, ci := authtest.Start(t), newAPIKey(t, "ci")
+	p, journal := guarded(t, strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
+	_, _, text := mustGet(t, "GET", p.Origin()+"/.well-known/oauth-protected-resource")
+	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL + `"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
+		t.Errorf("the metadata is %s\nwant %s", text, want)
+	}
+	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
+	wantTokenIn(t, p, ci.key)
+	wantTokenOut(t, p, journal, "jct_at_"+strings.Repeat("a", 43)+"."+strings.Repeat("b", 43), 401, `Bearer realm="junction", error="invalid_token"`)
+	wantTokenOut(t, p, journal, "opaque", 401, refusedToken+"nobody knows it here")
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401, refusedToken+"it comes from an issuer")
+}
+
+func TestProtocolT98WithoutAToken(t *testing.T) {
+	p, journal := guarded(t, trusting(authtest.Start(t)))
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
+		for _, a := range []harness.Answered{
+			c.Call(t, "initialize", harness.InitializeParams("2025-11-25", "x")), c.Call(t, "tools/list", ""), c.Tool(t, "up__echo", `{}`), refusedTo(t, c, "GET"), refusedTo(t, c, "DELETE"),
+		} {
+			if got := a.Header.Get("WWW-Authenticate"); a.Status != 401 || got != toSignIn+`/mcp"` {
+				t.Errorf("got %s, %s; want 401 and where to sign in", a, got)
+			}
+		}
+	})
+	harness.WantUncalled(t, journal, "tools/call")
+}
+
+func TestProtocolT99MetadataForAnybody(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, trusting(s))
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
+		status, _, text := mustGet(t, "GET", p.Origin()+path)
+		var got struct {
+			Resource string
+			Servers  []string `json:"authorization_servers"`
+		}
+		if err := json.Unmarshal(text, &got); err != nil || status != 200 || got.Resource != publicMCP || !slices.Equal(got.Servers, []string{s.URL}) || bytes.Contains(text, []byte("offline_access")) {
+			t.Errorf("%s: %d, %s, %v", path, status, text, err)
+		}
+	}
+}
+
+func TestProtocolT100BadTokensReachNobody(t *testing.T) {
+	s, other := authtest.Start(t), authtest.Start(t)
+	p, journal := guarded(t, trusting(s))
+	before := callsIn(journal)
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		for name, token := range map[string]string{
+			"expired": s.Token(t, claimed(s, map[string]any{"exp": time.Now().Unix() - 90})), "audience": s.Token(t, claimed(s, map[string]any{"aud": "https://other.example.com"})),
+			"issuer": other.Token(t, claimed(other, nil)), "signature": other.Token(t, claimed(s, nil)),
+		} {
+			c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
+			c.Key = token
+			for _, a := range []harness.Answered{c.Call(t, "initialize", harness.InitializeParams("2025-11-25", "x")), c.Tool(t, "up__echo", `{}`), refusedTo(t, c, "GET")} {
+				if a.Status != 401 || !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), refusedToken) {
+					t.Errorf("%s: %s, %v", name, a, a.Header)
+				}
+			}
+			c = harness.NewClient(t, &harness.Endpoint{URL: p.URL + "?access_token=" + s.Token(t, claimed(s, nil))}, era)
+			if a := c.Tool(t, "up__echo", `{}`); a.Status != 400 {
+				t.Errorf("in the query: %s", a)
+			}
+		}
+	})
+	if n := callsIn(journal); n != before {
+		t.Errorf("the upstream received %d calls", n-before)
+	}
+}
+
+// TestProtocolT101StepUp: what only the scopes of a token keep from somebody is there, and calling
+// it says what to ask for.
+func TestProtocolT101StepUp(t *testing.T) {
+	s := authtest.Start(t)
+	section := strings.Replace(trusting(s), "auth: { ", `auth: { scope_capabilities: { "mcp:read": [web], "mcp:write": [web, danger] }, `, 1)
+	stepUp := func(scopes string) string {
+		return `Bearer realm="junction", error="insufficient_scope", error_description="the token lacks a scope; needed are: ` + scopes + `", scope="` + scopes + `", resource_metadata="` + metadataURL + `/mcp"`
+	}
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		server, url := upstreamtest.Start(t, upstreamtest.Script{})
+		p := harness.MustProgram(t, section+`policies:
+  - { name: everybody, match: { kind: user }, capabilities: [web, danger, secret], rules: [{ allow: { upstreams: up } }] }
+upstreams: { up: { url: `+url+`, capabilities: [web], tools: { fail: { capabilities: [danger] }, gate: { capabilities: [secret] } } } }
+`)
+		p.MustReady(t, harness.Patience)
+		read := showing(t, p, era, s.Token(t, claimed(s, map[string]any{"scope": "mcp mcp:read"})), "/mcp")
+		list := read.Call(t, "tools/list", "").Body
+		if !bytes.Contains(list, []byte(`"up__echo"`)) || !bytes.Contains(list, []byte(`"up__fail"`)) || bytes.Contains(list, []byte(`"up__gate"`)) {
+			t.Errorf("listed are %s; want what is within reach, and not what no scope gives", list)
+		}
+		harness.WantEcho(t, read.Tool(t, "up__echo", `{}`))
+		if a := read.Tool(t, "up__fail", `{}`); a.Status != 403 || a.Header.Get("WWW-Authenticate") != stepUp("mcp mcp:read mcp:write") || a.Message.Error == nil {
+			t.Errorf("a call that needs another scope: %s, %v", a, a.Header)
+		}
+		if a := read.Tool(t, "up__gate", `{}`); a.Header.Get("WWW-Authenticate") != "" || !bytes.Contains(a.Body, []byte("Unknown tool: up__gate")) {
+			t.Errorf("a call that no scope helps with: %s, %v", a, a.Header)
+		}
+		bare := showing(t, p, era, s.Token(t, claimed(s, nil)), "/mcp")
+		if a := bare.Tool(t, "up__echo", `{}`); a.Status != 403 || a.Header.Get("WWW-Authenticate") != stepUp("mcp mcp:read") {
+			t.Errorf("a call without any scope of use: %s, %v", a, a.Header)
+		}
+		if a := bare.Call(t, "resources/read", `{"uri":"mcp://up/none"}`); a.Header.Get("WWW-Authenticate") == "" && a.Message.Error == nil {
+			t.Errorf("a read without any scope of use: %s, %v", a, a.Header)
+		}
+		wantUncalledTool(t, &server.Journal, "fail")
+		stdout, stderr, err := harness.RunJunction(t, nil, "why", "up__fail", "--as", "user:ann", "--scope", "mcp:read", "--admin", p.Admin)
+		if !strings.Contains(stdout, "the token lacks a scope; needed are: mcp:read mcp:write") {
+			t.Errorf("junction why: %v\n%s%s", err, stdout, stderr)
+		}
+		write := showing(t, p, era, s.Token(t, claimed(s, map[string]any{"scope": "mcp mcp:write"})), "/mcp")
+		if a := write.Tool(t, "up__fail", `{}`); a.Status != 200 || bytes.Contains(a.Body, []byte("Unknown tool")) {
+			t.Errorf("after the step up: %s", a)
+		}
+	})
+}
+
+// TestProtocolT102NothingOfTheClientGoesOn is T97 with what MCP adds: the session is ours as well.
+func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
+	s := authtest.Start(t)
+	p, journal := guarded(t, trusting(s))
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		token := s.Token(t, claimed(s, nil))
+		c := showing(t, p, era, token, "/mcp")
+		harness.WantEcho(t, c.Tool(t, "up__echo", `{}`, harness.With("Cookie", "a=b")))
+		for _, r := range journal.Received() {
+			if r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" || c.Session != "" && r.Header.Get("Mcp-Session-Id") == c.Session {
+				t.Errorf("the upstream received %v", r.Header)
+			}
+		}
+	})
+}
+
+// TestProtocolT103UsersOfTwoIssuers: one subject of two issuers is two people, and neither has the
+// other's session.
+func TestProtocolT103UsersOfTwoIssuers(t *testing.T) {
+	s, other := authtest.Start(t), authtest.Start(t)
+	p, _ := guarded(t, "public_url: "+publicOrigin+"\nauth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+"] }, { issuer: "+other.URL+", audiences: ["+publicMCP+"] }] }\n")
+	c := showing(t, p, upstream.EraLegacy, s.Token(t, claimed(s, nil)), "/mcp")
+	thief := *c
+	for name, token := range map[string]string{
+		"the same subject of another issuer": other.Token(t, claimed(other, nil)), "another subject": s.Token(t, claimed(s, map[string]any{"sub": "eve"})),
+		"a program of that name": s.Token(t, claimed(s, map[string]any{"client_id": "ann"})),
+	} {
+		thief.Key = token
+		if a := thief.Tool(t, "up__echo", `{}`); a.Status != 404 {
+			t.Errorf("%s: %s, want 404", name, a)
+		}
+		for _, verb := range []string{http.MethodGet, http.MethodDelete} {
+			if a := refusedTo(t, &thief, verb); a.Status != 404 {
+				t.Errorf("%s: %s: %s, want 404", name, verb, a)
+			}
+		}
+	}
+	harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))
+	again := *c
+	again.Key = s.Token(t, claimed(s, map[string]any{"exp": time.Now().Unix() + 7200}))
+	harness.WantEcho(t, again.Tool(t, "up__echo", `{}`)) // a new token of the same person
+}
+
+// TestForeignSlashAtTheEndOfAResource has clients show a token, and none, at an endpoint whose URL
+// they write with a slash.
+func TestForeignSlashAtTheEndOfAResource(t *testing.T) {
+	s := authtest.Start(t)
+	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]", "audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))
+	for _, era := range harness.ClientEras() {
+		for path, resource := range map[string]string{"/mcp/": "/mcp", "/mcp/up/": "/mcp/up"} {
+			tool := "up__echo"
+			if resource != "/mcp" {
+				tool = "echo"
+			}
+			token := s.Token(t, claimed(s, map[string]any{"aud": publicOrigin + resource}))
+			harness.WantEcho(t, showing(t, p, era, token, path).Tool(t, tool, `{}`))
+			a := refusedTo(t, showing(t, p, era, "", path), "POST")
+			if got, want := a.Header.Get("WWW-Authenticate"), toSignIn+resource+`"`; a.Status != 401 || got != want {
+				t.Errorf("%s: %d %s, want %s", path, a.Status, got, want)
+			}
+			document := getBody(t, strings.TrimSuffix(p.URL, "/mcp")+"/.well-known/oauth-protected-resource"+path)
+			if got, want := harness.Text(t, document, "resource"), publicOrigin+resource; got != want {
+				t.Errorf("the document of %s is of %s, want %s", path, got, want)
+			}
+		}
+	}
+}
+
+// getBody returns the body of a document that must be there.
+func getBody(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 200 {
+		t.Fatalf("%s: status %d, %v", url, answer.StatusCode, err)
+	}
+	return body
+}
