@@ -37,7 +37,9 @@ var arrows = map[string][]string{
 	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema": {"proxy/visible", "upstream/raw"},
-	"upstream":     {"upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	"upstream":     {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
+	// it moves messages, and the process at the other end of one is confined by sandbox
+	"upstream/transport": {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},

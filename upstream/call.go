@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/raw"
 )
 
@@ -96,7 +97,7 @@ func (c *Call) headerName() string {
 }
 
 // HeaderField is one field of an HTTP header.
-type HeaderField = plainField
+type HeaderField = http1.Field
 
 // Kind says in one word what went wrong between us and an upstream.
 type Kind string

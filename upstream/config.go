@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+	"junction/upstream/http1"
 )
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
@@ -355,7 +356,7 @@ func (c *Config) Validate(name string) []Problem {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
-		if !token(k) {
+		if !http1.IsToken(k) {
 			bad("headers."+k, "is no HTTP header name")
 		} else if hopByHop[strings.ToLower(k)] {
 			bad("headers."+k, "is set by Junction itself; remove it")

@@ -19,7 +19,7 @@
 // reject a whole list, or leaves it out alone; older.go and outputschema.go have what only legacy
 // clients reject.
 //
-// The two wires to remote servers share an origin (origin.go, payload.go, status.go), with plain.go
+// The two wires to remote servers share an origin (origin.go, payload.go, status.go), with package http1
 // in place of net/http's transport where it is spoken in the clear. Streamable HTTP says of a call
 // in the header what headers.go makes of it, and takes up broken streams (stream.go). The process
 // at the other end of stdio is stdio_process.go, what it writes is read by stdio_read.go, and who

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/http1"
 	"junction/upstream/raw"
 )
 
@@ -86,7 +87,7 @@ func encodeParams(params []ParamHeader, arguments raw.Object) []HeaderField {
 	for _, p := range params {
 		if value, ok := p.Value(arguments); ok {
 			if encoded, ok := mcp.EncodeHeaderValue(value); ok {
-				list = append(list, HeaderField{p.Header(), encoded})
+				list = append(list, HeaderField{Name: p.Header(), Value: encoded})
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func (r *annotations) declare(o raw.Object, v []byte, path []string, reachable b
 	kind, _ := o.String("type")
 	lower := strings.ToLower(name)
 	switch {
-	case err != nil || !token(name):
+	case err != nil || !http1.IsToken(name):
 		r.fail("at %s is %.60s, which is no header name", strings.Join(path, "."), v)
 	case !reachable:
 		r.fail("%q stands where no chain of properties leads to", name)

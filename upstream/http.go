@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -48,7 +49,7 @@ const (
 func openHTTP(o httpOptions, in receiver) *httpWire {
 	w := &httpWire{in: in}
 	w.init(o)
-	w.bare = with(w.header, plainField{"Content-Type", "application/json"}, plainField{"Accept", "application/json, text/event-stream"})
+	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.place("", "")
 	return w
 }
@@ -78,15 +79,15 @@ func (w *httpWire) place(id, version string) {
 	if old := w.session.Load(); old != nil && old.id == id {
 		p.worked = old.worked
 	}
-	var more []plainField
+	var more []http1.Field
 	if id != "" {
-		more = append(more, plainField{headerSession, id})
+		more = append(more, http1.Field{Name: headerSession, Value: id})
 	}
 	if version != "" {
-		more = append(more, plainField{headerVersion, version})
+		more = append(more, http1.Field{Name: headerVersion, Value: version})
 	}
 	p.post = with(w.bare, more...)
-	p.get = with(with(w.header, plainField{"Accept", "text/event-stream"}), more...)
+	p.get = with(with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), more...)
 	w.session.Store(p)
 }
 
@@ -173,7 +174,7 @@ func (w *httpWire) leave(s *places) {
 	defer cancel()
 	header := s.get
 	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
-		header = with(header, plainField{"Authorization", "Bearer " + *token})
+		header = with(header, http1.Field{Name: "Authorization", Value: "Bearer " + *token})
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	resp, err := w.rt.RoundTrip(r.WithContext(ctx))

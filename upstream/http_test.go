@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -100,9 +101,9 @@ func TestHTTPRequest(t *testing.T) {
 	u := strings.Replace(srv.URL, "127.0.0.1", "LocalHost", 1) // sent as written
 	w := mustHTTP(t, httpOptions{URL: u, Headers: map[string]string{"x-api-key": "canary-k", "Authorization": "Bearer canary-t"}}, nil)
 	long := func(size int) string { return `{"long":"` + strings.Repeat("x", size) + `"}` }
-	for _, params := range []string{`{ "a" : 1.0}`, long(48 << 10), long(plainOneWrite), long(3 << 20)} {
+	for _, params := range []string{`{ "a" : 1.0}`, long(48 << 10), long(64 << 10), long(3 << 20)} {
 		req := &request{Message: jsonrpc.Message{ID: "7", Method: "tools/call", Params: []byte(params)},
-			Header: []plainField{{"mcp-method", "tools/call"}, {"Mcp-Name", "n"}, {headerVersion, modernVersion}}}
+			Header: []http1.Field{{Name: "mcp-method", Value: "tools/call"}, {Name: "Mcp-Name", Value: "n"}, {Name: headerVersion, Value: modernVersion}}}
 		if _, err := w.Call(short(t), req, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -95,10 +95,10 @@ func (m *modernConn) header(method, name string) []HeaderField {
 }
 
 func appendHeader(h []HeaderField, method, name string) []HeaderField {
-	h = append(h, HeaderField{headerVersion, modernVersion}, HeaderField{headerMethod, method})
+	h = append(h, HeaderField{Name: headerVersion, Value: modernVersion}, HeaderField{Name: headerMethod, Value: method})
 	if name != "" {
 		value, _ := mcp.EncodeHeaderValue(name)
-		h = append(h, HeaderField{headerName, value})
+		h = append(h, HeaderField{Name: headerName, Value: value})
 	}
 	return h
 }

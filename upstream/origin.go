@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -71,7 +72,7 @@ func transportFor(rawURL string) http.RoundTripper {
 	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
 	if err == nil && r.URL.Scheme == "http" {
 		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
-			return &plainTransport{dial: dial}
+			return &http1.Client{Dial: dial}
 		}
 	}
 	return newTransport()
@@ -81,7 +82,7 @@ func transportFor(rawURL string) http.RoundTripper {
 // wires have in common: how they begin, fail and end.
 type origin struct {
 	url    *url.URL
-	plain  *plainGroup                                                  // what rt is used through if it is a plainTransport; otherwise nil
+	plain  *http1.Group                                                 // what rt is used through if it is an http1.Client; otherwise nil
 	header http.Header                                                  // of the configuration, and ours; never modified
 	token  func(ctx context.Context, refused ...string) (string, error) // see httpOptions
 	last   atomic.Pointer[string]                                       // the token of the latest request; nil before
@@ -126,8 +127,8 @@ func (o *origin) init(opts httpOptions) {
 		o.over(errors.New("the url is no URL"))
 		return
 	}
-	if p, ok := o.rt.(*plainTransport); ok {
-		o.plain = &plainGroup{transport: p, address: net.JoinHostPort(o.url.Hostname(), port(o.url)), closing: o.ctx}
+	if p, ok := o.rt.(*http1.Client); ok {
+		o.plain = &http1.Group{Client: p, Address: net.JoinHostPort(o.url.Hostname(), port(o.url)), Closing: o.ctx}
 	}
 }
 
@@ -186,7 +187,7 @@ func (o *origin) close() {
 	o.closed = true
 	o.mu.Unlock()
 	if o.plain != nil {
-		o.plain.abort()
+		o.plain.Abort()
 	}
 	o.cancel(errClosed)
 	o.work.Wait()
@@ -210,10 +211,10 @@ type trip struct {
 	clock  *clock      // hears of each part of the body; may be nil
 	memory Memory      // of the body; may be nil
 
-	// Either a context of its own, or the exchange of a plainTransport, is what breaks it off.
+	// Either a context of its own, or the exchange of an http1.Client, is what breaks it off.
 	ctx      context.Context
 	cancel   context.CancelFunc
-	exchange plainExchange // the latest one
+	exchange http1.Exchange // the latest one
 
 	out   payload
 	first reader
@@ -246,17 +247,17 @@ func (t *trip) reserve(n int64) error {
 }
 
 // get returns a field of the response's header; name is canonical. header returns all of them; a
-// plainTransport makes that of the fields when somebody asks for it.
+// http1.Client makes that of the fields when somebody asks for it.
 func (t *trip) get(name string) string {
 	if t.Response.Header != nil {
 		return t.Response.Header.Get(name)
 	}
-	return t.exchange.field(name)
+	return t.exchange.Get(name)
 }
 
 func (t *trip) header() http.Header {
 	if t.Response.Header == nil {
-		t.Response.Header = t.exchange.header()
+		t.Response.Header = t.exchange.Header()
 	}
 	return t.Response.Header
 }
@@ -267,7 +268,7 @@ func (t *trip) breakOff() {
 		t.cancel()
 		return
 	}
-	t.exchange.abort()
+	t.exchange.Abort()
 }
 
 // detach keeps the caller's context from breaking the trip off; false means that it has.
@@ -278,7 +279,7 @@ func (t *trip) detach() bool {
 	if t.cancel != nil {
 		return t.ctx.Err() == nil
 	}
-	return !t.exchange.aborted()
+	return !t.exchange.Aborted()
 }
 
 // close ends the trip. The connection is used again if the body was read to its end, and closed
@@ -305,7 +306,7 @@ func (t *trip) close() {
 //
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The
 // error is context.Cause(ctx) then.
-func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...plainField) (*trip, error) {
+func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...http1.Field) (*trip, error) {
 	t := &trip{url: u}
 	isPlain := o.plain != nil
 	if !isPlain {
@@ -329,7 +330,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 			return nil, err
 		}
 		if token != "" {
-			field := plainField{"Authorization", "Bearer " + token}
+			field := http1.Field{Name: "Authorization", Value: "Bearer " + token}
 			if more = append(more[:own:own], field); !isPlain {
 				header = with(header, field)
 			}
@@ -348,7 +349,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		var resp *http.Response
 		if isPlain {
-			resp, err = o.plain.do(ctx, &t.exchange, &r, more)
+			resp, err = o.plain.Do(ctx, &t.exchange, &r, more)
 		} else {
 			if m != nil {
 				r.GetBody = t.out.again
@@ -557,7 +558,7 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 }
 
 // with returns the header with more fields, which replace those of the same name.
-func with(header http.Header, more ...plainField) http.Header {
+func with(header http.Header, more ...http1.Field) http.Header {
 	h := make(http.Header, len(header)+len(more))
 	maps.Copy(h, header)
 	values := make([]string, len(more))

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -331,7 +332,7 @@ func TestHTTPNotSent(t *testing.T) {
 		{"no TLS", strings.Replace(plain.URL, "http:", "https:", 1), nil, nil, true},
 		{"proxy", "https://nowhere.invalid", proxied, nil, true},
 		{"no URL", "http://[", nil, nil, true},
-		{"bad header", plain.URL, nil, &request{Message: call("7", "x").Message, Header: []plainField{{"X", "a\nb"}}}, true},
+		{"bad header", plain.URL, nil, &request{Message: call("7", "x").Message, Header: []http1.Field{{Name: "X", Value: "a\nb"}}}, true},
 		{"closed after the request", reset(true).URL, nil, nil, false},
 		{"closed during the request", reset(false).URL, nil, nil, false},
 	} {

@@ -88,7 +88,7 @@ func call(id, method string) *request {
 
 func modernCall(id, method string) *request {
 	r := call(id, method)
-	r.Header = []HeaderField{{headerVersion, modernVersion}}
+	r.Header = []HeaderField{{Name: headerVersion, Value: modernVersion}}
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -49,7 +50,7 @@ func (w *sseWire) open(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, plainField{"Accept", "text/event-stream"}), nil)
+	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), nil)
 	if err != nil {
 		w.work.Done()
 		return err
@@ -69,7 +70,7 @@ func (w *sseWire) open(ctx context.Context) error {
 		w.work.Done()
 		return err
 	}
-	w.posts = with(w.header, plainField{"Content-Type", "application/json"}, plainField{"Accept", "application/json, text/event-stream"})
+	w.posts = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.stream = t
 	go func() {
 		defer w.work.Done()

@@ -364,7 +364,7 @@ func TestSSEClose(t *testing.T) {
 func TestSSENotSent(t *testing.T) {
 	o := newOld(t, named, echo)
 	w := mustSSE(t, o, nil)
-	w.plain.address = "127.0.0.1:1" // nobody listens there
+	w.plain.Address = "127.0.0.1:1" // nobody listens there
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); !errors.Is(err, errNotSent) {
 		t.Errorf("got error %v, want errNotSent", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -177,7 +178,7 @@ func (w *httpWire) resume(ctx context.Context, p *position) (*trip, error) {
 			return nil, w.or(ctx, errClosed)
 		}
 		s := w.session.Load()
-		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, plainField{headerLastEvent, p.id}), nil)
+		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, http1.Field{Name: headerLastEvent, Value: p.id}), nil)
 		switch {
 		case ctx.Err() != nil || err == errClosed:
 			if t != nil {
@@ -241,7 +242,7 @@ func (w *httpWire) listening(gap func()) {
 		s := w.session.Load()
 		header := s.get
 		if p.id != "" {
-			header = with(header, plainField{headerLastEvent, p.id})
+			header = with(header, http1.Field{Name: headerLastEvent, Value: p.id})
 		}
 		opened := time.Now()
 		t, err := w.do(context.Background(), http.MethodGet, w.url, header, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 )
 
@@ -32,12 +33,12 @@ type wire interface {
 // Header.
 type request struct {
 	jsonrpc.Message
-	Header []plainField
+	Header []http1.Field
 	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
 	clock  *clock  // hears of the bytes of the request's own response, where it has one of its own; may be nil
 	memory Memory  // of the answer, where it comes in a response of its own; may be nil
 
-	few [4]plainField // the memory of most headers
+	few [4]http1.Field // the memory of most headers
 }
 
 // receiver takes the messages of a server that belong to no certain request of ours: everything

@@ -29,8 +29,8 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
-	"junction/proxy/plain"
 	"junction/upstream"
+	"junction/upstream/http1"
 	"junction/upstream/stored"
 )
 
@@ -276,7 +276,7 @@ func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 // calls finished within the grace.
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
-	public := &plain.Server{HTTP: &http.Server{
+	public := &http1.Server{HTTP: &http.Server{
 		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // what takes longer, as calls and streams do, says so before it writes
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
@@ -355,7 +355,7 @@ func (p *program) publicHandler() http.Handler {
 const lastAnswers = time.Second
 
 // shutdown waits for the requests in progress, for a while; false means that some are left.
-func shutdown(s *plain.Server, wait time.Duration) bool {
+func shutdown(s *http1.Server, wait time.Duration) bool {
 	limit, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	return s.Shutdown(limit) == nil

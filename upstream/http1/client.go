@@ -1,4 +1,4 @@
-package upstream
+package http1
 
 import (
 	"bufio"
@@ -15,38 +15,38 @@ import (
 	"time"
 )
 
-// plainTransport speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its
+// Client speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its
 // cost: http.Transport hands every request to one goroutine that writes and every answer to another
 // that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine
 // writes the request in one system call and reads the answer, and parses no more of it than is
-// needed (plain_response.go). https, HTTP/2 and proxies stay with http.Transport.
+// needed (client_response.go). https, HTTP/2 and proxies stay with http.Transport.
 //
 // It is an http.RoundTripper for requests whose body has a known length. Close of a response's body
 // before its end closes the connection.
-type plainTransport struct {
-	// dial opens a connection.
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
+type Client struct {
+	// Dial opens a connection.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu   sync.Mutex
-	idle []*plainConn // the last used at the end
-	reap *time.Timer  // closes what was idle for too long; nil while nothing is idle
+	idle []*clientConn // the last used at the end
+	reap *time.Timer   // closes what was idle for too long; nil while nothing is idle
 }
 
 const (
-	plainIdle      = 60 * time.Second
-	plainHeader    = 64 << 10 // of a response, and of the trailer of one
-	plainBuffer    = 16 << 10 // so that a common answer is read with its header
-	plainOneWrite  = 64 << 10 // a request up to this size is written at once
-	plainInterim   = 8        // 1xx responses before the real one
-	plainLastWords = time.Second
-	plainProven    = 3 // answers after which a server is known to keep its connections open,
+	maxIdle         = 60 * time.Second
+	maxResponseHead = 64 << 10 // of a response, and of the trailer of one
+	responseBuffer  = 16 << 10 // so that a common answer is read with its header
+	oneWrite        = 64 << 10 // a request up to this size is written at once
+	maxInterim      = 8        // 1xx responses before the real one
+	refusalWait     = time.Second
+	provenUses      = 3 // answers after which a server is known to keep its connections open,
 	// and for how long that is taken for granted: it could close as well while our request is under
 	// way
-	plainFresh = time.Millisecond
+	freshIdle = time.Millisecond
 )
 
-// plainConn is one connection. Whoever has it owns it: a request, or the pool.
-type plainConn struct {
+// clientConn is one connection. Whoever has it owns it: a request, or the pool.
+type clientConn struct {
 	net.Conn
 	address string
 	r       *bufio.Reader
@@ -58,40 +58,40 @@ type plainConn struct {
 	place   int       // in its group
 }
 
-// abort breaks off whatever is being read or written.
-func (c *plainConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
+// Abort breaks off whatever is being read or written.
+func (c *clientConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
-// RoundTrip implements http.RoundTripper. It is the slow way in; (*plainGroup).do is the other.
-func (t *plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip implements http.RoundTripper. It is the slow way in; (*Group).Do is the other.
+func (t *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	port := cmp.Or(r.URL.Port(), "80")
-	g := &plainGroup{transport: t, address: net.JoinHostPort(r.URL.Hostname(), port), closing: context.Background()}
-	x := new(plainExchange)
-	stop := context.AfterFunc(r.Context(), x.abort)
-	resp, err := g.do(r.Context(), x, r, nil)
+	g := &Group{Client: t, Address: net.JoinHostPort(r.URL.Hostname(), port), Closing: context.Background()}
+	x := new(Exchange)
+	stop := context.AfterFunc(r.Context(), x.Abort)
+	resp, err := g.Do(r.Context(), x, r, nil)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	resp.Request, resp.Header = r, x.header()
+	resp.Request, resp.Header = r, x.Header()
 	return resp, nil
 }
 
-// plainGroup is the exchanges with one server that can be broken off together.
-type plainGroup struct {
-	transport *plainTransport
-	address   string          // host and port
-	closing   context.Context // dialing ends with it
+// Group is the exchanges with one server that can be broken off together.
+type Group struct {
+	Client  *Client
+	Address string          // host and port
+	Closing context.Context // dialing ends with it
 
 	mu      sync.Mutex
-	conns   []*plainConn // in use; each knows its place
+	conns   []*clientConn // in use; each knows its place
 	aborted bool
 }
 
-// do sends a request and returns when the head of its response is there, without its Header: that
+// Do sends a request and returns when the head of its response is there, without its Header: that
 // is x's. more replaces fields of the same name, and is not kept. x may be used again after the
 // response's body was closed.
-func (g *plainGroup) do(ctx context.Context, x *plainExchange, r *http.Request, more []plainField) (*http.Response, error) {
-	c, err := g.transport.take(ctx, g.closing, g.address)
+func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Field) (*http.Response, error) {
+	c, err := g.Client.take(ctx, g.Closing, g.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func (g *plainGroup) do(ctx context.Context, x *plainExchange, r *http.Request, 
 	return resp, nil
 }
 
-// abort breaks off what is under way, and what begins later.
-func (g *plainGroup) abort() {
+// Abort breaks off what is under way, and what begins later.
+func (g *Group) Abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.aborted = true
@@ -125,7 +125,7 @@ func (g *plainGroup) abort() {
 
 // add notes that an exchange uses the connection, and remove that it does not any more. Both report
 // whether the group was aborted, and the connection with it.
-func (g *plainGroup) add(c *plainConn) (aborted bool) {
+func (g *Group) add(c *clientConn) (aborted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.place = len(g.conns)
@@ -133,7 +133,7 @@ func (g *plainGroup) add(c *plainConn) (aborted bool) {
 	return g.aborted
 }
 
-func (g *plainGroup) remove(c *plainConn) (aborted bool) {
+func (g *Group) remove(c *clientConn) (aborted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := len(g.conns) - 1
@@ -145,14 +145,14 @@ func (g *plainGroup) remove(c *plainConn) (aborted bool) {
 }
 
 // roundTrip writes the request and reads the head of the answer into x.
-func (c *plainConn) roundTrip(r *http.Request, more []plainField, x *plainExchange) error {
+func (c *clientConn) roundTrip(r *http.Request, more []Field, x *Exchange) error {
 	w, err := c.header(r, more)
 	if err != nil {
 		return err
 	}
 	if err := c.send(w, r); err != nil {
 		// A server that refuses a large body says so before it has read it.
-		c.SetReadDeadline(time.Now().Add(plainLastWords))
+		c.SetReadDeadline(time.Now().Add(refusalWait))
 		if c.receive(x) != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (c *plainConn) roundTrip(r *http.Request, more []plainField, x *plainExchan
 
 // header makes the head of a request; more replaces fields of the same name, and the last of
 // several counts.
-func (c *plainConn) header(r *http.Request, more []plainField) ([]byte, error) {
+func (c *clientConn) header(r *http.Request, more []Field) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
 	w = append(append(w, r.Host...), "\r\n"...)
@@ -174,7 +174,7 @@ func (c *plainConn) header(r *http.Request, more []plainField) ([]byte, error) {
 			continue
 		}
 		for _, v := range values {
-			if w, ok = appendField(w, name, v); !ok {
+			if w, ok = appendRequestField(w, name, v); !ok {
 				return nil, fmt.Errorf("the header %q cannot be sent", name)
 			}
 		}
@@ -183,7 +183,7 @@ func (c *plainConn) header(r *http.Request, more []plainField) ([]byte, error) {
 		if hasField(more[i+1:], f.Name) {
 			continue
 		}
-		if w, ok = appendField(w, f.Name, f.Value); !ok {
+		if w, ok = appendRequestField(w, f.Name, f.Value); !ok {
 			return nil, fmt.Errorf("the header %q cannot be sent", f.Name)
 		}
 	}
@@ -196,7 +196,7 @@ func (c *plainConn) header(r *http.Request, more []plainField) ([]byte, error) {
 }
 
 // hasField reports whether one of the fields has that name.
-func hasField(fields []plainField, name string) bool {
+func hasField(fields []Field, name string) bool {
 	for _, f := range fields {
 		if len(f.Name) == len(name) && strings.EqualFold(f.Name, name) {
 			return true
@@ -205,8 +205,8 @@ func hasField(fields []plainField, name string) bool {
 	return false
 }
 
-// appendField appends a line of a header; false means that it would be none, or several.
-func appendField(w []byte, name, value string) ([]byte, bool) {
+// appendRequestField appends a line of a header; false means that it would be none, or several.
+func appendRequestField(w []byte, name, value string) ([]byte, bool) {
 	for i := range len(name) {
 		if !tokenBytes[name[i]] {
 			return w, false
@@ -221,12 +221,12 @@ func appendField(w []byte, name, value string) ([]byte, bool) {
 }
 
 // send writes the head and the body.
-func (c *plainConn) send(w []byte, r *http.Request) error {
+func (c *clientConn) send(w []byte, r *http.Request) error {
 	if r.Body == nil {
 		_, err := c.Conn.Write(w)
 		return err
 	}
-	if r.ContentLength > plainOneWrite {
+	if r.ContentLength > oneWrite {
 		if _, err := c.Conn.Write(w); err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (c *plainConn) send(w []byte, r *http.Request) error {
 			return err
 		}
 	}
-	if cap(w) <= 2*plainOneWrite {
+	if cap(w) <= 2*oneWrite {
 		c.w = w
 	}
 	_, err := c.Conn.Write(w)
@@ -253,11 +253,11 @@ func (c *plainConn) send(w []byte, r *http.Request) error {
 }
 
 // receive reads the head of the answer.
-func (c *plainConn) receive(x *plainExchange) (err error) {
+func (c *clientConn) receive(x *Exchange) (err error) {
 	resp := &x.response
-	for range plainInterim {
+	for range maxInterim {
 		*resp = http.Response{}
-		if x.fields, err = readHead(c.r, &c.head, resp, x.few[:0]); err != nil {
+		if x.fields, err = readResponseHead(c.r, &c.head, resp, x.few[:0]); err != nil {
 			return err
 		}
 		switch {
@@ -270,25 +270,25 @@ func (c *plainConn) receive(x *plainExchange) (err error) {
 	return errors.New("too many interim answers")
 }
 
-// plainExchange is a request and its response, whose body it is. At the end of the body the
-// connection goes back to the pool. The zero value is ready for use. Only abort and aborted may be
+// Exchange is a request and its response, whose body it is. At the end of the body the
+// connection goes back to the pool. The zero value is ready for use. Only Abort and Aborted may be
 // called by other goroutines than the one that uses it.
-type plainExchange struct {
+type Exchange struct {
 	content
 	response http.Response // without its Header
-	fields   []plainField  // which these are
-	few      [8]plainField
-	group    *plainGroup
-	conn     *plainConn // nil when it was given back
+	fields   []Field       // which these are
+	few      [8]Field
+	group    *Group
+	conn     *clientConn // nil when it was given back
 	reusable bool
 
 	mu     sync.Mutex
-	taken  *plainConn // conn; nil when it was given back
+	taken  *clientConn // conn; nil when it was given back
 	broken bool
 }
 
-// field returns a field of the response's header; name is canonical. header returns all of them.
-func (x *plainExchange) field(name string) string {
+// Get returns a field of the response's header; name is canonical. Header returns all of them.
+func (x *Exchange) Get(name string) string {
 	for _, f := range x.fields {
 		if f.Name == name {
 			return f.Value
@@ -297,10 +297,10 @@ func (x *plainExchange) field(name string) string {
 	return ""
 }
 
-func (x *plainExchange) header() http.Header { return headerOf(x.fields) }
+func (x *Exchange) Header() http.Header { return headerOf(x.fields) }
 
-// abort makes everything fail that is read or written, now and later.
-func (x *plainExchange) abort() {
+// Abort makes everything fail that is read or written, now and later.
+func (x *Exchange) Abort() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.broken = true
@@ -309,15 +309,15 @@ func (x *plainExchange) abort() {
 	}
 }
 
-// aborted reports whether abort was called.
-func (x *plainExchange) aborted() bool {
+// Aborted reports whether Abort was called.
+func (x *Exchange) Aborted() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.broken
 }
 
 // take gives the exchange its connection; false means that it was aborted.
-func (x *plainExchange) take(c *plainConn) bool {
+func (x *Exchange) take(c *clientConn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.taken = c
@@ -326,14 +326,14 @@ func (x *plainExchange) take(c *plainConn) bool {
 
 // giveBack takes the connection from the exchange; false means that the exchange was aborted, and
 // the connection with it.
-func (x *plainExchange) giveBack() bool {
+func (x *Exchange) giveBack() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.taken = nil
 	return !x.broken
 }
 
-func (x *plainExchange) Read(p []byte) (int, error) {
+func (x *Exchange) Read(p []byte) (int, error) {
 	if x.conn == nil {
 		return 0, io.EOF
 	}
@@ -345,13 +345,13 @@ func (x *plainExchange) Read(p []byte) (int, error) {
 }
 
 // Close closes the connection if the body was not read to its end.
-func (x *plainExchange) Close() error {
+func (x *Exchange) Close() error {
 	x.finish(false)
 	return nil
 }
 
 // finish gives the connection back if it can be used again, and closes it otherwise.
-func (x *plainExchange) finish(whole bool) {
+func (x *Exchange) finish(whole bool) {
 	c := x.conn
 	if c == nil {
 		return
@@ -359,7 +359,7 @@ func (x *plainExchange) finish(whole bool) {
 	x.conn = nil
 	aborted := x.group.remove(c) // then the connection was, perhaps just now
 	if x.giveBack() && whole && x.reusable && !aborted && c.r.Buffered() == 0 {
-		x.group.transport.put(c)
+		x.group.Client.put(c)
 		return
 	}
 	c.Close()
@@ -368,13 +368,13 @@ func (x *plainExchange) finish(whole bool) {
 // take returns an idle connection that the server has not closed meanwhile, or a new one.
 //
 // A new one is dialed until ctx or closing ends.
-func (t *plainTransport) take(ctx, closing context.Context, address string) (*plainConn, error) {
+func (t *Client) take(ctx, closing context.Context, address string) (*clientConn, error) {
 	for {
 		c := t.pop(address)
 		if c == nil {
 			return t.open(ctx, closing, address)
 		}
-		if c.used >= plainProven && time.Since(c.since) < plainFresh || c.alive() {
+		if c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive() {
 			return c, nil
 		}
 		c.Close()
@@ -382,7 +382,7 @@ func (t *plainTransport) take(ctx, closing context.Context, address string) (*pl
 }
 
 // pop takes the idle connection that was used last.
-func (t *plainTransport) pop(address string) *plainConn {
+func (t *Client) pop(address string) *clientConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := len(t.idle) - 1; i >= 0; i-- {
@@ -394,34 +394,34 @@ func (t *plainTransport) pop(address string) *plainConn {
 	return nil
 }
 
-func (t *plainTransport) open(ctx, closing context.Context, address string) (*plainConn, error) {
+func (t *Client) open(ctx, closing context.Context, address string) (*clientConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()
-	n, err := t.dial(ctx, "tcp", address)
+	n, err := t.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &plainConn{Conn: n, address: address, r: bufio.NewReaderSize(n, plainBuffer), alive: livenessOf(n)}, nil
+	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n)}, nil
 }
 
-func (t *plainTransport) put(c *plainConn) {
+func (t *Client) put(c *clientConn) {
 	c.since = time.Now()
 	c.used++
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.idle = append(t.idle, c)
 	if t.reap == nil {
-		t.reap = time.AfterFunc(plainIdle, t.closeOld)
+		t.reap = time.AfterFunc(maxIdle, t.closeOld)
 	}
 }
 
 // closeOld closes what has been idle for too long.
-func (t *plainTransport) closeOld() {
+func (t *Client) closeOld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := 0
-	for old < len(t.idle) && time.Since(t.idle[old].since) >= plainIdle {
+	for old < len(t.idle) && time.Since(t.idle[old].since) >= maxIdle {
 		t.idle[old].Close()
 		old++
 	}
@@ -430,11 +430,11 @@ func (t *plainTransport) closeOld() {
 		t.reap = nil
 		return
 	}
-	t.reap.Reset(max(time.Second, plainIdle-time.Since(t.idle[0].since)))
+	t.reap.Reset(max(time.Second, maxIdle-time.Since(t.idle[0].since)))
 }
 
 // CloseIdleConnections closes the connections that no request uses.
-func (t *plainTransport) CloseIdleConnections() {
+func (t *Client) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.idle {

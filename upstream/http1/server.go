@@ -1,4 +1,4 @@
-// Package plain serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that
+// Package http1 serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that
 // make up nearly all of the traffic.
 //
 // A request is plain when nothing about it has to be interpreted: POST with a Content-Length, or
@@ -14,7 +14,7 @@
 //	conn.go      one of them: its requests in turn, the wait for the next, and the watch over a client that may leave
 //	head.go      which requests are plain, and what they say
 //	response.go  the answers
-package plain
+package http1
 
 import (
 	"context"

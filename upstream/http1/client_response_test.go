@@ -1,4 +1,4 @@
-package upstream
+package http1
 
 import (
 	"bufio"
@@ -85,7 +85,7 @@ var responses = []struct {
 func readResponse(r *bufio.Reader) (*http.Response, []byte, error) {
 	var scratch []byte
 	resp := new(http.Response)
-	fields, err := readHead(r, &scratch, resp, nil)
+	fields, err := readResponseHead(r, &scratch, resp, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -182,13 +182,13 @@ func BenchmarkResponse(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		var scratch []byte
 		resp := new(http.Response)
-		var few [8]plainField
+		var few [8]Field
 		b.ReportAllocs()
 		for b.Loop() {
 			source.Reset(text)
 			r.Reset(source)
 			*resp = http.Response{}
-			if _, err := readHead(r, &scratch, resp, few[:0]); err != nil {
+			if _, err := readResponseHead(r, &scratch, resp, few[:0]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -210,14 +210,14 @@ func BenchmarkResponse(b *testing.B) {
 func TestRequestHeader(t *testing.T) {
 	r, _ := http.NewRequest(http.MethodPost, "http://h:1/p?q=1", strings.NewReader("{}"))
 	r.Header = http.Header{"User-Agent": {"junction"}, "Mcp-Method": {"configured"}}
-	head := func(more ...plainField) (*http.Request, error) {
-		w, err := new(plainConn).header(r, more)
+	head := func(more ...Field) (*http.Request, error) {
+		w, err := new(clientConn).header(r, more)
 		if err != nil {
 			return nil, err
 		}
 		return http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(w), strings.NewReader("{}"))))
 	}
-	got, err := head(plainField{"mcp-method", "tools/call"}, plainField{"Mcp-Param-a", "1"}, plainField{"Mcp-Name", "x"}, plainField{"Mcp-Param-A", "2"})
+	got, err := head(Field{"mcp-method", "tools/call"}, Field{"Mcp-Param-a", "1"}, Field{"Mcp-Name", "x"}, Field{"Mcp-Param-A", "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestRequestHeader(t *testing.T) {
 	if !maps.EqualFunc(got.Header, want, slices.Equal) || got.Host != "h:1" || got.RequestURI != "/p?q=1" {
 		t.Errorf("%s %s has the header %q, want %q", got.Host, got.RequestURI, got.Header, want)
 	}
-	for _, bad := range []plainField{{"A", "b\r\nC: d"}, {"A", "b\nC: d"}, {"A", "\x00"}, {"A\r\nB", "c"}, {"A B", "c"}, {"A:", "c"}, {"", "c"}, {"Ä", "c"}} {
+	for _, bad := range []Field{{"A", "b\r\nC: d"}, {"A", "b\nC: d"}, {"A", "\x00"}, {"A\r\nB", "c"}, {"A B", "c"}, {"A:", "c"}, {"", "c"}, {"Ä", "c"}} {
 		if got, err := head(bad); err == nil {
 			t.Errorf("%q was sent: %q", bad, got.Header)
 		}

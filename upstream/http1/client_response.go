@@ -1,4 +1,4 @@
-package upstream
+package http1
 
 import (
 	"bufio"
@@ -26,12 +26,12 @@ func notHTTP(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
 }
 
-// readHead reads the status line and the header of a response. scratch is memory for it, which
+// readResponseHead reads the status line and the header of a response. scratch is memory for it, which
 // grows. resp gets everything but a body and the header: ContentLength is -1 where the body is in
 // chunks or ends with the connection, and Close says that there is no other response after this
 // one. The fields of the header, whose names are canonical, are appended to some memory: nearly all
 // answers are read without a look at most of them.
-func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []plainField) ([]plainField, error) {
+func readResponseHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []Field) ([]Field, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
 		return nil, err
@@ -43,20 +43,20 @@ func readHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []pl
 	for range strings.Count(rest, "\n") - 1 {
 		var line string
 		line, rest, _ = cutLine(rest)
-		name, value, err := parseField(line)
+		name, value, err := parseResponseField(line)
 		if err != nil {
 			return nil, err
 		}
-		fields = append(fields, plainField{name, value})
+		fields = append(fields, Field{name, value})
 	}
 	return fields, frame(resp, fields)
 }
 
-// plainField is one field of an HTTP header.
-type plainField struct{ Name, Value string }
+// Field is one field of an HTTP header.
+type Field struct{ Name, Value string }
 
 // headerOf makes a header of fields whose names are canonical.
-func headerOf(fields []plainField) http.Header {
+func headerOf(fields []Field) http.Header {
 	h := make(http.Header, len(fields))
 	for _, f := range fields {
 		h[f.Name] = append(h[f.Name], f.Value)
@@ -72,7 +72,7 @@ func readBlock(r *bufio.Reader, scratch *[]byte) (string, error) {
 		part, err := r.ReadSlice('\n')
 		b = append(b, part...)
 		switch {
-		case len(b) > plainHeader:
+		case len(b) > maxResponseHead:
 			return "", errHeaderTooLarge
 		case err == bufio.ErrBufferFull:
 			continue
@@ -112,17 +112,8 @@ func parseStatus(line string, resp *http.Response) error {
 	return notHTTP("its status is %.60q", resp.Status)
 }
 
-// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
-var tokenBytes = func() (in [256]bool) {
-	for c := range in {
-		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
-			strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
-	}
-	return in
-}()
-
-// token reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
-func token(s string) bool {
+// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
+func IsToken(s string) bool {
 	for i := range len(s) {
 		if !tokenBytes[s[i]] {
 			return false
@@ -131,9 +122,9 @@ func token(s string) bool {
 	return s != ""
 }
 
-// parseField reads one line of a header. A line that goes on with the one before is none, and there
+// parseResponseField reads one line of a header. A line that goes on with the one before is none, and there
 // is no white space in or after a name.
-func parseField(line string) (name, value string, err error) {
+func parseResponseField(line string) (name, value string, err error) {
 	colon := 0
 	canonical, upper := true, true
 	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
@@ -158,7 +149,7 @@ func parseField(line string) (name, value string, err error) {
 
 // frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on
 // after it (section 9.3).
-func frame(resp *http.Response, fields []plainField) error {
+func frame(resp *http.Response, fields []Field) error {
 	length, chunked, said := int64(-1), false, ""
 	var ends, stays bool // what the header says of the connection
 	for _, f := range fields {
@@ -264,7 +255,7 @@ func skipTrailer(r *bufio.Reader) error {
 		if text = rest; text == "" {
 			break
 		}
-		if _, _, err := parseField(line); err != nil {
+		if _, _, err := parseResponseField(line); err != nil {
 			return err
 		}
 	}

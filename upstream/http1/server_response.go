@@ -1,4 +1,4 @@
-package plain
+package http1
 
 import (
 	"errors"
