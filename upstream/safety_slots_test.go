@@ -240,11 +240,19 @@ func TestSafety8MemoryOfAnswers(t *testing.T) {
 			if res := call(enough, 2<<20); res.err != nil || enough.asked < 2<<20 {
 				t.Errorf("events %t: an answer of 2 MiB = %v, and asks for %d bytes", events, res.err, enough.asked)
 			}
+			others := gated(r, "other", "g", 2)
+			synctest.Wait()
 			res := call(little, 4<<20)
 			if mustFail(t, res, KindBusy); !errors.Is(res.err, errNoMemory) {
 				t.Errorf("events %t: an answer of 4 MiB where there is memory for 1 = %v", events, res.err)
 			}
 			mustCall(t, r.Upstream, toolCall("echo", `{}`))
+			for _, other := range others {
+				r.server.Release("g")
+				if res := <-other; res.err != nil {
+					t.Errorf("events %t: a call of another caller ends with an answer that has no memory: %v", events, res.err)
+				}
+			}
 		}
 	})
 }
