@@ -104,7 +104,7 @@ func (s *Server) permittedStill(x *exchange) error {
 	}
 	var t *target
 	if x.target.part == upstream.PartResources {
-		t, _ = now.share.resource(x.era, x.target.exposed)
+		t, _ = now.share.resource(x.target.exposed)
 	} else {
 		t = now.share.named(x.target.part, x.target.exposed)
 	}

@@ -101,7 +101,7 @@ func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
 			}
 		}
 	}
-	share := &share{view: v, rights: rights, guards: rights.Guards()}
+	share := newSeen(v, rights, nil, nil)
 	visible := func(o *target) bool { return rights.Bind(o.policyItem()).Visible() }
 	for p := range upstream.Parts {
 		var all, seen []*target

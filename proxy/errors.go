@@ -86,6 +86,14 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 	return e
 }
 
+// noResource is what a client of that era reads when share.resource finds no upstream for a URI.
+func noResource(era upstream.Era, uri string, err error) *refusal {
+	if e, ok := errors.AsType[*ambiguousError](err); ok {
+		return ambiguousResource(e.uri, e.upstreams)
+	}
+	return unknownResource(era, uri)
+}
+
 // ambiguousResource is the refusal of a URI that could be of any of these upstreams.
 func ambiguousResource(uri string, upstreams []string) *refusal {
 	first, more := upstreams, ""

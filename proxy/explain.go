@@ -59,7 +59,7 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 		}
 	}
 	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
-		if t, err := everything(e.view).resource(upstream.EraModern, name); err == nil {
+		if t, err := everything(e.view).resource(name); err == nil {
 			list = append(list, explain(rights, t))
 		}
 	}

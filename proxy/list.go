@@ -102,10 +102,8 @@ func (d *definitions) appendTo(b []byte) []byte {
 
 // writeTo writes them, small ones together. What cannot be written to a client has no one to be
 // reported to.
-func (d *definitions) writeTo(w io.Writer) {
+func (d *definitions) writeTo(w io.Writer, buffer *[]byte) {
 	const together = 32 << 10
-	buffer := texts.take()
-	defer texts.put(buffer)
 	b := (*buffer)[:0]
 	for i, text := range d.list {
 		if i > 0 {

@@ -180,7 +180,7 @@ func (c caller) still(list []note) []note {
 		if c.share == nil {
 			return true
 		}
-		_, err := c.share.resource(upstream.EraModern, n.uri)
+		_, err := c.share.resource(n.uri)
 		return err != nil
 	})
 }

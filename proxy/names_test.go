@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -109,20 +107,18 @@ func compiled(endpoint string, names Names, bare bool, backends ...backend) *vie
 // that it could be of, or "not found".
 func owner(tb testing.TB, v *view, uri string) string {
 	tb.Helper()
-	target, err := everything(v).resource(upstream.EraLegacy, uri)
+	target, err := everything(v).resource(uri)
 	if err == nil {
 		return target.backend.Name() + " " + target.name
 	}
-	r, ok := errors.AsType[*refusal](err)
-	switch {
-	case !ok:
-		tb.Fatalf("resource(%q): %v", uri, err)
-	case r.code == mcp.RESOURCE_NOT_FOUND:
+	if err == errUnknownURI {
 		return "not found"
 	}
-	_, rest, _ := strings.Cut(r.text, "it could be of ")
-	names, _, _ := strings.Cut(rest, ".")
-	return "either " + names
+	ambiguous, ok := errors.AsType[*ambiguousError](err)
+	if !ok {
+		tb.Fatalf("resource(%q): %v", uri, err)
+	}
+	return "either " + strings.Join(ambiguous.upstreams, ", ")
 }
 
 func TestWayBackOfURIs(t *testing.T) {

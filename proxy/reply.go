@@ -237,7 +237,9 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 	p.w.Write(head) // what cannot be written to a client has no one to be reported to
 	p.w.Write(r.body)
 	if len(r.items.list) > 0 {
-		r.items.writeTo(p.w)
+		buffer := texts.take()
+		defer texts.put(buffer)
+		r.items.writeTo(p.w, buffer)
 	}
 	p.w.Write(tail)
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"junction/policy"
@@ -45,23 +46,22 @@ func (x *exchange) resource(info *CallInfo) (*target, error) {
 // is denied the audit has what denies it.
 func (x *exchange) find(era upstream.Era, uri string, info *CallInfo) (*target, error) {
 	info.Name = uri
-	t, err := x.share.resource(era, uri)
+	t, err := x.share.resource(uri)
 	if err != nil {
-		if denied, other := everything(x.endpoint.view).resource(era, uri); other == nil {
+		if denied, other := everything(x.endpoint.view).resource(uri); other == nil {
 			x.decide(denied, info)
 			info.Verdict = policy.Deny.String()
 		}
-		return nil, err
+		return nil, noResource(era, uri, err)
 	}
 	info.Upstream, info.Own = t.backend.Name(), t.name
 	return t, nil
 }
 
-// everything is the share of somebody who may use all of a view.
-func everything(v *view) *share {
-	rights := policy.Open().For(policy.Subject{})
-	s := &share{view: v, rights: rights, guards: rights.Guards(), seen: v.whole}
-	s.looking.Do(func() {})
+// everything is the part of a view that somebody sees who may use all of it.
+func everything(v *view) *seen {
+	s := newSeen(v, policy.Open().For(policy.Subject{}), nil, nil)
+	s.looking.Do(func() { s.found = v.whole })
 	return s
 }
 
@@ -70,8 +70,8 @@ func everything(v *view) *share {
 // upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave
 // it, but never a guess. What the subject may not use does not exist here, either, and makes
 // nothing ambiguous.
-func (s *share) resource(era upstream.Era, uri string) (*target, error) {
-	v, seen := s.view, s.sight()
+func (s *seen) resource(uri string) (*target, error) {
+	v, sight := s.view, s.sight()
 	may := func(b backend, own string, bare bool) *target {
 		if t := newResource(b, own, uri, bare); s.ruling(t).Visible() {
 			return t
@@ -79,7 +79,7 @@ func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 		return nil
 	}
 	if v.bare {
-		for st := range seen.stocks() {
+		for st := range sight.stocks() {
 			if !reads(st.catalog) {
 				break
 			}
@@ -87,10 +87,10 @@ func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 				return t, nil
 			}
 		}
-		return nil, unknownResource(era, uri)
+		return nil, errUnknownURI
 	}
 	if name, own, ok := splitURI(uri); ok {
-		for st := range seen.stocks() {
+		for st := range sight.stocks() {
 			if st.backend.Name() != name {
 				continue
 			}
@@ -99,15 +99,15 @@ func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 					return t, nil
 				}
 			}
-			return nil, unknownResource(era, uri)
+			return nil, errUnknownURI
 		}
 	}
-	owners := owners(seen.stocks(), uri)
+	owners := owners(sight.stocks(), uri)
 	if len(owners) == 0 && strings.HasPrefix(uri, "mcp://") {
-		return nil, unknownResource(era, uri) // of an upstream that is no more
+		return nil, errUnknownURI // of an upstream that is no more
 	}
 	if len(owners) == 0 {
-		for st := range seen.stocks() {
+		for st := range sight.stocks() {
 			if reads(st.catalog) && !(st.backend.Tried() && unknown(st.catalog)) {
 				owners = append(owners, st.backend)
 			}
@@ -122,11 +122,11 @@ func (s *share) resource(era upstream.Era, uri string) (*target, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, unknownResource(era, uri)
+		return nil, errUnknownURI
 	case 1:
 		return found[0], nil
 	}
-	return nil, ambiguousResource(uri, names)
+	return nil, &ambiguousError{uri, names}
 }
 
 func newResource(b backend, own, exposed string, bare bool) *target {
@@ -136,4 +136,17 @@ func newResource(b backend, own, exposed string, bare bool) *target {
 // reads reports whether an upstream has resources, or may have some as far as we know.
 func reads(c *upstream.Catalog) bool {
 	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || unknown(c)
+}
+
+// errUnknownURI means that a URI belongs to no upstream that the subject may use.
+var errUnknownURI = errors.New("unknown resource")
+
+// ambiguousError means that a URI may belong to any of several upstreams.
+type ambiguousError struct {
+	uri       string
+	upstreams []string
+}
+
+func (e *ambiguousError) Error() string {
+	return "resource " + e.uri + " may belong to " + strings.Join(e.upstreams, ", ")
 }

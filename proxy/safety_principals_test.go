@@ -307,13 +307,13 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
-	known := func() map[shareKey]*kept[shareKey, *share] { return s.world.Load().endpoints[""].shares.of.of }
+	known := func() map[shareKey]*kept[shareKey, *subjectView] { return s.world.Load().endpoints[""].shares.of.of }
 	local := shareKey{principal: auth.Local.ID}
 	if len(known()) != 2 || known()[local] == nil {
 		t.Fatalf("after a change %d principals are remembered, want the two that wait", len(known()))
 	}
 	told := note{method: listChanged[upstream.PartPrompts]}
-	if known()[local].value.seen == nil || !slices.Equal(stream.pending, []note{told}) {
+	if known()[local].value.found == nil || !slices.Equal(stream.pending, []note{told}) {
 		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
 	}
 	n := began.subjects.used + began.pages.used + int(began.rulings.bytes.Load())
@@ -327,7 +327,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := len(slices.Collect(share.sight().all(upstream.PartTools))); n == 0 || len(e.shares.of.of) != 0 {
 		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.shares.of.of))
 	}
-	if s.Refresh(); known()[local].value.seen != nil {
+	if s.Refresh(); known()[local].value.found != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
 	if hearer.world != s.world.Load() || len(hearer.waiting) > 0 {

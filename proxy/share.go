@@ -23,30 +23,24 @@ import (
 // view, so that for this subject there is no such thing: not in a list, not by name, not in an
 // error, and not in a notification.
 
-// share is what one subject may use of an endpoint, found out when it is needed. Principals who may
-// do the same have one.
-type share struct {
-	rights  *policy.Rights
-	guards  *policy.Guards
-	limits  policy.Limits
-	view    *view            // of the endpoint, with what is denied
-	local   bool             // for the principal that everybody is
-	redact  *redact.Redactor // nil when nothing is taken out
-	rulings *rulings
-
-	looking sync.Once
-	seen    *sight
+// subjectView is what one subject may use of an endpoint, found out when it is needed. Principals
+// who may do the same have one.
+type subjectView struct {
+	*seen
+	limits policy.Limits
+	local  bool             // for the principal that everybody is
+	redact *redact.Redactor // nil when nothing is taken out
 
 	room  *room // nil where nothing is kept
 	likes alikeKey
-	refs  int // how many principals have the share in room; guarded by room.mu
+	refs  int // how many principals have the view in room; guarded by room.mu
 	bytes int // guarded by room.mu
 }
 
 // shares are those of one endpoint that are kept.
 type shares struct {
-	of    cache[shareKey, *share]
-	alike map[alikeKey][]*share // those in of, which principals who may do the same share; guarded by room.mu
+	of    cache[shareKey, *subjectView]
+	alike map[alikeKey][]*subjectView // those in of, which principals who may do the same share; guarded by room.mu
 }
 
 // alikeKey is the same for subjects who may do the same.
@@ -64,12 +58,12 @@ type shareKey struct {
 
 // begin makes the shares keep what fits into the room.
 func (all *shares) begin(r *room) {
-	all.alike = map[alikeKey][]*share{}
-	all.of = cache[shareKey, *share]{room: r, came: all.came, left: all.left}
+	all.alike = map[alikeKey][]*subjectView{}
+	all.of = cache[shareKey, *subjectView]{room: r, came: all.came, left: all.left}
 }
 
 // came counts a principal more that has the share.
-func (all *shares) came(s *share) {
+func (all *shares) came(s *subjectView) {
 	if s.refs++; s.refs == 1 {
 		all.of.room.used += s.bytes
 		all.alike[s.likes] = append(all.alike[s.likes], s)
@@ -77,19 +71,19 @@ func (all *shares) came(s *share) {
 }
 
 // left counts a principal less.
-func (all *shares) left(s *share) {
+func (all *shares) left(s *subjectView) {
 	if s.refs--; s.refs > 0 {
 		return
 	}
 	all.of.room.used -= s.bytes
-	rest := slices.DeleteFunc(all.alike[s.likes], func(o *share) bool { return o == s })
+	rest := slices.DeleteFunc(all.alike[s.likes], func(o *subjectView) bool { return o == s })
 	if all.alike[s.likes] = rest; len(rest) == 0 {
 		delete(all.alike, s.likes)
 	}
 }
 
 // share returns what a principal may use of an endpoint.
-func (w *world) share(e *endpoint, p *auth.Principal) *share {
+func (w *world) share(e *endpoint, p *auth.Principal) *subjectView {
 	key := shareKey{principal: p.ID, claims: claims(p)}
 	if w.policy.MatchesAddress() {
 		key.address = p.Address
@@ -100,13 +94,13 @@ func (w *world) share(e *endpoint, p *auth.Principal) *share {
 	rights := w.policy.For(subject(p, e.surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be part of something long
-	return e.shares.of.keep(key, func() (*share, int) {
+	return e.shares.of.keep(key, func() (*subjectView, int) {
 		for _, other := range e.shares.alike[likes] {
 			if other.rights.Equal(rights) {
 				return other, len(key.principal) + perShareKey
 			}
 		}
-		return w.newShare(e, rights, likes), len(key.principal) + perShareKey
+		return w.newSubjectView(e, rights, likes), len(key.principal) + perShareKey
 	})
 }
 
@@ -131,9 +125,9 @@ func claims(p *auth.Principal) uint64 {
 	return h.Sum64()
 }
 
-func (w *world) newShare(e *endpoint, rights *policy.Rights, likes alikeKey) *share {
-	s := &share{rights: rights, view: e.view, local: likes.local, rulings: w.rulings, room: e.shares.of.room, likes: likes}
-	s.guards, s.limits = s.rights.Guards(), s.rights.Limits()
+func (w *world) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
+	s := &subjectView{local: likes.local, room: e.shares.of.room, likes: likes, limits: rights.Limits()}
+	s.seen = newSeen(e.view, rights, w.rulings, s.looked)
 	var rules []redact.Rule
 	for _, r := range s.guards.Redactions {
 		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
@@ -143,31 +137,57 @@ func (w *world) newShare(e *endpoint, rights *policy.Rights, likes alikeKey) *sh
 	return s
 }
 
+// looked counts the memory of a sight that was made.
+func (s *subjectView) looked(made *sight) {
+	if s.room == nil {
+		return
+	}
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	if s.bytes += made.bytes(); s.refs > 0 {
+		s.room.used += made.bytes()
+		s.room.trim()
+	}
+}
+
+// private reports whether the lists are not what everybody sees.
+func (s *subjectView) private() bool { return !s.local || !s.sight().whole }
+
 // subject is a principal as policy sees it. What a client says of itself is not in it.
 func subject(p *auth.Principal, surface string) policy.Subject {
 	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes,
 		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
 }
 
+// seen is the part of a view that one subject may use, found out when it is needed.
+type seen struct {
+	rights  *policy.Rights
+	guards  *policy.Guards
+	view    *view // of the endpoint, with what is denied
+	rulings *rulings
+
+	looking sync.Once
+	found   *sight
+	looked  func(*sight) // called once with found, when it was made; nil does nothing
+}
+
+// newSeen returns the part of a view that the rights leave. looked may be nil.
+func newSeen(v *view, rights *policy.Rights, rulings *rulings, looked func(*sight)) *seen {
+	return &seen{rights: rights, guards: rights.Guards(), view: v, rulings: rulings, looked: looked}
+}
+
 // sight returns what the subject sees.
-func (s *share) sight() *sight {
+func (s *seen) sight() *sight {
 	s.looking.Do(func() {
-		s.seen = s.look()
-		if s.room == nil {
-			return
-		}
-		s.room.mu.Lock()
-		defer s.room.mu.Unlock()
-		if s.bytes += s.seen.bytes(); s.refs > 0 {
-			s.room.used += s.seen.bytes()
-			s.room.trim()
+		if s.found = s.look(); s.looked != nil {
+			s.looked(s.found)
 		}
 	})
-	return s.seen
+	return s.found
 }
 
 // look finds out what the subject sees of the view: all of it, if it may use everything there.
-func (s *share) look() *sight {
+func (s *seen) look() *sight {
 	v := s.view
 	places := make(bitset, len(v.offered))
 	reached := make([]bool, len(v.stocks))
@@ -203,7 +223,7 @@ func (s *share) look() *sight {
 }
 
 // reaches reports whether some item of an upstream's, of one of those kinds, might be visible.
-func (s *share) reaches(st *stock, kinds ...policy.Kind) bool {
+func (s *seen) reaches(st *stock, kinds ...policy.Kind) bool {
 	b := st.backend
 	return slices.ContainsFunc(kinds, func(k policy.Kind) bool {
 		return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.names.full(prefixOf(b), ""))
@@ -211,7 +231,7 @@ func (s *share) reaches(st *stock, kinds ...policy.Kind) bool {
 }
 
 // sees reports whether a target of the view's is there for the subject.
-func (s *share) sees(t *target) bool {
+func (s *seen) sees(t *target) bool {
 	switch {
 	case t.connects: // it is ours, and for all who may use anything there
 		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
@@ -223,7 +243,7 @@ func (s *share) sees(t *target) bool {
 
 // named returns the tool or prompt of that name that the subject sees; nil for none. What it does
 // not see makes the own name of another item no less sure.
-func (s *share) named(p upstream.Part, name string) *target {
+func (s *seen) named(p upstream.Part, name string) *target {
 	if t := s.view.exposed(p, name); t != nil && s.sees(t) {
 		return t
 	}
@@ -246,11 +266,8 @@ func (s *share) named(p upstream.Part, name string) *target {
 	return found
 }
 
-// private reports whether the lists are not what everybody sees.
-func (s *share) private() bool { return !s.local || !s.sight().whole }
-
 // ruling returns what policy says of a target: one of the view, or a resource that is in no list.
-func (s *share) ruling(t *target) *policy.Ruling { return s.rulings.of(s.rights, t) }
+func (s *seen) ruling(t *target) *policy.Ruling { return s.rulings.of(s.rights, t) }
 
 // policyItem is the target as policy sees it: by all names under which a rule may speak of it,
 // which are the same on every endpoint.

@@ -49,7 +49,7 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	if local := w.share(w.endpoints[""], auth.Local); local.private() {
 		t.Error("the lists of everybody are private")
 	}
-	different := map[*share]bool{}
+	different := map[*subjectView]bool{}
 	of := w.endpoints[""].shares.of.of
 	for _, s := range of {
 		different[s.value] = true

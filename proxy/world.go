@@ -159,7 +159,7 @@ type caller struct {
 	world     *world
 	endpoint  *endpoint
 	principal *auth.Principal
-	share     *share
+	share     *subjectView
 	who       identity
 }
 
