@@ -27,16 +27,17 @@ var arrows = map[string][]string{
 	"cmd/junction":        {"*"},
 	"cmd/junction/prose":  {},
 	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
-	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
+	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
-		"proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/visible",
+		"proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema": {"proxy/visible", "upstream/raw"},
+	"proxy/view":   {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream":     {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
 	// it moves messages, and the process at the other end of one is confined by sandbox
 	"upstream/transport": {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},

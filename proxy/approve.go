@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/proxy/visible"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -102,13 +103,13 @@ func (s *Server) permittedStill(x *exchange) error {
 	if now.share == nil {
 		return denied
 	}
-	var t *target
-	if x.target.part == upstream.PartResources {
-		t, _ = now.share.resource(x.target.exposed)
+	var t *view.Target
+	if x.target.Part == upstream.PartResources {
+		t, _ = now.share.Resource(x.target.Exposed)
 	} else {
-		t = now.share.named(x.target.part, x.target.exposed)
+		t = now.share.Named(x.target.Part, x.target.Exposed)
 	}
-	if t == nil || t.backend.Name() != x.target.backend.Name() || t.name != x.target.name {
+	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
 		return denied
 	}
 	x.caller = now
@@ -122,7 +123,7 @@ func (x *exchange) unknown() error {
 		name, _ := x.params.String("name")
 		return unknownPrompt(name)
 	case mcp.MethodResourcesRead:
-		return unknownResource(x.era, x.target.exposed)
+		return unknownResource(x.era, x.target.Exposed)
 	}
 	name, _ := x.params.String("name")
 	return unknownTool(name)
@@ -204,7 +205,7 @@ func chosen(answer []byte) string {
 // with the upstream's name in brackets (question.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.backend.Name(), kindName(x.msg.Method), shown(t.name, maxShown))
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.Backend.Name(), kindName(x.msg.Method), shown(t.Name, maxShown))
 	member := "arguments"
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
 		member = ""
@@ -282,13 +283,13 @@ func (x *exchange) cannotAsk() string {
 }
 
 // policyName is the name by which a rule can speak of the call's target.
-func (x *exchange) policyName() string { return x.target.policyItem().Names[0] }
+func (x *exchange) policyName() string { return x.target.PolicyItem().Names[0] }
 
 // unapproved answers a call that was not made: a tool's by a result that the model reads, others by
 // an error of ours.
 func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		e := failure(x.target.backend.Name(), kindApproval, text)
+		e := failure(x.target.Backend.Name(), kindApproval, text)
 		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 	}
 	members := string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), text)) + `}],"isError":true`

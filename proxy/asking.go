@@ -33,7 +33,7 @@ var (
 
 // Ask implements upstream.Peer for a legacy client.
 func (x *exchange) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
-	params, err := x.question(x.target.backend.Name(), q.Method, q.Params, true)
+	params, err := x.question(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +176,12 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	for i, m := range requests.Members() {
 		method, params, err := inputRequest(m.Value)
 		if err != nil {
-			return nil, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindInvalid, Err: err}
+			return nil, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
 		}
 		unanswered := func(err error) error {
-			return &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnanswered, Err: fmt.Errorf("%s was not answered: %w", method, err)}
+			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered, Err: fmt.Errorf("%s was not answered: %w", method, err)}
 		}
-		if params, err = x.question(x.target.backend.Name(), method, params, true); err != nil {
+		if params, err = x.question(x.target.Backend.Name(), method, params, true); err != nil {
 			return nil, unanswered(err)
 		}
 		answer, err := x.put(ctx, method, params, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -13,16 +14,16 @@ import (
 // awaitLists gives servers that are starting a moment, so that a client that lists its tools once
 // finds them. Servers whose catalog is known are not waited for.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
-	seen, waited := x.share.sight(), false
-	if seen.settled && !seen.separates {
+	seen, waited := x.share.Sight(), false
+	if seen.Settled && !seen.Separates {
 		return
 	}
 	x.rest()
 	ctx, cancel := context.WithTimeout(ctx, x.world.config.FirstWait)
 	defer cancel()
-	for st := range seen.stocks() {
-		b := st.backend
-		if st.catalog.Listed.IsZero() && !b.Tried() {
+	for st := range seen.Stocks() {
+		b := st.Backend
+		if st.Catalog.Listed.IsZero() && !b.Tried() {
 			waited = true
 			select {
 			case <-b.Met():
@@ -48,7 +49,7 @@ func (s *Server) lookAgain(x *exchange) {
 // awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an
 // upstream that was not listed so far. It waits for the upstream as calls of known tools do. The
 // target is nil when there is no such tool; the error says why the upstream is not available.
-func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*target, error) {
+func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil
@@ -65,16 +66,16 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 
 // unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller
 // may use something of it; nil otherwise.
-func (x *exchange) unlisted(name string) (found backend) {
+func (x *exchange) unlisted(name string) (found view.Backend) {
 	longest := -1
-	for st := range x.share.sight().stocks() {
-		b, begin := st.backend, ""
-		if !x.share.view.bare {
-			begin = x.world.config.Names.full(prefixOf(b), "")
+	for st := range x.share.Sight().Stocks() {
+		b, begin := st.Backend, ""
+		if !x.share.View.Bare {
+			begin = x.world.config.Names.Full(view.PrefixOf(b), "")
 		}
 		if strings.HasPrefix(name, begin) && len(begin) > longest {
 			found, longest = b, len(begin)
-			if !st.catalog.Listed.IsZero() {
+			if !st.Catalog.Listed.IsZero() {
 				found = nil
 			}
 		}

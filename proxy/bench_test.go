@@ -14,6 +14,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -60,7 +61,7 @@ func (w *nowhere) Write(b []byte) (int, error)        { w.n += len(b); return le
 func (w *nowhere) SetReadDeadline(time.Time) error    { return nil }
 func (w *nowhere) SetWriteDeadline(t time.Time) error { return nil }
 
-func mustServer(tb testing.TB, backends ...backend) *Server {
+func mustServer(tb testing.TB, backends ...view.Backend) *Server {
 	tb.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {

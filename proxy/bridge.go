@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -25,7 +26,7 @@ import (
 const maxRounds = 10
 
 // call makes one call, whichever eras meet, and returns the result as the client's era wants it.
-func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upstream.HeaderField) (result, error) {
+func (s *Server) call(ctx context.Context, x *exchange, t *view.Target, header []upstream.HeaderField) (result, error) {
 	x.begin()
 	x.target = t
 	c := x.call(t, header)
@@ -35,7 +36,7 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 		}
 		return s.callForLegacy(ctx, x, c)
 	}
-	legacy := t.backend.Catalog().Era == upstream.EraLegacy
+	legacy := t.Backend.Catalog().Era == upstream.EraLegacy
 	st, err := s.takeState(x, c, legacy)
 	if err != nil {
 		return result{}, err
@@ -50,7 +51,7 @@ func (s *Server) call(ctx context.Context, x *exchange, t *target, header []upst
 		return s.parked.begin(ctx, s, x, c)
 	}
 	c.Buffer = x.buffer
-	r, err := x.fit(t.backend.Call(ctx, c))
+	r, err := x.fit(t.Backend.Call(ctx, c))
 	if err != nil {
 		return s.modernError(x, err)
 	}
@@ -69,14 +70,14 @@ func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Cal
 	c.Buffer = x.buffer
 	waits := 0 // rounds after which nothing but time may make a difference
 	for round := 0; ; round++ {
-		r, err := x.fit(x.target.backend.Call(ctx, c))
+		r, err := x.fit(x.target.Backend.Call(ctx, c))
 		if err != nil {
 			return s.legacyError(x, err)
 		}
 		switch r.Type {
 		case upstream.TypeComplete:
 			x.closeElicitations()
-			if r.Object, err = x.target.renameResult(x.msg.Method, r.Object); err != nil {
+			if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
 				return result{}, x.invalid(err.Error())
 			}
 			return s.legacyResult(x, r)
@@ -137,7 +138,7 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	case upstream.TypeTask:
 		return s.wrapTask(x, r.Object)
 	}
-	o, err := x.target.renameResult(x.msg.Method, r.Object)
+	o, err := x.target.RenameResult(x.msg.Method, r.Object)
 	if err != nil {
 		return result{}, x.invalid(err.Error())
 	}
@@ -209,7 +210,7 @@ func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 	if err != nil {
 		return nil, x.invalid(err.Error())
 	}
-	text, err := x.question(x.target.backend.Name(), method, params, false)
+	text, err := x.question(x.target.Backend.Name(), method, params, false)
 	if err != nil {
 		return nil, x.invalid("it asked what this client cannot be asked: " + err.Error())
 	}
@@ -218,7 +219,7 @@ func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 
 // invalid is the error for an upstream's answer that is none.
 func (x *exchange) invalid(text string) error {
-	return &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
+	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
 }
 
 // spliceParams changes the params of a call.
@@ -243,14 +244,14 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	if !ok {
 		return result{}, err
 	}
-	peer = x.target.renameError(peer)
+	peer = x.target.RenameError(peer)
 	// a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message, data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
 	}
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
-		return result{}, x.target.notFound(peer)
+		return result{}, x.target.NotFound(peer)
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.elicitURLs(x, peer)
 	case codeMissingCapability:
@@ -270,12 +271,12 @@ func (s *Server) legacyError(x *exchange, err error) (result, error) {
 		return result{}, err
 	}
 	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.profile.URL {
-		return result{}, x.target.renameError(peer)
+		return result{}, x.target.RenameError(peer)
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnanswered, Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
+		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered, Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
 	}
-	text := "The server " + x.target.backend.Name() + " wants a page to be opened in a browser before it goes on, which this client does not offer."
+	text := "The server " + x.target.Backend.Name() + " wants a page to be opened in a browser before it goes on, which this client does not offer."
 	for _, u := range urls(peer) {
 		text += "\n" + u.message + " " + u.url
 	}
@@ -325,14 +326,14 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 			b = append(b, ',')
 		}
 		b = raw.AppendQuote(b, "url-"+string(rune('a'+i%26)))
-		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...), "["+x.target.backend.Name()+"] "+u.message)
+		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...), "["+x.target.Backend.Name()+"] "+u.message)
 		b = append(raw.AppendQuote(append(b, `,"url":`...), u.url), "}}"...)
 		if i == 25 {
 			break
 		}
 	}
 	kind := stateAgain
-	if x.target.connects {
+	if x.target.Connects {
 		kind = stateConnect
 	}
 	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: kind}))
@@ -342,7 +343,7 @@ func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 
 // modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it:
 // resultType, who produced it, and how long a resource stays fresh.
-func (s *Server) modernResult(method string, o raw.Object, t *target) (result, error) {
+func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (result, error) {
 	body := o.Text()
 	tail := make([]byte, 0, len(s.modernMeta)+48) // for what most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
@@ -360,7 +361,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *target) (result, e
 	case err == nil:
 		if _, err := meta.Get(mcp.MetaKeyServerInfo); err == raw.ErrAbsent {
 			if body, err = raw.Set(body, s.serverInfo, "_meta", mcp.MetaKeyServerInfo); err != nil {
-				return result{}, &upstream.Error{Upstream: t.backend.Name(), Kind: upstream.KindInvalid, Err: err}
+				return result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
 			}
 		}
 	case err == raw.ErrAbsent:

@@ -15,7 +15,6 @@ import (
 const (
 	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients
 	maxPages    = 16 << 20
-	maxRulings  = 4 << 20
 )
 
 // room bounds the bytes of several caches together. When there are too many, entries go that were

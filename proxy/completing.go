@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -21,8 +22,8 @@ import (
 type completionFilter struct {
 	denied   bool // the server is not asked, and the completion is empty
 	x        *exchange
-	target   *target
-	template expansion         // nil: nothing is filtered
+	target   *view.Target
+	template view.Expansion    // nil: nothing is filtered
 	values   map[string]string // of the template's variables, as far as the request has them
 	argument string            // the variable to complete
 }
@@ -31,30 +32,30 @@ type completionFilter struct {
 const mostCompleted = 100
 
 // completionFilter judges a request for a completion before its target's upstream gets it.
-func (x *exchange) completionFilter(t *target, info *CallInfo) (completionFilter, error) {
-	if t.part == upstream.PartPrompts {
+func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionFilter, error) {
+	if t.Part == upstream.PartPrompts {
 		return completionFilter{}, x.completesPrompt(t, info)
 	}
 	f := completionFilter{x: x, target: t}
-	template, ok := parseTemplate(t.name)
+	template, ok := view.ParseTemplate(t.Name)
 	head := ""
 	if ok {
-		head, _, _ = template.expand(nil, "")
+		head, _, _ = template.Expand(nil, "")
 	}
 	if f.beginning(head).Only(policy.Allow) {
 		return completionFilter{}, nil
 	}
-	if !ok || !listsTemplate(t.backend.Catalog(), t.name) {
+	if !ok || !listsTemplate(t.Backend.Catalog(), t.Name) {
 		return f, uncompleted(t, "policy cannot judge the values, because the URI is not a resource template that the server lists")
 	}
 	f.template = template
 	if err := f.read(); err != nil {
 		return f, err
 	}
-	if !template.has(f.argument) {
+	if !template.Has(f.argument) {
 		return f, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
 	}
-	text, _, reached := template.expand(f.values, f.argument)
+	text, _, reached := template.Expand(f.values, f.argument)
 	switch possible := f.beginning(text); {
 	case possible.Only(policy.Deny):
 		f.denied, info.Verdict = true, policy.Deny.String()
@@ -69,8 +70,8 @@ func (x *exchange) completionFilter(t *target, info *CallInfo) (completionFilter
 
 // completesPrompt refuses to complete the arguments of a prompt whose use is not allowed in any
 // case.
-func (x *exchange) completesPrompt(t *target, info *CallInfo) error {
-	d, sure := x.share.ruling(t).Unconditional()
+func (x *exchange) completesPrompt(t *view.Target, info *CallInfo) error {
+	d, sure := x.share.Ruling(t).Unconditional()
 	if !sure {
 		info.Verdict = policy.Deny.String()
 		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")
@@ -86,8 +87,8 @@ func (x *exchange) completesPrompt(t *target, info *CallInfo) error {
 }
 
 // uncompleted is the refusal of a completion that policy does not allow.
-func uncompleted(t *target, why string) error {
-	e := failure(t.backend.Name(), kindApproval, "no completion: "+why)
+func uncompleted(t *view.Target, why string) error {
+	e := failure(t.Backend.Name(), kindApproval, "no completion: "+why)
 	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 }
 
@@ -126,8 +127,8 @@ func (f *completionFilter) read() error {
 	}
 	f.values = map[string]string{}
 	for _, p := range f.template {
-		for _, v := range p.variables {
-			name := variableName(v)
+		for _, v := range p.Variables {
+			name := view.VariableName(v)
 			switch text, err := others.String(name); {
 			case err == nil:
 				f.values[name] = text
@@ -142,23 +143,23 @@ func (f *completionFilter) read() error {
 
 // beginning returns what policy may say of resources whose own URI begins so.
 func (f *completionFilter) beginning(own string) policy.Verdicts {
-	t := newResource(f.target.backend, own, own, f.target.bare)
-	item := t.policyItem()
+	t := view.NewResource(f.target.Backend, own, own, f.target.Bare)
+	item := t.PolicyItem()
 	if i := strings.IndexByte(own, ':'); i < 0 || len(own) < i+len("://") {
 		item.Names = item.Names[:1] // the scheme is not sure, and so the exposed URI is not
 	}
-	return f.x.share.rights.Beginning(item)
+	return f.x.share.Rights.Beginning(item)
 }
 
 // allows reports whether the caller may read what the template is with this value.
 func (f *completionFilter) allows(value string) bool {
 	f.values[f.argument] = value
-	text, whole, _ := f.template.expand(f.values, "")
+	text, whole, _ := f.template.Expand(f.values, "")
 	if !whole {
 		return f.beginning(text).Only(policy.Allow)
 	}
-	t := newResource(f.target.backend, text, text, f.target.bare)
-	d, err := f.x.share.rights.Bind(t.policyItem()).Decide(raw.Object{})
+	t := view.NewResource(f.target.Backend, text, text, f.target.Bare)
+	d, err := f.x.share.Rights.Bind(t.PolicyItem()).Decide(raw.Object{})
 	return err == nil && d.Verdict == policy.Allow
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -14,14 +15,14 @@ import (
 // as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is
 // an empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.sight().offers.completions {
+	if !x.share.Sight().Offers.Completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.reference(info)
 	if err != nil {
 		return result{}, err
 	}
-	info.Upstream = t.backend.Name()
+	info.Upstream = t.Backend.Name()
 	if err := x.scoped(t); err != nil {
 		return result{}, err
 	}
@@ -29,7 +30,7 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	if err != nil {
 		return result{}, err
 	}
-	if f.denied || !completes(t.backend.Catalog()) {
+	if f.denied || !view.Completes(t.Backend.Catalog()) {
 		return s.own(x, `"completion":{"values":[]}`), nil
 	}
 	r, err := s.call(ctx, x, t, nil)
@@ -43,7 +44,7 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 }
 
 // reference returns what the request's ref stands for.
-func (x *exchange) reference(info *CallInfo) (*target, error) {
+func (x *exchange) reference(info *CallInfo) (*view.Target, error) {
 	ref, err := x.params.Object("ref")
 	if err != nil && err != raw.ErrAbsent {
 		return nil, err
@@ -58,7 +59,7 @@ func (x *exchange) reference(info *CallInfo) (*target, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	var found *target
+	var found *view.Target
 	if key == "uri" {
 		// in either era it is a parameter of the request
 		if found, err = x.find(upstream.EraModern, info.Name, info); err != nil {
@@ -68,7 +69,7 @@ func (x *exchange) reference(info *CallInfo) (*target, error) {
 		return nil, unknownPrompt(info.Name)
 	}
 	t := *found
-	t.member = []string{"ref", key}
+	t.Member = []string{"ref", key}
 	return &t, nil
 }
 

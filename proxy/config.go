@@ -6,22 +6,6 @@ import (
 	"junction/upstream"
 )
 
-// Names is the file's names section: what clients see instead of the upstreams' own names.
-type Names struct {
-	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of
-	// hash. Default 48, at least 16, at most 128: Claude Code puts mcp__<server>__ in front and the
-	// model API stops at 64.
-	MaxLength int `yaml:"max_length"`
-	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
-	// 0-9, _ and -. Default "__".
-	Separator string `yaml:"separator"`
-	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of
-	// an MCP App alone (_meta.ui.visibility is ["app"]). By default clients that declare the
-	// extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none.
-	// /mcp/<upstream> always has them.
-	AppTools *bool `yaml:"app_tools"`
-}
-
 // Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of
 // the upstreams, merged, and its own policies.
 type Endpoint struct {

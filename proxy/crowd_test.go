@@ -15,6 +15,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -106,7 +107,7 @@ func toolOf(tb testing.TB, definition string) upstream.Tool {
 }
 
 // backends are the upstreams of the crowd.
-func (c *crowd) backends(tb testing.TB) (list []backend) {
+func (c *crowd) backends(tb testing.TB) (list []view.Backend) {
 	const definition = `{"name":"%s_tool%d","description":"%0500d","inputSchema":{"type":"object","properties":{}}}`
 	for u := range c.upstreams {
 		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
@@ -116,7 +117,7 @@ func (c *crowd) backends(tb testing.TB) (list []backend) {
 		}
 		list = append(list, &canned{name: fmt.Sprint("up", u), catalog: catalog})
 	}
-	slices.SortFunc(list, func(a, b backend) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(list, func(a, b view.Backend) int { return cmp.Compare(a.Name(), b.Name()) })
 	return list
 }
 

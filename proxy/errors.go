@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -82,14 +83,14 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 	if era == upstream.EraLegacy {
 		e.code = mcp.RESOURCE_NOT_FOUND
 	}
-	e.data = uriData(uri)
+	e.data = view.URIData(uri)
 	return e
 }
 
 // noResource is what a client of that era reads when share.resource finds no upstream for a URI.
 func noResource(era upstream.Era, uri string, err error) *refusal {
-	if e, ok := errors.AsType[*ambiguousError](err); ok {
-		return ambiguousResource(e.uri, e.upstreams)
+	if e, ok := errors.AsType[*view.AmbiguousError](err); ok {
+		return ambiguousResource(e.Uri, e.Upstreams)
 	}
 	return unknownResource(era, uri)
 }
@@ -102,11 +103,9 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 	}
 	list := strings.Join(first, ", ") + more
 	e := invalidParams("The URI does not say whose it is; it could be of %s. Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
-	e.data = uriData(uri)
+	e.data = view.URIData(uri)
 	return e
 }
-
-func uriData(uri string) []byte { return append(raw.AppendQuote([]byte(`{"uri":`), uri), '}') }
 
 // cutOff is why a call ends that is in progress when Kill is called. To upstreams it is a call that
 // was cancelled; its client is there and reads this.

@@ -13,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -44,7 +45,7 @@ type exchange struct {
 	// from which on the client wants log messages; "" is none in the modern era, and what comes in
 	// the legacy one
 	logLevel  string
-	target    *target         // of a call
+	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // a person has approved it
 	approval  string          // how far that is: see CallInfo; "" when nobody had to be asked
@@ -113,8 +114,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 }
 
 // call makes the upstream's side of a request about target.
-func (x *exchange) call(target *target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.name, Member: target.member, Params: x.params, Header: header, Principal: x.user(), Account: x.held.name(), Peer: x,
+func (x *exchange) call(target *view.Target, header []upstream.HeaderField) *upstream.Call {
+	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Header: header, Principal: x.user(), Account: x.held.name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key
@@ -209,7 +210,7 @@ const maxLogged = 200
 // result is a result in the parts that it is made of, so that a large one is never copied.
 type result struct {
 	head, body, tail []byte
-	items            definitions // between body and tail
+	items            view.Definitions // between body and tail
 }
 
-func (r result) size() int { return len(r.head) + len(r.body) + r.items.size + len(r.tail) }
+func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + len(r.tail) }

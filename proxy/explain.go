@@ -6,6 +6,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/pins"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -41,35 +42,35 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 	rights := w.policy.For(who)
 	var list []Explanation
 	for p := range upstream.Parts {
-		for t := range e.view.all(p) {
-			if t.exposed != name && t.name != name && !slices.Contains(t.names, name) {
+		for t := range e.view.All(p) {
+			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) {
 				continue
 			}
 			x := explain(rights, t)
 			x.Listed = x.Visible
-			if t.tool != nil && t.tool.HeaderProblem != "" {
-				x.Problem = "not offered to clients of 2026-07-28: " + t.tool.HeaderProblem
+			if t.Tool != nil && t.Tool.HeaderProblem != "" {
+				x.Problem = "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
 			}
 			list = append(list, x)
 		}
 	}
-	for _, problem := range e.view.problems {
+	for _, problem := range e.view.Problems {
 		if problem.Name == name && !slices.ContainsFunc(list, func(x Explanation) bool { return x.Upstream == problem.Upstream && x.Part == problem.Part }) {
 			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name, Problem: problem.Reason})
 		}
 	}
 	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
-		if t, err := everything(e.view).resource(name); err == nil {
+		if t, err := view.Everything(e.view).Resource(name); err == nil {
 			list = append(list, explain(rights, t))
 		}
 	}
 	return list, true
 }
 
-func explain(rights *policy.Rights, t *target) Explanation {
-	g := rights.Bind(t.policyItem())
+func explain(rights *policy.Rights, t *view.Target) Explanation {
+	g := rights.Bind(t.PolicyItem())
 	d, _ := g.Decide(raw.Object{})
-	x := Explanation{Upstream: t.backend.Name(), Part: t.part, Own: t.name, Exposed: t.exposed, Held: t.held, Pinned: rights.Guards().Pinned,
+	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held, Pinned: rights.Guards().Pinned,
 		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
 	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
 	return x

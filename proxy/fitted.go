@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -28,14 +29,14 @@ type fitting struct {
 // the one that all clients of the principal share.
 func (w *world) fit(c caller) caller {
 	v := c.endpoint.view
-	if !v.separates {
+	if !v.Separates {
 		return c
 	}
 	var own []*upstream.Catalog
-	for i, st := range v.stocks {
-		if catalog := st.backend.CatalogFor(c.who.profile, c.who.session, c.user()); catalog != st.backend.Catalog() {
+	for i, st := range v.Stocks {
+		if catalog := st.Backend.CatalogFor(c.who.profile, c.who.session, c.user()); catalog != st.Backend.Catalog() {
 			if own == nil {
-				own = make([]*upstream.Catalog, len(v.stocks))
+				own = make([]*upstream.Catalog, len(v.Stocks))
 			}
 			own[i] = catalog
 		}
@@ -61,13 +62,13 @@ func (w *world) fitted(e *endpoint, own []*upstream.Catalog) *endpoint {
 	if known, ok := e.fittings.get(key); ok && slices.Equal(known.own, own) {
 		return known.made
 	}
-	stocks := slices.Clone(e.view.stocks)
+	stocks := slices.Clone(e.view.Stocks)
 	for i, catalog := range own {
 		if catalog != nil {
-			stocks[i] = newStock(stocks[i].backend, catalog, w.making)
+			stocks[i] = view.NewStock(stocks[i].Backend, catalog, w.making)
 		}
 	}
-	f := &fitting{own, w.newEndpoint(e.name, e.surface, e.view.derive(e.name, stocks))}
+	f := &fitting{own, w.newEndpoint(e.name, e.surface, e.view.Derive(e.name, stocks))}
 	bytes := f.made.bytes()
 	if known := e.fittings.keep(key, func() (*fitting, int) { return f, bytes }); slices.Equal(known.own, own) {
 		return known.made

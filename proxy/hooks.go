@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/netip"
 	"time"
+
+	"junction/proxy/view"
 )
 
 // Hooks report what happens. Each may be nil. They must not block.
@@ -14,7 +16,7 @@ type Hooks struct {
 	CallDone func(*CallInfo)
 	// Problems is called with all items that are not offered, and why, when a new view has others
 	// than the one before.
-	Problems func([]Problem)
+	Problems func([]view.Problem)
 	// SessionDeleted is called when a legacy client has deleted its session, with a hash of the
 	// session's id and when the id expires anyway. Options.DeletedSessions gives the hashes back to
 	// a later Server with the same key.

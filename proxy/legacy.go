@@ -132,9 +132,9 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	id, _ := f.sessions.open(version, x.client, x.held.account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = x.share.sight().offers.appendCapabilities(append(b, `,"capabilities":`...), x.era)
+	b = x.share.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
-	b = x.share.sight().appendInstructions(b)
+	b = x.share.Sight().AppendInstructions(b)
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 

@@ -3,20 +3,20 @@ package proxy
 import (
 	"encoding/binary"
 	"hash/maphash"
-	"io"
 	"strconv"
 	"sync/atomic"
 	"time"
 	"unique"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
 
 // list answers with a page of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	seen := x.share.sight()
-	k := seen.view.kind(p, x.era, x.who.profile)
+	seen := x.share.Sight()
+	k := seen.View.Kind(p, x.era, x.who.profile)
 	offset, err := s.readCursor(x, seen, p, k)
 	if err != nil {
 		return result{}, err
@@ -24,11 +24,11 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 	r, next := x.endpoint.page(seen, p, k, offset, s.limits.Page)
 	r.tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{seen.print(p, k), uint32(next)}.encode(x.owner()))
+		sealed := s.cursors.Seal(cursor{seen.Print(p, k), uint32(next)}.encode(x.owner()))
 		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
-		ttl, public := seen.freshness(p, time.Now())
+		ttl, public := seen.Freshness(p, time.Now())
 		r.tail = appendFreshness(r.tail, ttl, public && !x.share.private())
 		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
@@ -47,7 +47,7 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 
 // readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a
 // list that has changed, is refused.
-func (s *Server) readCursor(x *exchange, seen *sight, p upstream.Part, k listKind) (int, error) {
+func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k view.ListKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
 	}
@@ -66,7 +66,7 @@ func (s *Server) readCursor(x *exchange, seen *sight, p upstream.Part, k listKin
 		return 0, invalidParams("Invalid cursor")
 	}
 	c, owner, ok := decodeCursor(plain)
-	if !ok || owner != x.owner() || c.print != seen.print(p, k) {
+	if !ok || owner != x.owner() || c.print != seen.Print(p, k) {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
@@ -74,54 +74,6 @@ func (s *Server) readCursor(x *exchange, seen *sight, p upstream.Part, k listKin
 
 // owner is whose a cursor is: of no use on another endpoint, or to somebody else.
 func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
-
-// definitions are items of a list, with commas between them when they are written.
-type definitions struct {
-	list [][]byte
-	size int // when they are written
-}
-
-func (d *definitions) add(text []byte) {
-	if len(d.list) > 0 {
-		d.size++
-	}
-	d.list = append(d.list, text)
-	d.size += len(text)
-}
-
-// appendTo appends them to b.
-func (d *definitions) appendTo(b []byte) []byte {
-	for i, text := range d.list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, text...)
-	}
-	return b
-}
-
-// writeTo writes them, small ones together. What cannot be written to a client has no one to be
-// reported to.
-func (d *definitions) writeTo(w io.Writer, buffer *[]byte) {
-	const together = 32 << 10
-	b := (*buffer)[:0]
-	for i, text := range d.list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if len(b)+len(text) > together {
-			w.Write(b)
-			b = b[:0]
-		}
-		if len(text) > together {
-			w.Write(text)
-			continue
-		}
-		b = append(b, text...)
-	}
-	w.Write(b)
-	*buffer = b
-}
 
 // pages are those of one endpoint that are prepared.
 type pages struct {
@@ -132,10 +84,10 @@ type pages struct {
 
 // pageKey is a page of a list that some subjects see.
 type pageKey struct {
-	view   *view
+	view   *view.View
 	seen   unique.Handle[string]
 	part   upstream.Part
-	kind   listKind
+	kind   view.ListKind
 	offset int
 	count  int
 }
@@ -160,18 +112,18 @@ func (a *wanted) again(key pageKey) bool {
 // those who see the same, so that it need not be joined any more. While all room for pages is taken
 // most pages are not: to prepare pages that leave before they are asked for once more takes longer
 // than to make them.
-func (e *endpoint) page(seen *sight, p upstream.Part, k listKind, offset, n int) (r result, next int) {
-	key := pageKey{seen.view, seen.seen, p, k, offset, n}
+func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int) (r result, next int) {
+	key := pageKey{seen.View, seen.Seen, p, k, offset, n}
 	if known, ok := e.pages.of.get(key); ok {
 		return result{body: known.text}, known.next
 	}
-	list, next := seen.page(p, k, offset, n)
-	bytes := 200 + len(seen.seen.Value()) + list.size
-	if list.size == 0 || list.size > maxPages/4 || !e.pages.wanted.again(key) ||
+	list, next := seen.Page(p, k, offset, n)
+	bytes := 200 + len(seen.Seen.Value()) + list.Size
+	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
 		!e.pages.of.fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
 		return result{items: list}, next
 	}
-	text := list.appendTo(make([]byte, 0, list.size))
+	text := list.AppendTo(make([]byte, 0, list.Size))
 	e.pages.of.put(key, prepared{text, next}, bytes)
 	return result{body: text}, next
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -136,7 +137,7 @@ func (s *Server) renew(w *world) {
 		for key, sub := range h.subs {
 			if now.share == nil {
 				gone = append(gone, key)
-			} else if g := now.share.ruling(newResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
+			} else if g := now.share.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
 				gone = append(gone, key)
 			}
 		}
@@ -154,12 +155,12 @@ func (s *Server) renew(w *world) {
 // rights nor what there is have changed, nobody has to find out what the caller sees.
 func (c caller) sameList(now caller, p upstream.Part) bool {
 	if c.share == now.share || c.world.making == now.world.making && c.world.policy == now.world.policy &&
-		c.share.view.samePart(now.share.view, p) && c.share.rights.Equal(now.share.rights) {
+		c.share.View.SamePart(now.share.View, p) && c.share.Rights.Equal(now.share.Rights) {
 		return true
 	}
 	print := func(of caller) uint64 {
-		seen := of.share.sight()
-		return seen.print(p, seen.view.kind(p, upstream.EraLegacy, of.who.profile))
+		seen := of.share.Sight()
+		return seen.Print(p, seen.View.Kind(p, upstream.EraLegacy, of.who.profile))
 	}
 	return print(c) == print(now)
 }
@@ -180,7 +181,7 @@ func (c caller) still(list []note) []note {
 		if c.share == nil {
 			return true
 		}
-		_, err := c.share.resource(n.uri)
+		_, err := c.share.Resource(n.uri)
 		return err != nil
 	})
 }
@@ -210,7 +211,7 @@ func (w *world) adopt(c caller) caller {
 		return n
 	}
 	n.share = w.share(n.endpoint, n.principal)
-	if n = w.fit(n); n.share.rights.None() || n.hidden() {
+	if n = w.fit(n); n.share.Rights.None() || n.hidden() {
 		n.share = nil
 	}
 	return n
@@ -393,7 +394,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
-	if x.share.sight().offers.subscribe && len(uris) > 0 {
+	if x.share.Sight().Offers.Subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris, info)
 		if err != nil {
 			return result{}, err

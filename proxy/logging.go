@@ -9,7 +9,7 @@ import (
 // setLevel answers logging/setLevel of a legacy client: the level is its session's, and goes to
 // upstreams with each of its calls.
 func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, error) {
-	if !x.share.sight().offers.logging {
+	if !x.share.Sight().Offers.Logging {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	level, err := x.params.String("level")

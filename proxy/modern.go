@@ -147,8 +147,8 @@ const discovered = time.Minute
 // discover says who we are.
 func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	b := append([]byte(`{"supportedVersions":`), s.supported...)
-	b = x.share.sight().offers.appendCapabilities(append(b, `,"capabilities":`...), x.era)
-	b = x.share.sight().appendInstructions(b)
+	b = x.share.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
+	b = x.share.Sight().AppendInstructions(b)
 	b = appendFreshness(b, discovered, !x.share.private())
 	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil

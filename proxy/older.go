@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -13,27 +12,6 @@ import (
 
 // This file holds what a result must not have for a legacy client, because the version of its
 // session does not know it: unknown members are harmless there, unknown types of content are not.
-
-// olderDefinition is a tool's definition for legacy clients, without what the modern era alone
-// allows (such as SEP-2106): typed clients drop the whole list for it.
-func (t *target) olderDefinition() []byte {
-	if len(t.tool.Older) == 0 {
-		return t.definition
-	}
-	o, err := raw.Parse(t.definition)
-	if err != nil {
-		return t.definition
-	}
-	if text, err := o.Splice(t.tool.Older...); err == nil {
-		return text
-	}
-	return t.definition
-}
-
-// withoutOutput reports whether legacy clients see the tool without its outputSchema.
-func (t *target) withoutOutput() bool {
-	return slices.ContainsFunc(t.tool.Older, func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
-}
 
 // legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what
 // the client's version does not have.
@@ -45,7 +23,7 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 		structured, err := r.Get("structuredContent")
 		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its
 		// outputSchema has stayed.
-		if err == nil && structured[0] != '{' && (x.target.backend.Catalog().Era == upstream.EraModern || x.target.withoutOutput()) {
+		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern || x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := withText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})

@@ -77,11 +77,11 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	if !l.start(func() {
 		defer p.cancel(nil)
 		defer p.held.release()
-		p.finish(x.fit(x.target.backend.Call(calling, &own)))
+		p.finish(x.fit(x.target.Backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
 		p.held.release()
-		return result{}, &upstream.Error{Upstream: x.target.backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
+		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
 }
@@ -277,7 +277,7 @@ func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements upstream.Peer.
 func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
-	params, err := p.origin.question(p.origin.target.backend.Name(), q.Method, q.Params, false)
+	params, err := p.origin.question(p.origin.target.Backend.Name(), q.Method, q.Params, false)
 	if err != nil {
 		return nil, err
 	}

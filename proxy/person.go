@@ -12,6 +12,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -75,24 +76,24 @@ func (w *world) endpoint(name string, p *auth.Principal) *endpoint {
 // themselves.
 func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
 	if i := slices.IndexFunc(its.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
-		alone := newStock(its.own[i], its.sources[i], w.making)
-		return w.newEndpoint(alone.backend.Name(), "", compile(name, []*stock{alone}, true, nil))
+		alone := view.NewStock(its.own[i], its.sources[i], w.making)
+		return w.newEndpoint(alone.Backend.Name(), "", view.Compile(name, []*view.Stock{alone}, true, nil))
 	}
 	if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
 		return shared
 	}
-	stocks := slices.Clone(shared.view.stocks)
+	stocks := slices.Clone(shared.view.Stocks)
 	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
 	for i, u := range its.own {
 		if len(only) == 0 || slices.Contains(only, u.Name()) {
-			stocks = append(stocks, newStock(u, its.sources[i], w.making))
+			stocks = append(stocks, view.NewStock(u, its.sources[i], w.making))
 		}
 	}
-	if len(stocks) == len(shared.view.stocks) {
+	if len(stocks) == len(shared.view.Stocks) {
 		return shared
 	}
-	slices.SortStableFunc(stocks, func(a, b *stock) int { return strings.Compare(a.backend.Name(), b.backend.Name()) })
-	return w.newEndpoint(shared.name, shared.surface, shared.view.derive(name, stocks))
+	slices.SortStableFunc(stocks, func(a, b *view.Stock) int { return strings.Compare(a.Backend.Name(), b.Backend.Name()) })
+	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
 }
 
 // meet waits a moment for those of the principal's upstreams that were started just now: a client
@@ -103,27 +104,24 @@ func (w *world) meet(ctx context.Context, p *auth.Principal) {
 	}
 }
 
-// connectTool is the tool that an upstream has for a person who is not connected to it.
-const connectTool = "connect"
-
 // connecting returns what offers to connect the upstream that a name means, if that is what a call
 // of it is about: t is the tool of that name, nil for none. Names of tools that an upstream had
 // until its person was signed out are about that as well.
-func (x *exchange) connecting(t *target, name string) *target {
+func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 	if t != nil {
-		if t.connects {
+		if t.Connects {
 			return t
 		}
 		return nil
 	}
-	bare := x.share.view.bare
-	for st := range x.share.sight().stocks() {
-		c := st.connect(bare)
+	bare := x.share.View.Bare
+	for st := range x.share.Sight().Stocks() {
+		c := st.Connect(bare)
 		if c == nil {
 			continue
 		}
-		begin := x.world.config.Names.full(prefixOf(c.backend), "")
-		if c.exposed == name || c.backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
+		begin := x.world.config.Names.Full(view.PrefixOf(c.Backend), "")
+		if c.Exposed == name || c.Backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
 			return c
 		}
 	}
@@ -135,9 +133,9 @@ func (x *exchange) connecting(t *target, name string) *target {
 const connectRounds = 18
 
 // connect answers the call that offers to connect an upstream.
-func (s *Server) connect(ctx context.Context, x *exchange, t *target, info *CallInfo) (result, error) {
+func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info *CallInfo) (result, error) {
 	x.target = t
-	info.Upstream, info.Own, info.Verdict = t.backend.Name(), t.name, policy.Allow.String()
+	info.Upstream, info.Own, info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
 	x.begin()
 	var st state
 	if x.era == upstream.EraModern {
@@ -146,12 +144,12 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *target, info *Call
 			return result{}, err
 		}
 	}
-	err := t.backend.SignedIn(ctx)
+	err := t.Backend.SignedIn(ctx)
 	for round := 0; st.Kind == stateConnect && round < connectRounds && needsSignIn(err) != nil; round++ {
 		if err := pause(ctx, round); err != nil {
 			return result{}, err
 		}
-		err = t.backend.SignedIn(ctx)
+		err = t.Backend.SignedIn(ctx)
 	}
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
@@ -159,7 +157,7 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *target, info *Call
 	if err != nil {
 		return result{}, err
 	}
-	return s.own(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
+	return s.own(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
 }
 
 // needsSignIn returns what a person has to do before a call can be made, nil if the error is about

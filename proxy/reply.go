@@ -199,7 +199,7 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	buffer := texts.take()
 	defer texts.put(buffer)
 	text := append(jsonrpc.ResponseHead(slices.Grow((*buffer)[:0], size), id), r.head...)
-	text = r.items.appendTo(append(text, r.body...))
+	text = r.items.AppendTo(append(text, r.body...))
 	text = append(append(text, r.tail...), '}')
 	*buffer = text
 	if streaming {
@@ -232,14 +232,14 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 	tail := append(r.tail[:len(r.tail):len(r.tail)], '}')
 	h := p.w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + r.items.size + len(tail))}
+	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + r.items.Size + len(tail))}
 	p.deadline()
 	p.w.Write(head) // what cannot be written to a client has no one to be reported to
 	p.w.Write(r.body)
-	if len(r.items.list) > 0 {
+	if len(r.items.List) > 0 {
 		buffer := texts.take()
 		defer texts.put(buffer)
-		r.items.writeTo(p.w, buffer)
+		r.items.WriteTo(p.w, buffer)
 	}
 	p.w.Write(tail)
 }

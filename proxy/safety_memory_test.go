@@ -14,6 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -88,7 +89,7 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{cannedBackend(t, 1, 10)})
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
 	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,

@@ -14,6 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -64,9 +65,9 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 func (s *Server) mayList(p *auth.Principal) (names []string) {
 	w := s.world.Load()
 	rights := w.policy.For(subject(p, ""))
-	for t := range w.endpoints[""].view.all(upstream.PartTools) {
-		if rights.Bind(t.policyItem()).Visible() {
-			names = append(names, t.exposed)
+	for t := range w.endpoints[""].view.All(upstream.PartTools) {
+		if rights.Bind(t.PolicyItem()).Visible() {
+			names = append(names, t.Exposed)
 		}
 	}
 	return names
@@ -161,8 +162,8 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 		k := slices.IndexFunc(configs, func(c WorldConfig) bool { return c.Policy == w.policy })
 		text := ""
 		for offset := 0; ; {
-			r, next := e.page(share.sight(), upstream.PartTools, legacyKind, offset, page)
-			text += string(r.items.appendTo(slices.Clone(r.body)))
+			r, next := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page)
+			text += string(r.items.AppendTo(slices.Clone(r.body)))
 			if offset = next; next == 0 {
 				break
 			}
@@ -173,7 +174,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 			if strings.Contains(text, `"`+name+`"`) == denied {
 				t.Errorf("%s lists %s: %t", p.ID, name, denied)
 			}
-			if (share.named(upstream.PartTools, name) == nil) != denied {
+			if (share.Named(upstream.PartTools, name) == nil) != denied {
 				t.Errorf("%s finds %s: %t", p.ID, name, denied)
 			}
 		}
@@ -229,7 +230,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	}
 	grown, remembered := held()-before, len(w.endpoints[""].shares.of.of)
 	t.Logf("%d principals take %d KiB; %d of them are remembered", n, grown>>10, remembered)
-	if limit := int64(2*budget + maxRulings + 1<<20); grown > limit {
+	if limit := int64(2*budget + view.MaxRulings + 1<<20); grown > limit {
 		t.Errorf("%d principals take %d KiB, want at most %d", n, grown>>10, limit>>10)
 	}
 	if remembered < 50 || remembered > 1000 {
@@ -313,10 +314,10 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 		t.Fatalf("after a change %d principals are remembered, want the two that wait", len(known()))
 	}
 	told := note{method: listChanged[upstream.PartPrompts]}
-	if known()[local].value.found == nil || !slices.Equal(stream.pending, []note{told}) {
+	if known()[local].value.Found == nil || !slices.Equal(stream.pending, []note{told}) {
 		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
 	}
-	n := began.subjects.used + began.pages.used + int(began.rulings.bytes.Load())
+	n := began.subjects.used + began.pages.used + int(began.rulings.Bytes.Load())
 	if n != 0 || began.subjects.order.Len() > 0 {
 		t.Errorf("%d bytes stay in the caches of the world before", n)
 	}
@@ -324,10 +325,10 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 		t.Error("a page of the world before is still in memory")
 	}
 	share := began.share(e, c.principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.sight().all(upstream.PartTools))); n == 0 || len(e.shares.of.of) != 0 {
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.shares.of.of) != 0 {
 		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.shares.of.of))
 	}
-	if s.Refresh(); known()[local].value.found != nil {
+	if s.Refresh(); known()[local].value.Found != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
 	if hearer.world != s.world.Load() || len(hearer.waiting) > 0 {

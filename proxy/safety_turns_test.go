@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -163,7 +164,7 @@ func TestSafety8ConnectingIsNoWork(t *testing.T) {
 		defer cancel()
 		done := make(chan error)
 		go func() {
-			_, err := w.connect(ctx, x, &target{backend: stranded{cannedBackend(t, 1, 100)}}, &x.info)
+			_, err := w.connect(ctx, x, &view.Target{Backend: stranded{cannedBackend(t, 1, 100)}}, &x.info)
 			done <- err
 		}()
 		synctest.Wait()

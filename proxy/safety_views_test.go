@@ -12,6 +12,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -45,7 +46,7 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 	}
 	p := compiledPolicy(t, policy.Config{{Name: "all", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})
 	s = mustServer(t)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, append([]backend{own}, c.backends(t)...))
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.backends(t)...))
 	return s, own
 }
 
@@ -60,13 +61,13 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	c = w.fit(c)
 	var its []string
 	n := 0
-	for target := range c.share.sight().all(upstream.PartTools) {
-		mine := target.backend == backend(own)
+	for target := range c.share.Sight().All(upstream.PartTools) {
+		mine := target.Backend == view.Backend(own)
 		if n++; mine {
-			its = append(its, target.name)
+			its = append(its, target.Name)
 		}
-		if (mine || n%50 == 0) && c.share.named(upstream.PartTools, target.exposed) != target {
-			t.Errorf("client %d does not find %s by its name", i, target.exposed)
+		if (mine || n%50 == 0) && c.share.Named(upstream.PartTools, target.Exposed) != target {
+			t.Errorf("client %d does not find %s by its name", i, target.Exposed)
 		}
 	}
 	if want := []string{fmt.Sprint("of", i), "tool1"}; !slices.Equal(its, want) || n != 10*160+2 {
@@ -74,7 +75,7 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	}
 	finds := map[string]bool{fmt.Sprint("of", i): true, "own__tool1": true, "own__tool2": false, "own__delete": false}
 	for name, want := range finds {
-		if got := c.share.named(upstream.PartTools, name); (got != nil) != want {
+		if got := c.share.Named(upstream.PartTools, name); (got != nil) != want {
 			t.Errorf("client %d finds %s: %v", i, name, got)
 		}
 	}
@@ -157,30 +158,30 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 	e := w.endpoints[""]
 	for _, p := range c.principals {
 		share := w.share(e, p)
-		for target := range e.view.all(upstream.PartTools) {
-			ruling, want := share.ruling(target), share.rights.Bind(target.policyItem())
+		for target := range e.view.All(upstream.PartTools) {
+			ruling, want := share.Ruling(target), share.Rights.Bind(target.PolicyItem())
 			if ruling.Visible() != want.Visible() || ruling.Reads() != want.Reads() {
-				t.Fatalf("the ruling of %s about %s is another one", p.ID, target.exposed)
+				t.Fatalf("the ruling of %s about %s is another one", p.ID, target.Exposed)
 			}
-			if share.ruling(target) != ruling {
-				t.Fatalf("the ruling of %s about %s is made again at once", p.ID, target.exposed)
+			if share.Ruling(target) != ruling {
+				t.Fatalf("the ruling of %s about %s is made again at once", p.ID, target.Exposed)
 			}
 		}
-		if n := w.rulings.bytes.Load(); n > maxRulings {
-			t.Fatalf("rulings take %d bytes, want at most %d", n, maxRulings)
+		if n := w.rulings.Bytes.Load(); n > view.MaxRulings {
+			t.Fatalf("rulings take %d bytes, want at most %d", n, view.MaxRulings)
 		}
 	}
-	share, target := w.share(e, c.principals[0]), e.view.exposed(upstream.PartTools, "up1__read_tool0")
-	if n := testing.AllocsPerRun(100, func() { share.ruling(target) }); n > 0 {
+	share, target := w.share(e, c.principals[0]), e.view.Exposed(upstream.PartTools, "up1__read_tool0")
+	if n := testing.AllocsPerRun(100, func() { share.Ruling(target) }); n > 0 {
 		t.Errorf("a ruling that was just made takes %v pieces of memory", n)
 	}
 	sum := int64(0)
-	for i := range w.rulings.places {
-		if one := w.rulings.places[i].Load(); one != nil {
-			sum += one.bytes
+	for i := range w.rulings.Places {
+		if one := w.rulings.Places[i].Load(); one != nil {
+			sum += one.Bytes
 		}
 	}
-	if counted := w.rulings.bytes.Load(); sum != counted || sum < maxRulings/2 {
+	if counted := w.rulings.Bytes.Load(); sum != counted || sum < view.MaxRulings/2 {
 		t.Errorf("the rulings take %d bytes, and %d are counted", sum, counted)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"junction/policy"
 	"junction/proxy/pins"
 	"junction/proxy/schema"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -37,7 +38,7 @@ type Options struct {
 
 // WorldConfig is the part of the configuration that a reload can change.
 type WorldConfig struct {
-	Names          Names
+	Names          view.Names
 	Endpoints      map[string]Endpoint
 	Guard          *auth.Guard    // nil lets nobody in
 	Policy         *policy.Policy // nil allows nothing
@@ -166,15 +167,15 @@ func withoutSlash(r *http.Request) *http.Request {
 // Apply replaces the world: from now on requests are answered by these upstreams, which are in the
 // order of their names. Requests in progress end in the old one.
 func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
-	backends := make([]backend, len(upstreams))
+	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
 		backends[i] = u
 	}
 	s.apply(c, backends)
 }
 
-func (s *Server) apply(c WorldConfig, backends []backend) {
-	c.Names, c.FirstWait = c.Names.withDefaults(), cmp.Or(c.FirstWait, time.Second)
+func (s *Server) apply(c WorldConfig, backends []view.Backend) {
+	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.swap(s.newWorld(c, backends, s.world.Load()))
@@ -214,7 +215,7 @@ func (s *Server) Settle() {
 // settled reports whether the world has the catalogs as they are now.
 func (w *world) settled() bool {
 	for b, st := range w.stocks {
-		if b.Catalog() != st.catalog {
+		if b.Catalog() != st.Catalog {
 			return false
 		}
 	}
@@ -233,21 +234,21 @@ func (s *Server) swap(w *world) {
 }
 
 // Problems returns the items that are not offered, and why.
-func (s *Server) Problems() []Problem { return s.world.Load().problems() }
+func (s *Server) Problems() []view.Problem { return s.world.Load().problems() }
 
 // Tools returns how many tools clients see on the merged endpoint.
 func (s *Server) Tools() int {
 	n := 0
-	for range s.world.Load().endpoints[""].view.all(upstream.PartTools) {
+	for range s.world.Load().endpoints[""].view.All(upstream.PartTools) {
 		n++
 	}
 	return n
 }
 
-func (w *world) problems() []Problem {
-	list := w.endpoints[""].view.problems
+func (w *world) problems() []view.Problem {
+	list := w.endpoints[""].view.Problems
 	for _, b := range w.backends {
-		for _, p := range w.endpoints[b.Name()].view.problems {
+		for _, p := range w.endpoints[b.Name()].view.Problems {
 			if p.Upstream != "" && !has(list, p) {
 				list = append(list[:len(list):len(list)], p)
 			}
@@ -257,7 +258,7 @@ func (w *world) problems() []Problem {
 }
 
 // has reports whether the list names the item already, for whatever endpoint.
-func has(list []Problem, p Problem) bool {
+func has(list []view.Problem, p view.Problem) bool {
 	for _, o := range list {
 		if o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name {
 			return true
@@ -266,7 +267,7 @@ func has(list []Problem, p Problem) bool {
 	return false
 }
 
-func equal(a, b []Problem) bool {
+func equal(a, b []view.Problem) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -319,3 +320,6 @@ func (c Sessions) withDefaults() Sessions {
 	c.MaxAge = cmp.Or(c.MaxAge, 720*time.Hour)
 	return c
 }
+
+// Names returns what names are made by at present.
+func (s *Server) Names() view.Names { return s.world.Load().config.Names }

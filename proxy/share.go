@@ -7,13 +7,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/redact"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -26,7 +26,7 @@ import (
 // subjectView is what one subject may use of an endpoint, found out when it is needed. Principals
 // who may do the same have one.
 type subjectView struct {
-	*seen
+	*view.SubjectView
 	limits policy.Limits
 	local  bool             // for the principal that everybody is
 	redact *redact.Redactor // nil when nothing is taken out
@@ -96,7 +96,7 @@ func (w *world) share(e *endpoint, p *auth.Principal) *subjectView {
 	key.principal = strings.Clone(p.ID) // it may be part of something long
 	return e.shares.of.keep(key, func() (*subjectView, int) {
 		for _, other := range e.shares.alike[likes] {
-			if other.rights.Equal(rights) {
+			if other.Rights.Equal(rights) {
 				return other, len(key.principal) + perShareKey
 			}
 		}
@@ -127,31 +127,31 @@ func claims(p *auth.Principal) uint64 {
 
 func (w *world) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
 	s := &subjectView{local: likes.local, room: e.shares.of.room, likes: likes, limits: rights.Limits()}
-	s.seen = newSeen(e.view, rights, w.rulings, s.looked)
+	s.SubjectView = view.NewSubjectView(e.view, rights, w.rulings, s.looked)
 	var rules []redact.Rule
-	for _, r := range s.guards.Redactions {
+	for _, r := range s.Guards.Redactions {
 		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
 	}
-	s.redact = redact.New(rules, s.guards.Secrets)
+	s.redact = redact.New(rules, s.Guards.Secrets)
 	s.bytes = 300 + rights.Size() + 100*len(rules)
 	return s
 }
 
 // looked counts the memory of a sight that was made.
-func (s *subjectView) looked(made *sight) {
+func (s *subjectView) looked(made *view.Sight) {
 	if s.room == nil {
 		return
 	}
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	if s.bytes += made.bytes(); s.refs > 0 {
-		s.room.used += made.bytes()
+	if s.bytes += made.Bytes(); s.refs > 0 {
+		s.room.used += made.Bytes()
 		s.room.trim()
 	}
 }
 
 // private reports whether the lists are not what everybody sees.
-func (s *subjectView) private() bool { return !s.local || !s.sight().whole }
+func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
 
 // subject is a principal as policy sees it. What a client says of itself is not in it.
 func subject(p *auth.Principal, surface string) policy.Subject {
@@ -159,134 +159,9 @@ func subject(p *auth.Principal, surface string) policy.Subject {
 		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
 }
 
-// seen is the part of a view that one subject may use, found out when it is needed.
-type seen struct {
-	rights  *policy.Rights
-	guards  *policy.Guards
-	view    *view // of the endpoint, with what is denied
-	rulings *rulings
-
-	looking sync.Once
-	found   *sight
-	looked  func(*sight) // called once with found, when it was made; nil does nothing
-}
-
-// newSeen returns the part of a view that the rights leave. looked may be nil.
-func newSeen(v *view, rights *policy.Rights, rulings *rulings, looked func(*sight)) *seen {
-	return &seen{rights: rights, guards: rights.Guards(), view: v, rulings: rulings, looked: looked}
-}
-
-// sight returns what the subject sees.
-func (s *seen) sight() *sight {
-	s.looking.Do(func() {
-		if s.found = s.look(); s.looked != nil {
-			s.looked(s.found)
-		}
-	})
-	return s.found
-}
-
-// look finds out what the subject sees of the view: all of it, if it may use everything there.
-func (s *seen) look() *sight {
-	v := s.view
-	places := make(bitset, len(v.offered))
-	reached := make([]bool, len(v.stocks))
-	for i, st := range v.stocks {
-		its := places[v.begin[i]:v.begin[i+1]]
-		st.visible(s.rights, its)
-		if t := st.connect(v.bare); t != nil && s.sees(t) {
-			its.set(t.place)
-		}
-		offered, items := false, false
-		for k := range its {
-			its[k] &= v.offered[v.begin[i]+k]
-		}
-		if s.guards.Pinned {
-			for place, t := range st.face(v.bare).targets {
-				if t != nil && t.held != "" {
-					its.clear(place)
-				}
-			}
-		}
-		for k := range its {
-			offered, items = offered || v.offered[v.begin[i]+k] != 0, items || its[k] != 0
-		}
-		reached[i] = items || reads(st.catalog) && s.reaches(st, policy.Resource)
-		if !reached[i] && !offered { // it is down, or has nothing yet
-			reached[i] = s.reaches(st, policy.Tool, policy.Prompt)
-		}
-	}
-	if !slices.Contains(reached, false) && string(places) == string(v.offered) {
-		return v.whole
-	}
-	return newSight(v, places, func(i int) bool { return reached[i] })
-}
-
-// reaches reports whether some item of an upstream's, of one of those kinds, might be visible.
-func (s *seen) reaches(st *stock, kinds ...policy.Kind) bool {
-	b := st.backend
-	return slices.ContainsFunc(kinds, func(k policy.Kind) bool {
-		return s.rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.names.full(prefixOf(b), ""))
-	})
-}
-
-// sees reports whether a target of the view's is there for the subject.
-func (s *seen) sees(t *target) bool {
-	switch {
-	case t.connects: // it is ours, and for all who may use anything there
-		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
-	case s.guards.Pinned && t.held != "":
-		return false
-	}
-	return s.ruling(t).Visible()
-}
-
-// named returns the tool or prompt of that name that the subject sees; nil for none. What it does
-// not see makes the own name of another item no less sure.
-func (s *seen) named(p upstream.Part, name string) *target {
-	if t := s.view.exposed(p, name); t != nil && s.sees(t) {
-		return t
-	}
-	sure, among := s.view.owners(p, name)
-	if sure != nil && s.sees(sure) {
-		return sure
-	}
-	if len(among) == 0 || s.sight().whole {
-		return nil
-	}
-	var found *target
-	for _, t := range among {
-		if s.sees(t) {
-			if found != nil {
-				return nil
-			}
-			found = t
-		}
-	}
-	return found
-}
-
-// ruling returns what policy says of a target: one of the view, or a resource that is in no list.
-func (s *seen) ruling(t *target) *policy.Ruling { return s.rulings.of(s.rights, t) }
-
-// policyItem is the target as policy sees it: by all names under which a rule may speak of it,
-// which are the same on every endpoint.
-func (t *target) policyItem() policy.Item {
-	it := policy.Item{Kind: policy.Resource, Upstream: t.backend.Name(), Names: t.names, Requires: t.requires}
-	switch t.part {
-	case upstream.PartTools:
-		it.Kind = policy.Tool
-	case upstream.PartPrompts:
-		it.Kind = policy.Prompt
-	default:
-		it.Names, it.Requires = []string{t.name, exposeURI(t.backend.Name(), t.name)}, t.backend.Config().Capabilities
-	}
-	return it
-}
-
 // permit decides about a call of the target. The error is what unknown returns, that of a thing
 // that does not exist, where it is denied; or one of the request itself.
-func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error {
+func (x *exchange) permit(t *view.Target, info *CallInfo, unknown func() error) error {
 	if err := x.decide(t, info); err != nil {
 		return err
 	}
@@ -300,9 +175,9 @@ func (x *exchange) permit(t *target, info *CallInfo, unknown func() error) error
 }
 
 // decide finds out what policy says of a call of the target.
-func (x *exchange) decide(t *target, info *CallInfo) error {
-	info.Upstream, info.Own = t.backend.Name(), t.name
-	g := x.share.ruling(t)
+func (x *exchange) decide(t *view.Target, info *CallInfo) error {
+	info.Upstream, info.Own = t.Backend.Name(), t.Name
+	g := x.share.Ruling(t)
 	var arguments raw.Object
 	if g.Reads() {
 		var err error
@@ -339,18 +214,18 @@ func (x *exchange) arguments() (raw.Object, error) {
 
 // named returns the tool or prompt of that name; nil when there is none for the caller. Of one that
 // it is denied the audit has what denies it.
-func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
+func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *view.Target {
 	info.Name = name
-	if t := x.share.named(p, name); t != nil {
-		if t.forApps && x.who.profile.UI == "" {
+	if t := x.share.Named(p, name); t != nil {
+		if t.ForApps && x.who.profile.UI == "" {
 			return nil
 		}
 		return t
 	}
-	if t := x.endpoint.view.named(p, name); t != nil {
+	if t := x.endpoint.view.Named(p, name); t != nil {
 		x.decide(t, info) // an error would be about the arguments of a call that is not made
 		info.Verdict = policy.Deny.String()
-		if t.held != "" && x.share.guards.Pinned {
+		if t.Held != "" && x.share.Guards.Pinned {
 			info.Rule = "pinned"
 		}
 	}
@@ -359,8 +234,8 @@ func (x *exchange) named(p upstream.Part, name string, info *CallInfo) *target {
 
 // scoped is permit for what has no arguments that policy reads: the error says which scopes the
 // caller's token lacks, if it does.
-func (x *exchange) scoped(t *target) error {
-	if scopes := x.share.ruling(t).Scopes(); scopes != "" {
+func (x *exchange) scoped(t *view.Target) error {
+	if scopes := x.share.Ruling(t).Scopes(); scopes != "" {
 		return x.stepUp(scopes)
 	}
 	return nil

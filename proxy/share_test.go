@@ -10,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -30,14 +31,14 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustServer(t)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []backend{cannedBackend(t, 3, 10)})
+	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)})
 	w := s.world.Load()
 	var all sync.WaitGroup
 	for i := range 2000 {
 		all.Go(func() {
 			groups := []string{"a", "b", "c"}[i%3]
 			got := w.share(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
-			if n, want := len(slices.Collect(got.sight().all(upstream.PartTools))), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
+			if n, want := len(slices.Collect(got.Sight().All(upstream.PartTools))), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
 				t.Errorf("one of %s sees %d tools, want %d", groups, n, want)
 			}
 			if n, want := got.limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.private() {

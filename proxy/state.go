@@ -77,7 +77,7 @@ func (s *Server) takeState(x *exchange, c *upstream.Call, legacy bool) (state, e
 	var st state
 	text, err := s.states.Open(sealed)
 	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID || string(st.Request) != string(x.digest()) ||
-		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.connects {
+		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.Connects {
 		return state{}, errState()
 	}
 	switch st.Kind {
@@ -104,7 +104,7 @@ func (x *exchange) digest() []byte {
 		form, kind = text, 'b'
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.backend.Name()), {0}, []byte(x.target.name), {0, kind}, form} {
+	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.Backend.Name()), {0}, []byte(x.target.Name), {0, kind}, form} {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]

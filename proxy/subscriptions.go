@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -33,7 +34,7 @@ type resourceKey struct{ upstream, uri string } // the upstream's own
 
 type subscription struct {
 	exposed string // as the client has subscribed to it
-	backend backend
+	backend view.Backend
 	from    upstream.Source
 }
 
@@ -72,11 +73,11 @@ func (ls *listeners) updated(u upstream.Update) {
 		if u.Person != "" && u.Person != h.principal.ID {
 			continue
 		}
-		any, sure, exposed := false, false, exposeURI(name, uri)
-		if h.endpoint.view.bare {
+		any, sure, exposed := false, false, view.ExposeURI(name, uri)
+		if h.endpoint.view.Bare {
 			exposed = uri
 		}
-		var b backend
+		var b view.Backend
 		for key, sub := range h.subs {
 			if key.upstream != name || !u.Of(sub.from, key.uri) {
 				continue
@@ -88,7 +89,7 @@ func (ls *listeners) updated(u upstream.Update) {
 				sure = true
 			}
 		}
-		if b == nil || !h.share.ruling(newResource(b, uri, exposed, false)).Visible() {
+		if b == nil || !h.share.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
 			continue
 		}
 		if sure {
@@ -130,7 +131,7 @@ func (ls *listeners) hear(x *exchange, stream *listener, session *session) *hear
 // left.
 func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
 	type source struct {
-		backend backend
+		backend view.Backend
 		from    upstream.Source
 	}
 	gone := map[source][]string{}
@@ -176,36 +177,36 @@ const maxSubscriptions = 1000
 
 // subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns
 // those that an upstream accepted. The error is why one was not.
-func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) (map[*target]bool, error) {
+func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*view.Target) (map[*view.Target]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	type group struct {
 		uris    []string
-		targets []*target
+		targets []*view.Target
 	}
-	groups := map[backend]*group{}
+	groups := map[view.Backend]*group{}
 	var failed error
 	ls := &s.listeners
 	ls.mu.Lock()
 	c, began := h.caller, h.world
-	accepted := map[*target]bool{}
+	accepted := map[*view.Target]bool{}
 	for _, t := range targets {
-		key := resourceKey{t.backend.Name(), t.name}
+		key := resourceKey{t.Backend.Name(), t.Name}
 		if _, twice := h.subs[key]; twice {
 			accepted[t] = true
 			continue
 		}
-		if len(h.subs)+len(accepted) >= maxSubscriptions || len(t.name) > maxLookedUp {
+		if len(h.subs)+len(accepted) >= maxSubscriptions || len(t.Name) > view.MaxLookedUp {
 			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources", maxSubscriptions)
 			continue
 		}
-		g := groups[t.backend]
+		g := groups[t.Backend]
 		if g == nil {
 			g = &group{}
-			groups[t.backend] = g
+			groups[t.Backend] = g
 		}
-		if !slices.Contains(g.uris, t.name) {
-			g.uris = append(g.uris, t.name)
+		if !slices.Contains(g.uris, t.Name) {
+			g.uris = append(g.uris, t.Name)
 		}
 		g.targets = append(g.targets, t)
 	}
@@ -226,16 +227,16 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*target) 
 					twice = append(twice, uri)
 					continue
 				}
-				i := slices.IndexFunc(g.targets, func(t *target) bool { return t.name == uri })
+				i := slices.IndexFunc(g.targets, func(t *view.Target) bool { return t.Name == uri })
 				if i < 0 {
 					continue
 				}
-				if err := h.subscribed(key, subscription{g.targets[i].exposed, b, from}); err != nil {
+				if err := h.subscribed(key, subscription{g.targets[i].Exposed, b, from}); err != nil {
 					failed, twice = refuse(http.StatusOK, mcp.INTERNAL_ERROR, "%s", err), append(twice, uri)
 				}
 			}
 			for _, t := range g.targets {
-				if _, there := h.subs[resourceKey{b.Name(), t.name}]; there && alive {
+				if _, there := h.subs[resourceKey{b.Name(), t.Name}]; there && alive {
 					accepted[t] = true
 				}
 			}
@@ -258,15 +259,15 @@ func (s *Server) follow() {
 		h        *hearer
 		key      resourceKey
 		caller   caller
-		old, now backend
+		old, now view.Backend
 	}
 	var list []moved
 	ls := &s.listeners
 	ls.mu.Lock()
 	for h := range ls.hearers {
 		for key, sub := range h.subs {
-			for _, st := range h.endpoint.view.stocks {
-				b := st.backend
+			for _, st := range h.endpoint.view.Stocks {
+				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
 					list = append(list, moved{h, key, h.caller, sub.backend, b})
 				}
@@ -307,7 +308,7 @@ func (s *Server) follow() {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.sight().offers.subscribe {
+	if !x.share.Sight().Offers.Subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)
@@ -319,14 +320,14 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 	}
 	h := s.listeners.hear(x, nil, x.session)
 	x.rest()
-	accepted, err := s.subscribeTo(ctx, h, []*target{t})
+	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
-			err = invalidParams("The upstream %s does not tell of changes to this resource", t.backend.Name())
+			err = invalidParams("The upstream %s does not tell of changes to this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
-			err = t.renameError(peer)
+			err = t.RenameError(peer)
 		}
 		return result{}, err
 	}
@@ -339,14 +340,14 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 // unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not
 // subscribed to is none afterwards, either.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.sight().offers.subscribe {
+	if !x.share.Sight().Offers.Subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.resource(info)
 	if err != nil {
 		return result{}, err
 	}
-	gone := resourceKey{t.backend.Name(), t.name}
+	gone := resourceKey{t.Backend.Name(), t.Name}
 	s.listeners.release(s.listeners.hear(x, nil, x.session), func(k resourceKey) bool { return k != gone })
 	return result{body: []byte("{}")}, nil
 }
@@ -355,7 +356,7 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 // upstream accepted, as JSON. Each is reported as a call of its own.
 func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte, info *CallInfo) ([]string, error) {
 	began := time.Now()
-	var targets []*target
+	var targets []*view.Target
 	for _, v := range uris {
 		uri, err := raw.String(v)
 		if err == raw.ErrAbsent {
@@ -382,13 +383,13 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 	var list []string
 	for _, t := range targets {
 		if one := *info; s.hooks.CallDone != nil {
-			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.exposed, t.backend.Name(), t.name, time.Since(began), "ok"; !accepted[t] {
+			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.Exposed, t.Backend.Name(), t.Name, time.Since(began), "ok"; !accepted[t] {
 				one.Outcome, one.Err = "error", err
 			}
 			s.report(&one)
 		}
 		if accepted[t] {
-			list = append(list, string(raw.Quote(t.exposed)))
+			list = append(list, string(raw.Quote(t.Exposed)))
 		}
 	}
 	return list, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -39,14 +40,14 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 		return result{}, x.invalid("a task without taskId")
 	}
 	// strings: this cannot fail
-	text, _ := json.Marshal(taskID{x.target.backend.Name(), id, x.target.exposed, x.endpoint.name, x.principal.ID})
+	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.endpoint.name, x.principal.ID})
 	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
 // id that is not ours for this user and endpoint is that of no task.
 func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.sight().offers.tasks {
+	if !x.share.Sight().Offers.Tasks {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	if !x.profile.Tasks {
@@ -63,21 +64,21 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, unknownTask()
 	}
 	info.Name = id.Tool
-	switch t := x.share.named(upstream.PartTools, id.Tool); {
-	case t == nil && x.endpoint.view.named(upstream.PartTools, id.Tool) != nil:
+	switch t := x.share.Named(upstream.PartTools, id.Tool); {
+	case t == nil && x.endpoint.view.Named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // the tool is denied meanwhile
 	case t != nil:
 		if err := x.scoped(t); err != nil {
 			return result{}, err
 		}
 	}
-	for st := range x.share.sight().stocks() {
-		b := st.backend
-		if b.Name() != id.Upstream || st.catalog.Era == upstream.EraLegacy {
+	for st := range x.share.Sight().Stocks() {
+		b := st.Backend
+		if b.Name() != id.Upstream || st.Catalog.Era == upstream.EraLegacy {
 			continue
 		}
 		info.Upstream = b.Name()
-		x.target = &target{backend: b, part: upstream.PartTools, name: id.ID, exposed: sealed, member: []string{"taskId"}, bare: x.share.view.bare}
+		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed, Member: []string{"taskId"}, Bare: x.share.View.Bare}
 		x.begin()
 		r, err := x.fit(b.Call(ctx, x.call(x.target, nil)))
 		if err != nil {
@@ -98,7 +99,7 @@ func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result,
 		edits = append(edits, raw.Edit{Name: "taskId", Value: raw.Quote(id)})
 	}
 	if inner, err := o.Object("result"); err == nil {
-		renamed, err := x.target.renameResult(string(mcp.MethodToolsCall), inner)
+		renamed, err := x.target.RenameResult(string(mcp.MethodToolsCall), inner)
 		if err != nil {
 			return result{}, x.invalid(err.Error())
 		}

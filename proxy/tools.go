@@ -8,6 +8,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/schema"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -34,7 +35,7 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 			return result{}, err
 		}
 	}
-	if t == nil || x.era == upstream.EraModern && t.tool.HeaderProblem != "" {
+	if t == nil || x.era == upstream.EraModern && t.Tool.HeaderProblem != "" {
 		return result{}, unknownTool(name)
 	}
 	if err := x.permit(t, info, func() error { return unknownTool(name) }); err != nil {
@@ -42,11 +43,11 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	}
 	var extra []upstream.HeaderField
 	if x.era == upstream.EraModern {
-		if extra, err = checkParamHeaders(x, t.tool); err != nil {
+		if extra, err = checkParamHeaders(x, t.Tool); err != nil {
 			return result{}, err
 		}
 	}
-	if x.share.guards.Validate {
+	if x.share.Guards.Validate {
 		if wrong, err := s.checkArguments(x, t); err != nil {
 			return result{}, err
 		} else if wrong != nil {
@@ -59,19 +60,19 @@ func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 
 // checkArguments compares the arguments of a call with the tool's schema. It returns the result
 // that says what is wrong with them; nil when nothing is, or when the schema cannot be used.
-func (s *Server) checkArguments(x *exchange, t *target) ([]byte, error) {
+func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 	arguments, err := x.arguments()
 	if err != nil {
 		return nil, err
 	}
-	problems, err := s.schemas.Check(t.item.Definition.Text(), arguments)
+	problems, err := s.schemas.Check(t.Item.Definition.Text(), arguments)
 	if err != nil {
-		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.backend.Name(), "name", t.name, "error", err)
+		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(), "name", t.Name, "error", err)
 	}
 	if len(problems) == 0 {
 		return nil, nil
 	}
-	return schema.InvalidResult(t.exposed, problems), nil
+	return schema.InvalidResult(t.Exposed, problems), nil
 }
 
 // checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,

@@ -19,6 +19,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -68,7 +69,7 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	if change != nil {
 		change(&c)
 	}
-	w.apply(c, []backend{&gated{cannedBackend(t, 2, size), w.gate}})
+	w.apply(c, []view.Backend{&gated{cannedBackend(t, 2, size), w.gate}})
 	return w
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
@@ -28,17 +29,17 @@ type world struct {
 	config    WorldConfig
 	guard     *auth.Guard
 	policy    *policy.Policy
-	backends  []backend
+	backends  []view.Backend
 	endpoints map[string]*endpoint
 	routes    http.Handler
 	merged    http.Handler // what routes has at /mcp
-	making    making
-	stocks    map[backend]*stock // of backends
+	making    view.Making
+	stocks    map[view.Backend]*view.Stock // of backends
 
 	subjects room // what subjects may use, and the endpoints of people and clients
 	pages    room // of lists; locked after subjects, if both are
 	wanted   wanted
-	rulings  *rulings
+	rulings  *view.Rulings
 	persons  cache[personKey, *person]
 
 	direct bool                   // no authentication, so that requests through a proxy are refused
@@ -50,7 +51,7 @@ type world struct {
 type endpoint struct {
 	name    string
 	surface string // for policy; "" is none
-	view    *view
+	view    *view.View
 
 	// What is kept for those who use it ends with it, if it is of a person or a client.
 	shares   shares
@@ -59,7 +60,7 @@ type endpoint struct {
 }
 
 // newEndpoint makes an endpoint of the world.
-func (w *world) newEndpoint(name, surface string, v *view) *endpoint {
+func (w *world) newEndpoint(name, surface string, v *view.View) *endpoint {
 	e := &endpoint{name: name, surface: surface, view: v}
 	e.shares.begin(&w.subjects)
 	e.pages.of.room, e.pages.wanted = &w.pages, &w.wanted
@@ -69,10 +70,10 @@ func (w *world) newEndpoint(name, surface string, v *view) *endpoint {
 
 // bytes is about how much memory the endpoint of a person or a client takes.
 func (e *endpoint) bytes() int {
-	if e.view.base == nil { // it has one upstream, which is theirs
-		return 4000 + e.view.stocks[0].bytes()
+	if e.view.Base == nil { // it has one upstream, which is theirs
+		return 4000 + e.view.Stocks[0].Bytes()
 	}
-	return 2000 + e.view.bytes()
+	return 2000 + e.view.Bytes()
 }
 
 // end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
@@ -89,36 +90,36 @@ func (e *endpoint) end() {
 func (w *world) close() {
 	w.subjects.close()
 	w.pages.close()
-	w.rulings.close()
+	w.rulings.Close()
 }
 
 // newWorld builds a world. old is the one before, for items that keep their names; nil when there
 // is none.
-func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world {
+func (s *Server) newWorld(c WorldConfig, backends []view.Backend, old *world) *world {
 	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
-	w.making = making{names: c.Names, pinned: c.Policy.Pins(), pins: c.Pins, count: &s.stocked}
-	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(rulings)
+	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
+	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.persons = cache[personKey, *person]{room: &w.subjects, left: func(its *person) { its.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
-	before := func(name string) *view {
+	before := func(name string) *view.View {
 		if old != nil && old.endpoints[name] != nil {
 			return old.endpoints[name].view
 		}
 		return nil
 	}
-	w.endpoints[""] = w.newEndpoint("", "", compile("", all, false, before("")))
+	w.endpoints[""] = w.newEndpoint("", "", view.Compile("", all, false, before("")))
 	for i, b := range backends {
-		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
+		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
 	}
 	for name, n := range c.Endpoints {
 		its := all
 		if len(n.Upstreams) > 0 {
-			other := func(st *stock) bool { return !slices.Contains(n.Upstreams, st.backend.Name()) }
+			other := func(st *view.Stock) bool { return !slices.Contains(n.Upstreams, st.Backend.Name()) }
 			its = slices.DeleteFunc(slices.Clone(all), other)
 		}
 		key := name + "/"
-		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), compile(key, its, false, before(key)))
+		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
 	}
 	r := chi.NewRouter()
 	r.Use(w.checkOrigin)
@@ -135,16 +136,16 @@ func (s *Server) newWorld(c WorldConfig, backends []backend, old *world) *world 
 }
 
 // stockUp makes the stocks of the backends, but for those that the world before has.
-func (w *world) stockUp(old *world) (all []*stock) {
-	w.stocks = map[backend]*stock{}
+func (w *world) stockUp(old *world) (all []*view.Stock) {
+	w.stocks = map[view.Backend]*view.Stock{}
 	for _, b := range w.backends {
 		catalog := b.Catalog()
-		var st *stock
+		var st *view.Stock
 		if old != nil && old.making == w.making && old.policy == w.policy {
 			st = old.stocks[b]
 		}
-		if st == nil || st.catalog != catalog {
-			st = newStock(b, catalog, w.making)
+		if st == nil || st.Catalog != catalog {
+			st = view.NewStock(b, catalog, w.making)
 		}
 		w.stocks[b] = st
 		all = append(all, st)
@@ -175,7 +176,7 @@ func (c caller) user() string {
 // hidden reports whether the endpoint does not exist for the caller, because it may use nothing of
 // what is there.
 func (c caller) hidden() bool {
-	return c.endpoint.name != "" && len(c.endpoint.view.stocks) > 0 && c.share.sight().none()
+	return c.endpoint.name != "" && len(c.endpoint.view.Stocks) > 0 && c.share.Sight().None()
 }
 
 // at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even
@@ -192,7 +193,7 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 		w.meet(r.Context(), c.principal)
 		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
 			c.share = w.share(c.endpoint, c.principal)
-			rights = c.share.rights
+			rights = c.share.Rights
 		} else { // what there might be: who may use nothing is not told by the answer what there is
 			surface, named := strings.CutSuffix(at, "/")
 			if !named {
@@ -512,4 +513,4 @@ func (p *buffers) put(b *[]byte) {
 	}
 }
 
-var _ backend = (*upstream.Upstream)(nil)
+var _ view.Backend = (*upstream.Upstream)(nil)

@@ -15,7 +15,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
-	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -92,7 +92,7 @@ type examinee struct {
 }
 
 // examine checks upstreams side by side.
-func examine(ctx context.Context, names proxy.Names, all []examinee) diagnosis {
+func examine(ctx context.Context, names view.Names, all []examinee) diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, doctorLimit, fmt.Errorf("the check has ended after %v", doctorLimit))
 	defer cancel()
 	reports := make([]upstream.Report, len(all))
@@ -130,7 +130,7 @@ func (d *diagnosis) sort() {
 }
 
 // add adds what was found out about one upstream.
-func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
+func (d *diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 	u := examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []stepJSON{}}
 	for _, s := range r.Steps {
 		u.Steps = append(u.Steps, stepJSON{s.Name, ms(s.Took)})
@@ -172,7 +172,7 @@ func (d *diagnosis) add(names proxy.Names, e *examinee, r *upstream.Report) {
 }
 
 // exposed counts what clients see of a catalog, and finds names that had to be changed for them.
-func (d *diagnosis) exposed(names proxy.Names, e *examinee, c *upstream.Catalog) {
+func (d *diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) {
 	prefix := e.config.PrefixOr(e.name)
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
 		for i := range c.Items(p) {

@@ -9,6 +9,7 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/record"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
@@ -52,7 +53,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			}
 			calls.Log(time.Now(), level, "call", attrs)
 		},
-		Problems: func(list []proxy.Problem) {
+		Problems: func(list []view.Problem) {
 			for _, p := range list {
 				log.Warn("not offered: "+p.Reason, "upstream", p.Upstream, "name", p.Name, "endpoint", p.Endpoint)
 			}

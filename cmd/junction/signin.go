@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -72,7 +73,7 @@ type reach struct {
 	policy    *policy.Policy
 	endpoints map[string]proxy.Endpoint
 	upstreams map[string]upstream.Config
-	names     proxy.Names
+	names     view.Names
 }
 
 // any reports whether somebody who signs in may use anything on some endpoint, as far as can be

@@ -71,7 +71,7 @@ type Endpoint struct {
 }
 
 // Option changes how MustProxy sets up.
-type Option func(*proxy.Options, *proxy.WorldConfig, *upstream.Options)
+type Option func(*proxy.Options, *proxy.SnapshotConfig, *upstream.Options)
 
 // MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
 // ready and the proxy offers what it has.
@@ -83,7 +83,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	e := &Endpoint{}
 	log := authtest.Log(t)
-	server, world, up := proxy.Options{Key: key, Log: log}, proxy.WorldConfig{}, upstream.Options{Log: log}
+	server, world, up := proxy.Options{Key: key, Log: log}, proxy.SnapshotConfig{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}

@@ -16,6 +16,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -23,7 +24,7 @@ import (
 // Setup is how a junction is configured.
 type Setup struct {
 	Upstreams map[string]upstream.Config
-	Names     proxy.Names
+	Names     view.Names
 	Limits    proxy.Limits
 	Log       io.Writer      // where its log also goes; nil is nowhere
 	Guard     *auth.Guard    // nil lets everybody in
@@ -113,7 +114,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // Apply replaces the configuration of the upstreams.
 func (j *Junction) Apply(w Setup) {
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Server.Apply(proxy.WorldConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}), Policy: cmp.Or(w.Policy, policy.Open())}, us)
+		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}), Policy: cmp.Or(w.Policy, policy.Open())}, us)
 	})
 }
 

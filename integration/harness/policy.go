@@ -61,5 +61,5 @@ func WithoutName(m jsonrpc.Message, name string) string {
 
 // Allowing is an option of MustProxy: pages of these origins may send requests.
 func Allowing(origins []string) Option {
-	return func(_ *proxy.Options, w *proxy.WorldConfig, _ *upstream.Options) { w.AllowedOrigins = origins }
+	return func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.AllowedOrigins = origins }
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -71,7 +71,7 @@ func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
 	for _, appTools := range []*bool{nil, new(false), new(true)} {
 		harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, app("up"))
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: proxy.Names{AppTools: appTools}})
+			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: view.Names{AppTools: appTools}})
 			j.Offers(t, "up")
 			for _, capabilities := range []string{`{}`, uiCaps} {
 				c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", capabilities)

@@ -13,6 +13,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -123,7 +124,7 @@ func TestProtocolT27ExposedNames(t *testing.T) {
 		s := p.Serve(t, upstreamtest.Script{Tools: given})
 		other := p.Serve(t, upstreamtest.Script{Tools: given})
 		for _, limit := range []int{0, 20, 128} {
-			names := proxy.Names{MaxLength: limit}
+			names := view.Names{MaxLength: limit}
 			first := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: names, Crowded: true})
 			first.Offers(t, "up")
 			c := first.Talk(t)

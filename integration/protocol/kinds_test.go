@@ -41,7 +41,7 @@ func TestKinds(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			configs[name], journals[name] = m.Start(t, kinds(name))
 		}
-		e := harness.MustProxy(t, configs, func(_ *proxy.Options, w *proxy.WorldConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
+		e := harness.MustProxy(t, configs, func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
 		c := harness.MustClient(t, e, m.Client)
 		// want expects the answer to begin with the result, and returns it.
 		want := func(method, params, result string) {

@@ -160,7 +160,7 @@ func TestForeignTooLargeAnswers(t *testing.T) {
 				return // the stream of all calls ends there, so that nothing tells whose answer it was
 			}
 			s := p.Serve(t, upstreamtest.Script{})
-			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config}, func(_ *proxy.Options, _ *proxy.WorldConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
+			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config}, func(_ *proxy.Options, _ *proxy.SnapshotConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
 			c := harness.MustClient(t, e, p.Client)
 			a := c.Tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
 			harness.WantOwnError(t, a.Message, "up", upstream.KindInvalid)

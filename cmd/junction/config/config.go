@@ -22,6 +22,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/oauth"
 )
@@ -59,7 +60,7 @@ type Config struct {
 	Outbound  Outbound                   `yaml:"outbound"`
 	Log       Log                        `yaml:"log"`
 	Audit     Audit                      `yaml:"audit"`
-	Names     proxy.Names                `yaml:"names"`
+	Names     view.Names                 `yaml:"names"`
 	Limits    proxy.Limits               `yaml:"limits"`
 	Sessions  proxy.Sessions             `yaml:"sessions"`
 	Catalog   proxy.CatalogConfig        `yaml:"catalog"`

@@ -1,4 +1,4 @@
-package proxy
+package view
 
 import (
 	"math/rand/v2"
@@ -47,11 +47,11 @@ func (r manyNames) backend(tb testing.TB, name string) *canned {
 }
 
 // expect is what a view is to offer, found out item by item: the targets that have their names.
-func expect(before *view, stocks []*stock) (offers []*target) {
-	has := func(t *target) bool { return slices.Contains(offers, t) }
-	each := func(f func(st *stock, t *target, kept bool)) {
+func expect(before *View, stocks []*Stock) (offers []*Target) {
+	has := func(t *Target) bool { return slices.Contains(offers, t) }
+	each := func(f func(st *Stock, t *Target, kept bool)) {
 		for _, st := range stocks {
-			kept := before != nil && slices.Contains(before.stocks, st)
+			kept := before != nil && slices.Contains(before.Stocks, st)
 			for _, t := range st.face(false).targets {
 				if t != nil {
 					f(st, t, kept)
@@ -59,28 +59,28 @@ func expect(before *view, stocks []*stock) (offers []*target) {
 			}
 		}
 	}
-	each(func(st *stock, t *target, kept bool) {
+	each(func(st *Stock, t *Target, kept bool) {
 		if kept && before.has(t) {
 			offers = append(offers, t)
 		}
 	})
-	each(func(st *stock, t *target, kept bool) { // what takes the place of an item has its name
+	each(func(st *Stock, t *Target, kept bool) { // what takes the place of an item has its name
 		if kept || before == nil {
 			return
 		}
-		o := before.exposed(t.part, t.exposed)
-		if o != nil && o.stock != st && o.backend.Name() == st.backend.Name() && o.name == t.name {
+		o := before.Exposed(t.Part, t.Exposed)
+		if o != nil && o.stock != st && o.Backend.Name() == st.Backend.Name() && o.Name == t.Name {
 			offers = append(offers, t)
 		}
 	})
-	each(func(st *stock, t *target, kept bool) {
-		same := func(o *target) bool { return o.part == t.part && o.exposed == t.exposed }
+	each(func(st *Stock, t *Target, kept bool) {
+		same := func(o *Target) bool { return o.Part == t.Part && o.Exposed == t.Exposed }
 		if !kept && !slices.ContainsFunc(offers, same) {
 			offers = append(offers, t)
 		}
 	})
-	var sorted []*target
-	each(func(_ *stock, t *target, _ bool) {
+	var sorted []*Target
+	each(func(_ *Stock, t *Target, _ bool) {
 		if has(t) {
 			sorted = append(sorted, t)
 		}
@@ -89,59 +89,59 @@ func expect(before *view, stocks []*stock) (offers []*target) {
 }
 
 // checkView compares a view with what it is to offer, for a subject who sees some of it.
-func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
+func checkView(t *testing.T, v *View, want []*Target, rights *policy.Rights) {
 	t.Helper()
-	for _, st := range v.stocks {
+	for _, st := range v.Stocks {
 		items := st.policyItems()
 		for _, bare := range []bool{false, true} {
 			for place, o := range st.face(bare).targets {
-				if o != nil && !reflect.DeepEqual(items[place], o.policyItem()) {
-					t.Fatalf("policy reads %+v among the others, and %+v alone", items[place], o.policyItem())
+				if o != nil && !reflect.DeepEqual(items[place], o.PolicyItem()) {
+					t.Fatalf("policy reads %+v among the others, and %+v alone", items[place], o.PolicyItem())
 				}
 			}
 		}
 	}
-	share := newSeen(v, rights, nil, nil)
-	visible := func(o *target) bool { return rights.Bind(o.policyItem()).Visible() }
+	share := NewSubjectView(v, rights, nil, nil)
+	visible := func(o *Target) bool { return rights.Bind(o.PolicyItem()).Visible() }
 	for p := range upstream.Parts {
-		var all, seen []*target
+		var all, seen []*Target
 		for _, o := range want {
-			if o.part == p {
+			if o.Part == p {
 				if all = append(all, o); visible(o) {
 					seen = append(seen, o)
 				}
 			}
 		}
-		if got := slices.Collect(v.all(p)); !slices.Equal(got, all) {
-			show := func(list []*target) (names []string) {
+		if got := slices.Collect(v.All(p)); !slices.Equal(got, all) {
+			show := func(list []*Target) (names []string) {
 				for _, o := range list {
-					names = append(names, o.backend.Name()+" "+o.name+" as "+o.exposed)
+					names = append(names, o.Backend.Name()+" "+o.Name+" as "+o.Exposed)
 				}
 				return names
 			}
 			t.Fatalf("the view has the %ss\n%q, want\n%q", p, show(got), show(all))
 		}
-		if got := slices.Collect(share.sight().all(p)); !slices.Equal(got, seen) {
+		if got := slices.Collect(share.Sight().All(p)); !slices.Equal(got, seen) {
 			t.Fatalf("the subject sees %d of %d %ss, want %d", len(got), len(all), p, len(seen))
 		}
 		for _, o := range all {
-			if v.exposed(p, o.exposed) != o || !v.has(o) {
-				t.Fatalf("%s of %s is not found by its name %s", o.name, o.backend.Name(), o.exposed)
+			if v.Exposed(p, o.Exposed) != o || !v.has(o) {
+				t.Fatalf("%s of %s is not found by its name %s", o.Name, o.Backend.Name(), o.Exposed)
 			}
 		}
 		if p > upstream.PartPrompts {
 			continue
 		}
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "a__a", "b__b", "x__c", "z__d", "m", "z"} {
-			var found *target
-			if i := slices.IndexFunc(seen, func(o *target) bool { return o.exposed == name }); i >= 0 {
+			var found *Target
+			if i := slices.IndexFunc(seen, func(o *Target) bool { return o.Exposed == name }); i >= 0 {
 				found = seen[i]
-			} else if i := slices.IndexFunc(seen, func(o *target) bool { return o.name == name }); i >= 0 &&
-				!slices.ContainsFunc(seen[i+1:], func(o *target) bool { return o.name == name }) {
+			} else if i := slices.IndexFunc(seen, func(o *Target) bool { return o.Name == name }); i >= 0 &&
+				!slices.ContainsFunc(seen[i+1:], func(o *Target) bool { return o.Name == name }) {
 				found = seen[i]
 			}
-			got := share.named(p, name)
-			if share.sight().whole && got == nil && found != nil && found.exposed != name {
+			got := share.Named(p, name)
+			if share.Sight().Whole && got == nil && found != nil && found.Exposed != name {
 				continue // an item that is not offered may have the name, too
 			}
 			if got != found {
@@ -156,10 +156,10 @@ func checkView(t *testing.T, v *view, want []*target, rights *policy.Rights) {
 // added in order.
 func TestSafety10DerivedViews(t *testing.T) {
 	r := manyNames{rand.New(rand.NewPCG(10, 2))}
-	make1 := func(b *canned) *stock { return newStock(b, b.catalog, making{names: Names{}.withDefaults()}) }
+	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, Making{Names: Names{}.WithDefaults()}) }
 	replaced, hidden := 0, 0
 	for range 400 {
-		var stocks []*stock
+		var stocks []*Stock
 		for _, name := range []string{"b", "f", "m", "s"} {
 			stocks = append(stocks, make1(r.backend(t, name)))
 		}
@@ -169,31 +169,31 @@ func TestSafety10DerivedViews(t *testing.T) {
 		p := policy.Entry{Name: "p", Capabilities: []string{r.pick("x", "y")}}
 		p.Rules = []policy.Rule{deny(some), deny(prompts), allow(all())}
 		rights := compiledPolicy(t, policy.Config{p}).For(policy.Subject{})
-		base := compile("", stocks, false, nil)
+		base := Compile("", stocks, false, nil)
 		checkView(t, base, expect(nil, stocks), rights)
 		// What a person has for themselves.
 		own := slices.Clone(stocks)
 		for i, name := range []string{"a", "g", "z"} { // beginning, middle and end
 			own = slices.Insert(own, 3*i, make1(r.backend(t, name)))
 		}
-		person := base.derive("", own)
+		person := base.Derive("", own)
 		checkView(t, person, expect(base, own), rights)
 		// Of that, what a client sees that has connections of its own.
-		for _, from := range []*view{base, person} {
-			client := slices.Clone(from.stocks)
+		for _, from := range []*View{base, person} {
+			client := slices.Clone(from.Stocks)
 			for i := range client {
 				if r.IntN(3) == 0 {
-					client[i] = make1(r.backend(t, client[i].backend.Name()))
+					client[i] = make1(r.backend(t, client[i].Backend.Name()))
 					replaced++
 				}
 			}
-			fitted := from.derive("", client)
+			fitted := from.Derive("", client)
 			checkView(t, fitted, expect(from, client), rights)
-			if fitted.base != base || fitted.bytes() < 1 {
+			if fitted.Base != base || fitted.Bytes() < 1 {
 				t.Fatal("a view that is derived twice has another base")
 			}
 		}
-		for _, problem := range person.problems {
+		for _, problem := range person.Problems {
 			if problem.Reason == "" {
 				t.Errorf("%+v has no reason", problem)
 			}
@@ -209,22 +209,22 @@ func TestSafety10DerivedViews(t *testing.T) {
 // view comes between, and a view that is not settled remembers the one before.
 func TestSafety10OldNamesStay(t *testing.T) {
 	none := ""
-	of := func(name string, tools ...string) *stock {
+	of := func(name string, tools ...string) *Stock {
 		b := offering(t, name, map[upstream.Part][]string{upstream.PartTools: tools})
 		b.config.Prefix = &none
-		return newStock(b, b.catalog, making{names: Names{}.withDefaults()})
+		return NewStock(b, b.catalog, Making{Names: Names{}.WithDefaults()})
 	}
 	a, b, z := of("a", "x"), of("b", "x", "y"), of("z", "y")
-	before := compile("", []*stock{b, z}, false, nil)
-	after := compile("", []*stock{a, b, z}, false, before)
-	if got := after.exposed(upstream.PartTools, "x"); got == nil || got.stock != b {
+	before := Compile("", []*Stock{b, z}, false, nil)
+	after := Compile("", []*Stock{a, b, z}, false, before)
+	if got := after.Exposed(upstream.PartTools, "x"); got == nil || got.stock != b {
 		t.Errorf("x is %v, want that of b, which had the name", got)
 	}
-	if len(after.problems) != 2 || after.problems[0].Upstream != "a" || after.problems[1].Upstream != "z" {
-		t.Errorf("the problems are %v, want one of a and one of z", after.problems)
+	if len(after.Problems) != 2 || after.Problems[0].Upstream != "a" || after.Problems[1].Upstream != "z" {
+		t.Errorf("the problems are %v, want one of a and one of z", after.Problems)
 	}
-	fresh := compile("", []*stock{a, b, z}, false, nil)
-	if got := fresh.exposed(upstream.PartTools, "x"); got == nil || got.stock != a {
+	fresh := Compile("", []*Stock{a, b, z}, false, nil)
+	if got := fresh.Exposed(upstream.PartTools, "x"); got == nil || got.stock != a {
 		t.Errorf("x is %v, want that of a, which is the first", got)
 	}
 }

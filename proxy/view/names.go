@@ -1,14 +1,13 @@
-package proxy
+package view
 
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"iter"
 	"strings"
 )
 
-// withDefaults fills in what the section leaves out.
-func (n Names) withDefaults() Names {
+// WithDefaults fills in what the section leaves out.
+func (n Names) WithDefaults() Names {
 	if n.MaxLength == 0 {
 		n.MaxLength = 48
 	}
@@ -22,19 +21,16 @@ func (n Names) withDefaults() Names {
 // upstream with that prefix, and its whole name, which is another when that is too long or has
 // characters that clients would change.
 func (n Names) Expose(prefix, name string) (exposed, full string) {
-	n = n.withDefaults()
-	full = n.full(prefix, name)
+	n = n.WithDefaults()
+	full = n.Full(prefix, name)
 	return n.shorten(full), full
 }
-
-// Names returns what names are made by at present.
-func (s *Server) Names() Names { return s.world.Load().config.Names }
 
 // hashLength is how many characters of hash end a name that could not stay as it is.
 const hashLength = 7
 
-// full returns the whole name of an item on the merged endpoint.
-func (n Names) full(prefix, name string) string {
+// Full returns the whole name of an item on the merged endpoint.
+func (n Names) Full(prefix, name string) string {
 	if prefix == "" {
 		return name
 	}
@@ -43,8 +39,8 @@ func (n Names) full(prefix, name string) string {
 
 // of returns the names by which policy knows an item of an upstream: the whole one, and last the
 // one that clients of the merged endpoint see.
-func (n Names) of(b backend, name string) []string {
-	full := n.full(prefixOf(b), name)
+func (n Names) of(b Backend, name string) []string {
+	full := n.Full(PrefixOf(b), name)
 	if merged := n.shorten(full); merged != full {
 		return []string{full, merged}
 	}
@@ -86,8 +82,8 @@ func (n Names) shorten(full string) string {
 //
 // An endpoint of one upstream shows all URIs as they are.
 
-// exposeURI returns the URI, or the template of URIs, as clients of the merged endpoint see it.
-func exposeURI(upstream, own string) string {
+// ExposeURI returns the URI, or the template of URIs, as clients of the merged endpoint see it.
+func ExposeURI(upstream, own string) string {
 	if isWeb(own) {
 		return own
 	}
@@ -116,62 +112,18 @@ func isWeb(uri string) bool {
 	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// literals returns what stands around the expressions of a URI template: one more than there are
-// expressions.
-func literals(text string) []string {
-	var list []string
-	for {
-		before, after, found := strings.Cut(text, "{")
-		_, rest, closed := strings.Cut(after, "}")
-		if !found || !closed {
-			return append(list, text)
-		}
-		list, text = append(list, before), rest
-	}
+// Names is the file's names section: what clients see instead of the upstreams' own names.
+type Names struct {
+	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of
+	// hash. Default 48, at least 16, at most 128: Claude Code puts mcp__<server>__ in front and the
+	// model API stops at 64.
+	MaxLength int `yaml:"max_length"`
+	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
+	// 0-9, _ and -. Default "__".
+	Separator string `yaml:"separator"`
+	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of
+	// an MCP App alone (_meta.ui.visibility is ["app"]). By default clients that declare the
+	// extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none.
+	// /mcp/<upstream> always has them.
+	AppTools *bool `yaml:"app_tools"`
 }
-
-// matches reports whether the URI can be an expansion of the template with these literals, where an
-// expression may stand for anything: rather one owner too many than a wrong one. It adds to steps
-// how many bytes it has searched.
-func matches(literals []string, uri string, steps *int) bool {
-	last := len(literals) - 1
-	if last == 0 {
-		return uri == literals[0]
-	}
-	rest, ok := strings.CutPrefix(uri, literals[0])
-	for _, l := range literals[1:last] {
-		if ok {
-			*steps += len(rest)
-			_, rest, ok = strings.Cut(rest, l)
-		}
-	}
-	return ok && strings.HasSuffix(rest, literals[last])
-}
-
-// owners returns those of the upstreams that list the URI, and then those that have a template of
-// it. It is for URIs that do not say whose they are: web addresses, and URIs that clients found in
-// a text of an upstream's.
-func owners(stocks iter.Seq[*stock], uri string) (all []backend) {
-	for st := range stocks {
-		if st.uris[uri] {
-			all = append(all, st.backend)
-		}
-	}
-	if len(uri) > maxLookedUp {
-		return all
-	}
-	steps := 0
-	for st := range stocks {
-		if !st.uris[uri] && st.mayHave(uri, &steps) {
-			all = append(all, st.backend)
-		}
-	}
-	return all
-}
-
-// maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that
-// has a template of the same beginning may be an owner then.
-const maxSearched = 256 << 10
-
-// maxLookedUp bounds the URIs that are compared with templates.
-const maxLookedUp = 8 << 10

@@ -1,4 +1,4 @@
-package proxy
+package view
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestURIs(t *testing.T) {
 		{"relative/a", "mcp://fs/relative/a"},
 		{"/", "mcp://fs//"},
 	} {
-		if got := exposeURI("fs", row.own); got != row.exposed {
+		if got := ExposeURI("fs", row.own); got != row.exposed {
 			t.Errorf("exposeURI(%q) = %q, want %q", row.own, got, row.exposed)
 		}
 	}
@@ -95,30 +95,30 @@ func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *can
 }
 
 // compiled is the view of an endpoint of these upstreams.
-func compiled(endpoint string, names Names, bare bool, backends ...backend) *view {
-	var stocks []*stock
+func compiled(endpoint string, names Names, bare bool, backends ...Backend) *View {
+	var stocks []*Stock
 	for _, b := range backends {
-		stocks = append(stocks, newStock(b, b.Catalog(), making{names: names.withDefaults()}))
+		stocks = append(stocks, NewStock(b, b.Catalog(), Making{Names: names.WithDefaults()}))
 	}
-	return compile(endpoint, stocks, bare, nil)
+	return Compile(endpoint, stocks, bare, nil)
 }
 
 // owner is the upstream and own URI that a URI leads to, as text; for a refusal it is the upstreams
 // that it could be of, or "not found".
-func owner(tb testing.TB, v *view, uri string) string {
+func owner(tb testing.TB, v *View, uri string) string {
 	tb.Helper()
-	target, err := everything(v).resource(uri)
+	target, err := Everything(v).Resource(uri)
 	if err == nil {
-		return target.backend.Name() + " " + target.name
+		return target.Backend.Name() + " " + target.Name
 	}
-	if err == errUnknownURI {
+	if err == ErrUnknown {
 		return "not found"
 	}
-	ambiguous, ok := errors.AsType[*ambiguousError](err)
+	ambiguous, ok := errors.AsType[*AmbiguousError](err)
 	if !ok {
 		tb.Fatalf("resource(%q): %v", uri, err)
 	}
-	return "either " + strings.Join(ambiguous.upstreams, ", ")
+	return "either " + strings.Join(ambiguous.Upstreams, ", ")
 }
 
 func TestWayBackOfURIs(t *testing.T) {
@@ -132,7 +132,7 @@ func TestWayBackOfURIs(t *testing.T) {
 	without := compiled("tools", Names{}, true, tools)
 	for _, row := range []struct {
 		name string
-		v    *view
+		v    *View
 		uri  string
 		want string
 	}{
@@ -184,19 +184,19 @@ func TestWayBackOfNames(t *testing.T) {
 		{prompts, "one", "a one"}, {prompts, "both", "nothing"}, {prompts, "a__both", "a both"}, {prompts, "two", "nothing"},
 	} {
 		got := "nothing"
-		if t := view.named(row.part, row.name); t != nil {
-			got = t.backend.Name() + " " + t.name
+		if t := view.Named(row.part, row.name); t != nil {
+			got = t.Backend.Name() + " " + t.Name
 		}
 		if got != row.want {
 			t.Errorf("the %s %s is %s, want %s", row.part, row.name, got, row.want)
 		}
 	}
-	if got := view.named(tools, "a__app"); got == nil || !got.forApps {
+	if got := view.Named(tools, "a__app"); got == nil || !got.ForApps {
 		t.Errorf("a__app is %v, want it for clients that show apps", got)
 	}
 	for _, shown := range []bool{true, false} {
 		offered := compiled("", Names{AppTools: &shown}, false, a, b, c)
-		if got := offered.named(tools, "a__app"); shown != (got != nil && got.backend == backend(a) && !got.forApps) {
+		if got := offered.Named(tools, "a__app"); shown != (got != nil && got.Backend == Backend(a) && !got.ForApps) {
 			t.Errorf("with app_tools: %t, a__app is %v", shown, got)
 		}
 	}
@@ -217,7 +217,7 @@ func FuzzURIs(f *testing.F) {
 		a.catalog.Resources[0].Name = uri
 		b := offering(t, "b", map[upstream.Part][]string{upstream.PartResources: {"other:"}})
 		v := compiled("", Names{}, false, a, b)
-		exposed := v.stocks[0].face(false).targets[0].exposed
+		exposed := v.Stocks[0].face(false).targets[0].Exposed
 		if got, want := owner(t, v, exposed), "a "+uri; got != want {
 			t.Errorf("%q is shown as %q, which leads to %q", uri, exposed, got)
 		}
@@ -237,12 +237,12 @@ func FuzzURIs(f *testing.F) {
 // TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has
 // cost enough, every template of the same beginning counts as an owner.
 func TestSafety11OwnersTakeFewSteps(t *testing.T) {
-	var all []*stock
+	var all []*Stock
 	for i := range 1000 {
-		all = append(all, &stock{backend: &canned{name: fmt.Sprint(i)}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})
+		all = append(all, &Stock{Backend: &canned{name: fmt.Sprint(i)}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})
 	}
-	all = append(all, &stock{backend: &canned{name: "other"}, templates: [][]string{literals("y://{a}")}})
-	uri := "x://" + strings.Repeat("a", maxLookedUp-4)
+	all = append(all, &Stock{Backend: &canned{name: "other"}, templates: [][]string{literals("y://{a}")}})
+	uri := "x://" + strings.Repeat("a", MaxLookedUp-4)
 	if got, searched := len(owners(slices.Values(all), uri)), maxSearched/len(uri)+2; got < 1000-searched || got >= 1000 {
 		t.Errorf("%d upstreams may own a URI of %d bytes, want all but the %d that were searched", got, len(uri), searched)
 	}

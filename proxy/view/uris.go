@@ -1,4 +1,4 @@
-package proxy
+package view
 
 import (
 	"bytes"
@@ -19,19 +19,19 @@ import (
 
 // expose returns the URI under which the client sees a URI of the target's upstream. What the
 // client asked for comes back as it asked for it.
-func (t *target) expose(own string) string {
+func (t *Target) expose(own string) string {
 	switch {
-	case t.bare:
+	case t.Bare:
 		return own
-	case own == t.name && !t.named():
-		return t.exposed
+	case own == t.Name && !t.named():
+		return t.Exposed
 	}
-	return exposeURI(t.backend.Name(), own)
+	return ExposeURI(t.Backend.Name(), own)
 }
 
-// renameResult returns the result of a method with exposed URIs: itself, if it has none to rename.
-func (t *target) renameResult(method string, o raw.Object) (raw.Object, error) {
-	if t.bare {
+// RenameResult returns the result of a method with exposed URIs: itself, if it has none to rename.
+func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
+	if t.Bare {
 		return o, nil
 	}
 	var edits []raw.Edit
@@ -74,7 +74,7 @@ func (t *target) renameResult(method string, o raw.Object) (raw.Object, error) {
 }
 
 // renameList has each element of an array member renamed.
-func (t *target) renameList(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
+func (t *Target) renameList(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
 	elements, err := o.Elements(member)
 	if err != nil {
 		return nil, ignoreAbsent(err)
@@ -106,7 +106,7 @@ func (t *target) renameList(o raw.Object, member string, rename func([]byte) ([]
 }
 
 // renameMember has one member renamed.
-func (t *target) renameMember(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
+func (t *Target) renameMember(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
 	v, err := o.Get(member)
 	if err != nil {
 		return nil, ignoreAbsent(err)
@@ -120,7 +120,7 @@ func (t *target) renameMember(o raw.Object, member string, rename func([]byte) (
 
 // renameContent renames the URI of a content block that has one: a link, or an embedded resource.
 // nil means that there is none. Almost all blocks are texts, and begin like one.
-func (t *target) renameContent(block []byte) ([]byte, error) {
+func (t *Target) renameContent(block []byte) ([]byte, error) {
 	if bytes.HasPrefix(block, []byte(`{"type":"text"`)) {
 		return nil, nil
 	}
@@ -144,7 +144,7 @@ func (t *target) renameContent(block []byte) ([]byte, error) {
 }
 
 // renameURI renames the uri of an object.
-func (t *target) renameURI(object []byte) ([]byte, error) {
+func (t *Target) renameURI(object []byte) ([]byte, error) {
 	o, err := raw.Parse(object)
 	if err != nil {
 		return nil, ignoreAbsent(err)
@@ -154,7 +154,7 @@ func (t *target) renameURI(object []byte) ([]byte, error) {
 }
 
 // renameText renames a URI, a JSON string; nil means that it stays.
-func (t *target) renameText(text []byte) ([]byte, error) {
+func (t *Target) renameText(text []byte) ([]byte, error) {
 	own, err := raw.String(text)
 	if err != nil {
 		return nil, ignoreAbsent(err)
@@ -167,7 +167,7 @@ func (t *target) renameText(text []byte) ([]byte, error) {
 
 // renameMeta is the edit that renames the URIs in the _meta of a definition or a result: those of
 // MCP Apps, and of the vendor key before it.
-func (t *target) renameMeta(o raw.Object) ([]raw.Edit, error) {
+func (t *Target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 	return t.renameMember(o, "_meta", func(text []byte) ([]byte, error) {
 		meta, err := raw.Parse(text)
 		if err != nil {
@@ -193,9 +193,9 @@ func (t *target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 	})
 }
 
-// renameError returns what an upstream said of a call with the exposed URI.
-func (t *target) renameError(e *jsonrpc.Error) *jsonrpc.Error {
-	if t.bare || len(e.Data) == 0 {
+// RenameError returns what an upstream said of a call with the exposed URI.
+func (t *Target) RenameError(e *jsonrpc.Error) *jsonrpc.Error {
+	if t.Bare || len(e.Data) == 0 {
 		return e
 	}
 	o, err := raw.Parse(e.Data)
@@ -210,11 +210,11 @@ func (t *target) renameError(e *jsonrpc.Error) *jsonrpc.Error {
 	return e.WithData(renamed) // without any if it is ambiguous
 }
 
-// notFound is a legacy upstream's word that there is no such resource, for a modern client: in its
+// NotFound is a legacy upstream's word that there is no such resource, for a modern client: in its
 // code, and with the URI that it asked for.
-func (t *target) notFound(e *jsonrpc.Error) *jsonrpc.Error {
+func (t *Target) NotFound(e *jsonrpc.Error) *jsonrpc.Error {
 	if e = e.WithCode(mcp.INVALID_PARAMS); len(e.Data) == 0 && !t.named() {
-		return e.WithData(uriData(t.exposed))
+		return e.WithData(URIData(t.Exposed))
 	}
 	return e
 }
@@ -236,13 +236,4 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP
-// Apps say of it.
-func appOnly(definition raw.Object) bool {
-	v, err := raw.Get(definition.Text(), "_meta", "ui", "visibility")
-	if err != nil {
-		return false
-	}
-	list, err := raw.Elements(v)
-	return err == nil && len(list) == 1 && string(list[0]) == `"app"`
-}
+func URIData(uri string) []byte { return append(raw.AppendQuote([]byte(`{"uri":`), uri), '}') }

@@ -1,0 +1,52 @@
+package view
+
+import (
+	"context"
+	"testing"
+
+	"junction/policy"
+	"junction/upstream"
+)
+
+// canned is a backend with a catalog that does not change.
+type canned struct {
+	name    string
+	catalog *upstream.Catalog
+	config  upstream.Config
+}
+
+func (c *canned) Name() string               { return c.name }
+func (c *canned) Config() upstream.Config    { return c.config }
+func (c *canned) Tried() bool                { return true }
+func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
+func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+	return upstream.Result{}, nil
+}
+func (c *canned) Subscribe(context.Context, upstream.Profile, string, string, []string) (upstream.Source, []string, error) {
+	return upstream.Source{}, nil, nil
+}
+func (c *canned) Unsubscribe(upstream.Source, []string)                          {}
+func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
+func (c *canned) SignedIn(context.Context) error                                 { return nil }
+func (c *canned) Met() <-chan struct{}                                           { return nil }
+func (c *canned) Ready(context.Context) error                                    { return nil }
+func (c *canned) Separates() bool                                                { return false }
+func (c *canned) Prepare(context.Context, upstream.Profile, string, string) bool { return false }
+func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog  { return c.catalog }
+
+func allow(s policy.Selector) policy.Rule { return policy.Rule{Allow: &s} }
+func deny(s policy.Selector) policy.Rule  { return policy.Rule{Deny: &s} }
+
+// all selects the items of all upstreams.
+func all() policy.Selector { return policy.Selector{Upstreams: policy.List{"*"}} }
+
+func tools(globs ...string) policy.Selector { return policy.Selector{Tools: globs} }
+
+func compiledPolicy(tb testing.TB, c policy.Config) *policy.Policy {
+	tb.Helper()
+	p, err := policy.Compile(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}

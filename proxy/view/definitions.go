@@ -1,0 +1,51 @@
+package view
+
+import "io"
+
+// Definitions are items of a list, with commas between them when they are written.
+type Definitions struct {
+	List [][]byte
+	Size int // when they are written
+}
+
+func (d *Definitions) add(text []byte) {
+	if len(d.List) > 0 {
+		d.Size++
+	}
+	d.List = append(d.List, text)
+	d.Size += len(text)
+}
+
+// AppendTo appends them to b.
+func (d *Definitions) AppendTo(b []byte) []byte {
+	for i, text := range d.List {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, text...)
+	}
+	return b
+}
+
+// WriteTo writes them, small ones together. What cannot be written to a client has no one to be
+// reported to.
+func (d *Definitions) WriteTo(w io.Writer, buffer *[]byte) {
+	const together = 32 << 10
+	b := (*buffer)[:0]
+	for i, text := range d.List {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if len(b)+len(text) > together {
+			w.Write(b)
+			b = b[:0]
+		}
+		if len(text) > together {
+			w.Write(text)
+			continue
+		}
+		b = append(b, text...)
+	}
+	w.Write(b)
+	*buffer = b
+}

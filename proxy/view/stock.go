@@ -1,0 +1,260 @@
+package view
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"junction/policy"
+	"junction/proxy/pins"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// Stock is the items of one upstream's catalog, as clients see them. All views that have the
+// upstream with this catalog share it, also those of a later world. Each item has a place, which is
+// a number: first come the tools, then the other parts in their order, and last the tool that
+// offers to connect the upstream, if people sign in to it.
+type Stock struct {
+	Backend Backend
+	Catalog *upstream.Catalog
+	making  Making
+	serial  uint64
+	first   [upstream.Parts + 1]int // the place of the first item of each part; at the end, of none
+	places  int
+
+	merged, alone face // on endpoints of several upstreams, and on the endpoint of the upstream alone
+	sorting       sync.Once
+	items         *policy.Items // by place
+
+	uris         map[string]bool // of resources and templates
+	templates    [][]string      // literals
+	offers       offers
+	instructions string // of the server, if the configuration lets it speak to the model; "" for none
+}
+
+// Making is what a stock is made by, beside the catalog.
+type Making struct {
+	Names  Names
+	Pinned bool       // some policy is, so that pins matter
+	Pins   *pins.Pins // nil holds all tools back
+	Count  *atomic.Uint64
+}
+
+// face is a stock with one kind of names.
+type face struct {
+	made     sync.Once
+	targets  []*Target // by place; nil where the item is not offered
+	problems []Problem // without their endpoint
+}
+
+// NewStock makes the stock of a catalog. Its targets are made when a view needs them.
+func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
+	st := &Stock{Backend: b, Catalog: c, making: m, uris: map[string]bool{}}
+	if m.Count != nil {
+		st.serial = m.Count.Add(1)
+	}
+	for p := range upstream.Parts {
+		st.first[p+1] = st.first[p] + c.Items(p)
+	}
+	if st.places = st.first[upstream.Parts]; b.Config().Personal() {
+		st.places++
+	}
+	for p := upstream.PartResources; p <= upstream.PartTemplates; p++ {
+		for i := range c.Items(p) {
+			uri := c.Item(p, i).Name
+			if st.uris[uri] = true; p == upstream.PartTemplates {
+				st.templates = append(st.templates, literals(uri))
+			}
+		}
+	}
+	st.offers = offers{
+		Completions: Completes(c),
+		Subscribe:   c.Offers("resources", "subscribe") || Unlisted(c),
+		Logging:     c.Offers("logging") || Unlisted(c),
+		Tasks:       c.Era == upstream.EraModern && c.Offers("extensions", upstream.ExtensionTasks),
+	}
+	if text := strings.TrimSpace(c.Instructions); text != "" && b.Config().Instructions {
+		if len(text) > maxInstructions {
+			text = strings.ToValidUTF8(text[:maxInstructions], "") + "…"
+		}
+		st.instructions = "Instructions of " + b.Name() + ":\n" + text
+	}
+	return st
+}
+
+// maxInstructions bounds what one upstream may say: it goes into the system prompt of many clients.
+const maxInstructions = 2 << 10
+
+// face returns the stock as endpoints show it: with bare set, that of the upstream alone.
+func (st *Stock) face(bare bool) *face {
+	f := &st.merged
+	if bare {
+		f = &st.alone
+	}
+	f.made.Do(func() {
+		f.targets = make([]*Target, st.places)
+		for p := range upstream.Parts {
+			for i := range st.Catalog.Items(p) {
+				f.add(st, p, i, bare)
+			}
+		}
+		if st.places > st.first[upstream.Parts] {
+			f.addConnect(st, bare)
+		}
+	})
+	return f
+}
+
+// add makes the target of an item, if it is offered.
+func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
+	b, names := st.Backend, st.making.Names
+	t := &Target{stock: st, place: st.first[p] + i, Backend: b, Part: p, Item: st.Catalog.Item(p, i), Bare: bare}
+	t.Name, t.Exposed = t.Item.Name, t.Item.Name
+	if p == upstream.PartTools {
+		t.Tool = &st.Catalog.Tools[i]
+		config := b.Config()
+		rule, offered := config.Offers(t.Name)
+		if !offered {
+			return
+		}
+		if !bare && (names.AppTools == nil || !*names.AppTools) && appOnly(t.Item.Definition) {
+			if names.AppTools != nil {
+				return
+			}
+			t.ForApps = true
+		}
+		t.Exposed = cmp.Or(rule.As, t.Name)
+		t.requires = union(config.Capabilities, rule.Capabilities)
+	} else {
+		t.requires = b.Config().Capabilities
+	}
+	if err := t.rename(names); err != nil {
+		f.problems = append(f.problems, Problem{"", b.Name(), p, t.Name, "a URI in its _meta is ambiguous"})
+		return
+	}
+	if t.Tool != nil && len(t.Tool.Older) > 0 {
+		t.older = t.olderDefinition()
+	}
+	if t.Tool != nil && st.making.Pinned {
+		t.Held, _ = st.making.Pins.Held(b.Name(), t.Name, t.Item.Definition.Text())
+	}
+	t.finish()
+	f.targets[t.place] = t
+}
+
+// addConnect adds the tool that offers to connect an upstream. It is in the lists while there is
+// nothing else to list; calls of it are answered also after that has changed.
+func (f *face) addConnect(st *Stock, bare bool) {
+	b := st.Backend
+	text := raw.AppendQuote([]byte(`{"name":"`+connectTool+`","title":`), "Connect "+b.Name())
+	text = raw.AppendQuote(append(text, `,"description":`...), b.Name()+" is not connected for the person that you "+
+		"work for, so that none of its tools are here yet. Calling this tool gives the address of a page where they "+
+		"connect it with their own account. Once they have, its tools appear in the list.")
+	text = append(text, `,"inputSchema":{"type":"object","properties":{}},`+
+		`"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
+	definition, err := raw.Parse(text)
+	if err != nil {
+		return // it is JSON
+	}
+	t := &Target{stock: st, place: st.places - 1, Backend: b, Part: upstream.PartTools, Bare: bare, Connects: true}
+	t.Name, t.Exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
+	t.Tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
+	t.Item = &t.Tool.Item
+	if t.rename(st.making.Names) != nil {
+		return // it has no URI
+	}
+	t.finish()
+	f.targets[t.place] = t
+}
+
+// Connect returns the tool that offers to connect the upstream; nil for none.
+func (st *Stock) Connect(bare bool) *Target {
+	if st.places == st.first[upstream.Parts] {
+		return nil
+	}
+	return st.face(bare).targets[st.places-1]
+}
+
+// visible sets the bits of the places of items that the rights make visible. It does not know of
+// pins, nor of the offer to connect.
+func (st *Stock) visible(r *policy.Rights, bits []byte) {
+	st.sorting.Do(func() { st.items = policy.NewItems(st.policyItems()) })
+	st.items.Visible(r, bits)
+}
+
+// policyItems returns the items of the catalog as policyItem of their targets does, by place.
+func (st *Stock) policyItems() []policy.Item {
+	b, config := st.Backend, st.Backend.Config()
+	list := make([]policy.Item, 0, st.first[upstream.Parts])
+	for p := range upstream.Parts {
+		for i := range st.Catalog.Items(p) {
+			t := Target{Backend: b, Part: p, Name: st.Catalog.Item(p, i).Name, requires: config.Capabilities}
+			switch as := t.Name; p {
+			case upstream.PartTools:
+				rule, _ := config.Offers(t.Name)
+				t.requires, as = union(config.Capabilities, rule.Capabilities), cmp.Or(rule.As, t.Name)
+				fallthrough
+			case upstream.PartPrompts:
+				t.Names = st.making.Names.of(b, as)
+			}
+			list = append(list, t.PolicyItem())
+		}
+	}
+	return list
+}
+
+// part returns the places of the items of a part: from the first to the one before the end.
+func (st *Stock) part(p upstream.Part) (first, end int) { return st.first[p], st.first[p+1] }
+
+// lacks reports whether the stock has nothing that could be in the lists of a part.
+func (st *Stock) lacks(p upstream.Part) bool {
+	first, end := st.part(p)
+	return first == end && (p != upstream.PartTools || st.places == st.first[upstream.Parts])
+}
+
+// mayHave reports whether the URI may be an expansion of one of the upstream's templates. It adds
+// to steps how many bytes it has searched; beyond maxSearched every template of the same beginning
+// counts.
+func (st *Stock) mayHave(uri string, steps *int) bool {
+	for _, t := range st.templates {
+		if strings.HasPrefix(uri, t[0]) && (*steps > maxSearched || matches(t, uri, steps)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Bytes is about how much memory the stock takes, beside its catalog.
+func (st *Stock) Bytes() int {
+	n := 2000 + 700*st.places
+	for p := range upstream.Parts {
+		for i := range st.Catalog.Items(p) {
+			n += len(st.Catalog.Item(p, i).Definition.Text())
+		}
+	}
+	return n
+}
+
+// offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and
+// its clients may therefore ask for.
+type offers struct {
+	Completions bool
+	Subscribe   bool // to resources
+	Logging     bool
+	Tasks       bool // the extension; modern upstreams only
+}
+
+// or returns what one of both can do.
+func (o offers) or(p offers) offers {
+	return offers{
+		Completions: o.Completions || p.Completions,
+		Subscribe:   o.Subscribe || p.Subscribe,
+		Logging:     o.Logging || p.Logging,
+		Tasks:       o.Tasks || p.Tasks,
+	}
+}
+
+// connectTool is the tool that an upstream has for a person who is not connected to it.
+const connectTool = "connect"

@@ -1,0 +1,152 @@
+package view
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"junction/policy"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// Target is an item as clients see it, and the way back to its upstream.
+type Target struct {
+	Exposed    string // name or URI
+	definition []byte // with the exposed name
+	older      []byte // the definition for legacy clients; nil where it is the same
+	print      uint64 // of the definition
+	stock      *Stock // nil for what is in no list
+	place      int    // in the stock
+	Backend    Backend
+	Name       string   // the upstream's own name or URI
+	Member     []string // of params where it stands; nil is name
+	Part       upstream.Part
+	Bare       bool // on an endpoint whose names are the upstream's own
+	Item       *upstream.Item
+	Tool       *upstream.Tool // nil unless it is one
+	Names      []string       // by which policy knows a tool or a prompt, the same on every endpoint
+	requires   []string       // capabilities
+	ForApps    bool           // only clients that show MCP Apps see it
+	Connects   bool           // it is no item of the upstream's, but our offer to connect it
+	Held       string         // why those who are to see accepted definitions do not see it; "" when they may
+}
+
+// PolicyItem is the target as policy sees it: by all names under which a rule may speak of it,
+// which are the same on every endpoint.
+func (t *Target) PolicyItem() policy.Item {
+	it := policy.Item{Kind: policy.Resource, Upstream: t.Backend.Name(), Names: t.Names, Requires: t.requires}
+	switch t.Part {
+	case upstream.PartTools:
+		it.Kind = policy.Tool
+	case upstream.PartPrompts:
+		it.Kind = policy.Prompt
+	default:
+		it.Names, it.Requires = []string{t.Name, ExposeURI(t.Backend.Name(), t.Name)}, t.Backend.Config().Capabilities
+	}
+	return it
+}
+
+// named reports whether it has a name, and no URI.
+func (t *Target) named() bool { return t.Part == upstream.PartTools || t.Part == upstream.PartPrompts }
+
+// listed returns the target's definition in a list of that kind; nil where it is not in the list.
+func (t *Target) listed(k ListKind) []byte {
+	switch {
+	case t.ForApps && k&appsKind == 0, k&modernKind != 0 && t.Tool.HeaderProblem != "":
+		return nil
+	case k&modernKind == 0 && t.older != nil:
+		return t.older
+	}
+	return t.definition
+}
+
+// olderDefinition is a tool's definition for legacy clients, without what the modern era alone
+// allows (such as SEP-2106): typed clients drop the whole list for it.
+func (t *Target) olderDefinition() []byte {
+	if len(t.Tool.Older) == 0 {
+		return t.definition
+	}
+	o, err := raw.Parse(t.definition)
+	if err != nil {
+		return t.definition
+	}
+	if text, err := o.Splice(t.Tool.Older...); err == nil {
+		return text
+	}
+	return t.definition
+}
+
+// WithoutOutput reports whether legacy clients see the tool without its outputSchema.
+func (t *Target) WithoutOutput() bool {
+	return slices.ContainsFunc(t.Tool.Older, func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
+}
+
+// rename finds the exposed name and makes the definition that clients see: the upstream's bytes,
+// but for the name and the URIs in _meta.
+func (t *Target) rename(names Names) error {
+	definition := t.Item.Definition
+	t.definition = definition.Text()
+	if t.named() {
+		if t.Names = names.of(t.Backend, t.Exposed); !t.Bare {
+			t.Exposed = t.Names[len(t.Names)-1]
+		}
+	} else if !t.Bare {
+		t.Exposed = ExposeURI(t.Backend.Name(), t.Name)
+	}
+	var edits []raw.Edit
+	if t.Exposed != t.Name { // the catalog has read it already, so there is exactly one
+		edits = append(edits, raw.Edit{Name: t.Part.Key(), Value: raw.Quote(t.Exposed)})
+	}
+	if t.Tool != nil && !t.Bare {
+		meta, err := t.renameMeta(definition)
+		if err != nil {
+			return err
+		}
+		edits = append(edits, meta...)
+	}
+	if t.Tool != nil && t.Tool.TaskOnly {
+		// We make the task, so that clients call it like any other tool. Those who believe that
+		// they must make one do not call it.
+		edits = append(edits, raw.Edit{Name: "execution"})
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	renamed, err := definition.Splice(edits...)
+	t.definition = renamed
+	return err
+}
+
+// finish makes the print of the definition.
+func (t *Target) finish() {
+	h := fnv.New64a()
+	h.Write(t.definition)
+	t.print = h.Sum64()
+}
+
+func NewResource(b Backend, own, exposed string, bare bool) *Target {
+	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Member: []string{"uri"}, Bare: bare}
+}
+
+// union returns what is in a or in b.
+func union(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	return append(a[:len(a):len(a)], b...)
+}
+
+// PrefixOf returns what the names of an upstream's tools and prompts begin with on the merged
+// endpoint, before the separator; "" is nothing.
+func PrefixOf(b Backend) string { return b.Config().PrefixOr(b.Name()) }
+
+// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP
+// Apps say of it.
+func appOnly(definition raw.Object) bool {
+	v, err := raw.Get(definition.Text(), "_meta", "ui", "visibility")
+	if err != nil {
+		return false
+	}
+	list, err := raw.Elements(v)
+	return err == nil && len(list) == 1 && string(list[0]) == `"app"`
+}

@@ -1,0 +1,387 @@
+// Package view makes one list of tools, prompts and resources from the catalogs of several
+// upstreams, and finds the way back from a name or URI to its upstream.
+//
+// A Stock (stock.go) is the items of one upstream's catalog; each item is a Target (target.go) with
+// its exposed name (names.go) or URI (resource.go, template.go). A View (view.go) merges stocks
+// for one endpoint. A SubjectView (subject.go) is the part of a View that one policy subject may
+// use; a Sight (sight.go) is that part as one bit for each item. Uris.go puts exposed URIs into
+// results and errors; definitions.go holds the items of a list; rulings.go keeps policy's rulings.
+package view
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+)
+
+// Backend is an upstream as the proxy needs it.
+type Backend interface {
+	Name() string
+	Config() upstream.Config
+	Catalog() *upstream.Catalog
+	Tried() bool
+	Met() <-chan struct{}
+	Ready(context.Context) error
+	Subscribe(ctx context.Context, p upstream.Profile, session, principal string, uris []string) (upstream.Source, []string, error)
+	Unsubscribe(upstream.Source, []string)
+	Call(context.Context, *upstream.Call) (upstream.Result, error)
+	SignedIn(context.Context) error
+	RootsChanged(p upstream.Profile, session, principal string)
+	// Separates reports whether CatalogFor may differ from Catalog.
+	Separates() bool
+	CatalogFor(p upstream.Profile, session, principal string) *upstream.Catalog
+	Prepare(ctx context.Context, p upstream.Profile, session, principal string) bool
+}
+
+// View is what one endpoint offers: the stocks of its upstreams, merged, with the way back. It is
+// immutable.
+//
+// The view of a person, or of a client with connections of its own, is derived from that of
+// everybody: it has other stocks for some upstreams, or more of them, and names of its own for
+// these alone. So it takes memory for what is different.
+type View struct {
+	Bare    bool     // names and URIs are the upstream's own, of which there is one
+	Stocks  []*Stock // in the order of the upstreams' names
+	begin   []int    // of each stock: the byte of offered where its places begin; and the end of the last
+	offered bitset   // the places whose items have their names; they may belong to another upstream
+	Base    *View    // what the view is derived from; nil for nothing
+	parts   [upstream.Parts]part
+
+	Problems []Problem
+	eras     bool // some tool is not the same, or not there, for clients of the other era
+	apps     bool // some tool is for clients that show MCP Apps
+
+	Separates bool  // an upstream may offer clients different things: see fitted.go
+	settled   bool  // all upstreams were tried, so that names belong to whoever has them
+	last      *View // of a view that is not settled: the settled one before it, whose names stay; nil for none
+	whole     *Sight
+}
+
+// part is the names of one kind of items. Those of a derived view are in its base, unless it has a
+// stock of its own that has the name.
+type part struct {
+	byName map[string]*Target
+	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that
+	// several upstreams have, or that is not offered.
+	byOwn  map[string]*Target
+	rivals map[string][]*Target // those that are offered of the own names that byOwn has nil for
+}
+
+// Problem is an item that is not offered on an endpoint, and why.
+type Problem struct {
+	Endpoint, Upstream string
+	Part               upstream.Part
+	Name, Reason       string
+}
+
+// Compile builds the view of an endpoint over stocks, which are in the order of their upstreams'
+// names. With bare set the items keep their own names. Of two items that want one name the one that
+// had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has
+// a name yet: the order decides, so that a restart gives the same names whoever is ready first.
+func Compile(endpoint string, stocks []*Stock, bare bool, old *View) *View {
+	if old != nil && !old.settled {
+		old = old.last
+	}
+	v := newView(stocks, bare)
+	for i := range stocks {
+		v.addAll(endpoint, i, nil, old)
+	}
+	v.finish(endpoint)
+	if !v.settled {
+		v.last = old
+	}
+	return v
+}
+
+// Derive returns the view of the same endpoint with other stocks: those that v has, too, offer what
+// they offer in v, and the others are added. The names of v stay.
+func (v *View) Derive(endpoint string, stocks []*Stock) *View {
+	d := newView(stocks, v.Bare)
+	if d.Base = v.Base; d.Base == nil {
+		d.Base = v
+	}
+	for i, st := range stocks {
+		if k := slices.Index(v.Stocks, st); k >= 0 {
+			copy(d.of(i), v.of(k))
+		}
+	}
+	for i, st := range stocks {
+		if slices.Contains(d.Base.Stocks, st) {
+			continue // its names are those of the base
+		}
+		var only bitset
+		if slices.Contains(v.Stocks, st) {
+			only = slices.Clone(d.of(i))
+			clear(d.of(i))
+		}
+		d.addAll(endpoint, i, only, v)
+	}
+	d.finish(endpoint)
+	return d
+}
+
+func newView(stocks []*Stock, bare bool) *View {
+	v := &View{Bare: bare, Stocks: stocks, begin: make([]int, 1, len(stocks)+1), settled: true}
+	for i, st := range stocks {
+		v.begin = append(v.begin, v.begin[i]+(st.places+7)/8)
+		v.settled = v.settled && st.Backend.Tried()
+		v.Separates = v.Separates || st.Backend.Separates()
+	}
+	v.offered = make(bitset, v.begin[len(stocks)])
+	for p := range v.parts {
+		v.parts[p].byName = map[string]*Target{}
+	}
+	return v
+}
+
+// addAll offers the items of a stock; of a stock that another view has already, those that have
+// their names there.
+func (v *View) addAll(endpoint string, i int, only bitset, old *View) {
+	st := v.Stocks[i]
+	face := st.face(v.Bare)
+	for _, problem := range face.problems {
+		problem.Endpoint = endpoint
+		v.Problems = append(v.Problems, problem)
+	}
+	for place, t := range face.targets {
+		if t != nil && (only == nil || only.has(place)) && (!t.Connects || st.Catalog.SignIn) {
+			v.take(endpoint, i, t, old)
+		}
+	}
+}
+
+// take offers a target of the stock i, unless another one has its name already.
+func (v *View) take(endpoint string, i int, t *Target, old *View) {
+	owner := v.Exposed(t.Part, t.Exposed)
+	if owner != nil && !v.outranks(t, owner, old) {
+		v.Problems = append(v.Problems, Problem{endpoint, t.Backend.Name(), t.Part, t.Name, collision(owner, t)})
+		return
+	}
+	if owner != nil {
+		v.offered.clear(v.place(owner))
+		lost := Problem{endpoint, owner.Backend.Name(), t.Part, owner.Name, collision(t, owner)}
+		v.Problems = append(v.Problems, lost)
+	}
+	v.parts[t.Part].byName[t.Exposed] = t
+	v.of(i).set(t.place)
+}
+
+// outranks reports whether a target takes its name from the one that has it.
+func (v *View) outranks(t, owner *Target, old *View) bool {
+	if old != nil {
+		switch before := old.Exposed(t.Part, t.Exposed); {
+		case before == nil:
+		case before.Backend.Name() == t.Backend.Name() && before.Name == t.Name:
+			return true
+		case before.Backend.Name() == owner.Backend.Name() && before.Name == owner.Name:
+			return false
+		}
+	}
+	return slices.Index(v.Stocks, t.stock) < slices.Index(v.Stocks, owner.stock)
+}
+
+// of returns what is offered of the stock i, by place.
+func (v *View) of(i int) bitset { return v.offered[v.begin[i]:v.begin[i+1]] }
+
+// place returns the bit of offered that is the target's; -1 if the view does not have its stock.
+func (v *View) place(t *Target) int {
+	i := slices.Index(v.Stocks, t.stock)
+	if i < 0 {
+		return -1
+	}
+	return 8*v.begin[i] + t.place
+}
+
+// has reports whether the view offers the target.
+func (v *View) has(t *Target) bool {
+	place := v.place(t)
+	return place >= 0 && v.offered.has(place)
+}
+
+// collision says what to do about two items that want one name.
+func collision(stays, goes *Target) string {
+	switch goes.Part {
+	case upstream.PartTools:
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", goes.Exposed, stays.Name, stays.Backend.Name(), goes.Name)
+	case upstream.PartPrompts:
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix", goes.Exposed, stays.Name, stays.Backend.Name())
+	}
+	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; it can be read at /mcp/%s", stays.Backend.Name(), goes.Backend.Name())
+}
+
+// finish makes of a view to which nothing more is added one that can be used.
+func (v *View) finish(endpoint string) {
+	if v.Base != nil {
+		v.eras, v.apps = v.Base.eras, v.Base.apps // perhaps for tools that are not in v
+	}
+	for i, st := range v.Stocks {
+		if v.Base != nil && slices.Contains(v.Base.Stocks, st) {
+			continue
+		}
+		if !v.Bare {
+			v.addOwn(i)
+		}
+		for _, t := range st.face(v.Bare).targets[:st.first[upstream.PartTools+1]] {
+			if t == nil || !v.of(i).has(t.place) {
+				continue
+			}
+			v.apps, v.eras = v.apps || t.ForApps, v.eras || t.older != nil
+			if t.Tool.HeaderProblem != "" {
+				v.eras = true
+				reason := "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
+				v.Problems = append(v.Problems, Problem{endpoint, t.Backend.Name(), t.Part, t.Name, reason})
+			}
+		}
+	}
+	v.whole = newSight(v, v.offered, func(int) bool { return true })
+}
+
+// addOwn adds the own names of a stock's tools and prompts.
+func (v *View) addOwn(i int) {
+	st := v.Stocks[i]
+	targets := st.face(v.Bare).targets
+	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
+		part := &v.parts[p]
+		if part.byOwn == nil {
+			part.byOwn, part.rivals = map[string]*Target{}, map[string][]*Target{}
+		}
+		first, end := st.part(p)
+		for place := first; place < end; place++ {
+			name, t := st.Catalog.Item(p, place-first).Name, targets[place]
+			if !v.of(i).has(place) {
+				t = nil
+			}
+			owner, known := part.byOwn[name]
+			if !known && v.Base != nil {
+				var among []*Target
+				if owner, among = v.owners(p, name); len(among) > 0 {
+					part.rivals[name] = among
+				}
+				known = owner != nil || len(among) > 0
+			}
+			if part.byOwn[name] = t; !known {
+				continue
+			}
+			part.byOwn[name] = nil
+			for _, rival := range []*Target{owner, t} {
+				if rival != nil {
+					part.rivals[name] = append(part.rivals[name], rival)
+				}
+			}
+		}
+	}
+}
+
+// Exposed returns the target that has a name or URI on the endpoint; nil for none.
+func (v *View) Exposed(p upstream.Part, name string) *Target {
+	if t := v.parts[p].byName[name]; t != nil || v.Base == nil {
+		return t
+	}
+	if t := v.Base.parts[p].byName[name]; t != nil && v.has(t) {
+		return t
+	}
+	return nil
+}
+
+// owners returns the one target that has an upstream's own name; nil where that is not sure. Then
+// it returns those that have it and are offered.
+func (v *View) owners(p upstream.Part, own string) (sure *Target, among []*Target) {
+	if t, known := v.parts[p].byOwn[own]; known || v.Base == nil {
+		return t, v.parts[p].rivals[own]
+	}
+	if sure = v.Base.parts[p].byOwn[own]; sure != nil && !v.has(sure) {
+		sure = nil
+	}
+	for _, t := range v.Base.parts[p].rivals[own] {
+		if v.has(t) {
+			among = append(among, t)
+		}
+	}
+	return sure, among
+}
+
+// Named returns the tool or prompt of that name. An upstream's own name is as good as the exposed
+// one where it can only be one item: the HTML of MCP Apps, and other texts of upstreams, have such
+// names in them.
+func (v *View) Named(p upstream.Part, name string) *Target {
+	if t := v.Exposed(p, name); t != nil {
+		return t
+	}
+	sure, _ := v.owners(p, name)
+	return sure
+}
+
+// SamePart reports whether another view offers the same items of a part, from the same stocks.
+// False may be wrong.
+func (v *View) SamePart(o *View, p upstream.Part) bool {
+	next := func(v *View, i int) int { // the next stock that has such items
+		for i < len(v.Stocks) && v.Stocks[i].lacks(p) {
+			i++
+		}
+		return i
+	}
+	for i, k := next(v, 0), next(o, 0); ; i, k = next(v, i+1), next(o, k+1) {
+		if i == len(v.Stocks) || k == len(o.Stocks) {
+			return i == len(v.Stocks) && k == len(o.Stocks)
+		}
+		if v.Stocks[i] != o.Stocks[k] || string(v.of(i)) != string(o.of(k)) {
+			return false
+		}
+	}
+}
+
+// Bytes is about how much memory a derived view takes, beside its base.
+func (v *View) Bytes() int {
+	n := 2000 + 16*len(v.Stocks) + 3*len(v.offered)
+	for _, st := range v.Stocks {
+		if !slices.Contains(v.Base.Stocks, st) {
+			n += st.Bytes()
+		}
+	}
+	return n
+}
+
+// All returns the items of a part that the view offers, in the order of the lists.
+func (v *View) All(p upstream.Part) iter.Seq[*Target] { return v.whole.All(p) }
+
+// Completes reports whether an upstream may complete arguments: it declares that, or is of
+// 2024-11-05, where there was nothing to declare it with, or was never there so far.
+func Completes(c *upstream.Catalog) bool {
+	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || Unlisted(c)
+}
+
+// Unlisted reports whether we do not know yet what the upstream can do.
+func Unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
+
+// AppendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and
+// resources are always there: which of them an upstream has may change at any time, and an empty
+// list is an honest answer. The rest is there as soon as some upstream can do it.
+//
+// MCP Apps are always there as well: the extension has no methods of its own, and its parts in
+// tools and resources pass through whatever an upstream declares.
+func (o offers) AppendCapabilities(b []byte, era upstream.Era) []byte {
+	b = append(b, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`...)
+	if o.Subscribe {
+		b = append(b, `,"subscribe":true`...)
+	}
+	b = append(b, '}')
+	if o.Completions {
+		b = append(b, `,"completions":{}`...)
+	}
+	if o.Logging {
+		b = append(b, `,"logging":{}`...)
+	}
+	if era == upstream.EraModern {
+		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`...)
+		if o.Tasks {
+			b = append(b, `,"`+upstream.ExtensionTasks+`":{}`...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
