@@ -69,7 +69,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		return s.unapproved(x, x.cannotAsk())
 	}
 	x.approval = "declined"
-	answer, err := x.put(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
+	answer, err := x.send(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -94,20 +94,20 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 // permittedStill decides again about a call that a person has thought about for a while, in the
 // world as it is now. The error is that of a call that is denied.
 func (s *Server) permittedStill(x *exchange) error {
-	w := s.world.Load()
-	if w == x.world {
+	w := s.snapshot.Load()
+	if w == x.snapshot {
 		return nil
 	}
 	denied := x.unknown()
 	now := w.adopt(x.caller)
-	if now.share == nil {
+	if now.subject == nil {
 		return denied
 	}
 	var t *view.Target
 	if x.target.Part == upstream.PartResources {
-		t, _ = now.share.Resource(x.target.Exposed)
+		t, _ = now.subject.Resource(x.target.Exposed)
 	} else {
-		t = now.share.Named(x.target.Part, x.target.Exposed)
+		t = now.subject.Named(x.target.Part, x.target.Exposed)
 	}
 	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
 		return denied
@@ -293,15 +293,15 @@ func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 	}
 	members := string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), text)) + `}],"isError":true`
-	r := s.own(x, members)
+	r := s.ownResult(x, members)
 	return &r, nil
 }
 
 // kindApproval is the kind of our error for a call that was not approved.
 const kindApproval = "approval"
 
-// deref is the result, or the zero one.
-func deref(r *result) result {
+// resultOf is the result, or the zero one.
+func resultOf(r *result) result {
 	if r == nil {
 		return result{}
 	}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -22,119 +21,11 @@ import (
 //	modern   modern    input_required is passed on; the state that the client brings back is sealed by us (state.go)
 //	modern   legacy    the call is parked while the client is told input_required and comes back with the answer (parked.go)
 
-// maxRounds bounds how often an upstream may ask for one call of a legacy client's.
-const maxRounds = 10
-
-// call makes one call, whichever eras meet, and returns the result as the client's era wants it.
-func (s *Server) call(ctx context.Context, x *exchange, t *view.Target, header []upstream.HeaderField) (result, error) {
-	x.begin()
-	x.target = t
-	c := x.call(t, header)
-	if x.era == upstream.EraLegacy {
-		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
-			return deref(asked), err
-		}
-		return s.callForLegacy(ctx, x, c)
-	}
-	legacy := t.Backend.Catalog().Era == upstream.EraLegacy
-	st, err := s.takeState(x, c, legacy)
-	if err != nil {
-		return result{}, err
-	}
-	if asked, err := s.approveModern(x, st); asked != nil || err != nil {
-		return deref(asked), err
-	}
-	switch {
-	case st.Kind == stateParked:
-		return s.parked.resume(ctx, s, x, st)
-	case legacy && x.profile.Asks():
-		return s.parked.begin(ctx, s, x, c)
-	}
-	c.Buffer = x.buffer
-	r, err := x.fit(t.Backend.Call(ctx, c))
-	if err != nil {
-		return s.modernError(x, err)
-	}
-	return s.finishModern(x, r)
-}
-
-// callForLegacy makes the call of a legacy client, and asks it what a modern upstream wants to
-// know.
-func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Call) (result, error) {
-	// we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
-	if _, err := c.Params.Get("task"); err == nil {
-		if err := spliceParams(c, raw.Edit{Name: "task"}); err != nil {
-			return result{}, err
-		}
-	}
-	c.Buffer = x.buffer
-	waits := 0 // rounds after which nothing but time may make a difference
-	for round := 0; ; round++ {
-		r, err := x.fit(x.target.Backend.Call(ctx, c))
-		if err != nil {
-			return s.legacyError(x, err)
-		}
-		switch r.Type {
-		case upstream.TypeComplete:
-			x.closeElicitations()
-			if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
-				return result{}, x.invalid(err.Error())
-			}
-			return s.legacyResult(x, r)
-		case upstream.TypeInputRequired:
-		default:
-			return result{}, x.invalid("a result of type " + r.Type)
-		}
-		if round == maxRounds {
-			return result{}, x.invalid("it asks again and again")
-		}
-		requests, err := r.Object.Object("inputRequests")
-		if err != nil && err != raw.ErrAbsent {
-			return result{}, x.invalid("inputRequests: " + err.Error())
-		}
-		state, err := r.Get("requestState")
-		if err != nil && err != raw.ErrAbsent {
-			return result{}, x.invalid("requestState: " + err.Error())
-		} else if err == nil && state[0] != '"' {
-			return result{}, x.invalid("requestState is no string")
-		}
-		opened := len(x.opened)
-		// r is overwritten by the next call
-		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}}
-		if requests.Len() > 0 {
-			if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
-				return result{}, err
-			}
-		} else if state == nil {
-			return result{}, x.invalid("input_required without a request and without a state")
-		}
-		if requests.Len() == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
-			if err := pause(ctx, waits); err != nil {
-				return result{}, err
-			}
-			waits++
-		}
-		if err := spliceParams(c, edits...); err != nil {
-			return result{}, err
-		}
-		// It is another call, and the person may have thought for a while.
-		if err := s.permittedStill(x); err != nil {
-			return result{}, err
-		}
-		if x.approved {
-			continue
-		}
-		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
-			return deref(asked), err
-		}
-	}
-}
-
 // finishModern makes what a modern client reads of a result.
 func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	switch r.Type {
 	case upstream.TypeInputRequired:
-		return s.relayQuestions(x, r.Object)
+		return s.relayRequests(x, r.Object)
 	case upstream.TypeTask:
 		return s.wrapTask(x, r.Object)
 	}
@@ -145,9 +36,9 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	return s.modernResult(x.msg.Method, o, x.target)
 }
 
-// relayQuestions passes the questions of a modern upstream on to a modern client. A question that
+// relayRequests passes the questions of a modern upstream on to a modern client. A question that
 // the client cannot be asked is the upstream's mistake: it was told what the client can do.
-func (s *Server) relayQuestions(x *exchange, o raw.Object) (result, error) {
+func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	requests, err := o.Object("inputRequests")
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, x.invalid("inputRequests: " + err.Error())
@@ -210,7 +101,7 @@ func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 	if err != nil {
 		return nil, x.invalid(err.Error())
 	}
-	text, err := x.question(x.target.Backend.Name(), method, params, false)
+	text, err := x.serverRequest(x.target.Backend.Name(), method, params, false)
 	if err != nil {
 		return nil, x.invalid("it asked what this client cannot be asked: " + err.Error())
 	}
@@ -253,7 +144,7 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
 		return result{}, x.target.NotFound(peer)
 	case mcp.URL_ELICITATION_REQUIRED:
-		return s.elicitURLs(x, peer)
+		return s.openURLs(x, peer)
 	case codeMissingCapability:
 		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data}
 	}
@@ -309,9 +200,9 @@ func urls(e *jsonrpc.Error) []elicitation {
 	return list
 }
 
-// elicitURLs makes of -32042 what the modern era has for it. The call was refused and not carried
+// openURLs makes of -32042 what the modern era has for it. The call was refused and not carried
 // out, so that it is made again when the client comes back.
-func (s *Server) elicitURLs(x *exchange, e *jsonrpc.Error) (result, error) {
+func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	list := urls(e)
 	switch {
 	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:

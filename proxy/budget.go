@@ -60,7 +60,7 @@ func (c caller) account(r *http.Request) account {
 	a := account{principal: c.principal.ID}
 	switch {
 	case c.principal.Kind != auth.KindLocal:
-	case c.world.direct:
+	case c.snapshot.direct:
 		if agent := header(r.Header, "User-Agent"); agent != "" {
 			a.program = maphash.String(programs, agent)
 		}
@@ -144,15 +144,15 @@ type overuse struct {
 
 func (e *overuse) Error() string { return "no share of " + e.quota.limit() + " is left" }
 
-// take adds n of a quota to what the request has. The error is an *overuse.
-func (g *grant) take(q quota, n int64) error {
+// reserve adds n of a quota to what the request has. The error is an *overuse.
+func (g *grant) reserve(q quota, n int64) error {
 	var all [quotas]int64
 	all[q] = n
-	return g.takeAll(all)
+	return g.reserveAll(all)
 }
 
-// takeAll adds to what the request has, or else changes nothing. The error is an *overuse.
-func (g *grant) takeAll(n [quotas]int64) error {
+// reserveAll adds to what the request has, or else changes nothing. The error is an *overuse.
+func (g *grant) reserveAll(n [quotas]int64) error {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -349,8 +349,8 @@ func (e *overuse) refusal() *refusal {
 	return r
 }
 
-// overused is the refusal for an error of take.
-func overused(err error) error {
+// overuseError is the refusal for an error of take.
+func overuseError(err error) error {
 	if e, ok := errors.AsType[*overuse](err); ok {
 		return e.refusal()
 	}

@@ -1,10 +1,15 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -15,7 +20,7 @@ import (
 // as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is
 // an empty completion: the capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.Sight().Offers.Completions {
+	if !x.subject.Sight().Offers.Completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	t, err := x.reference(info)
@@ -31,11 +36,11 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 		return result{}, err
 	}
 	if f.denied || !view.Completes(t.Backend.Catalog()) {
-		return s.own(x, `"completion":{"values":[]}`), nil
+		return s.ownResult(x, `"completion":{"values":[]}`), nil
 	}
 	r, err := s.call(ctx, x, t, nil)
 	if peer, ok := err.(*jsonrpc.Error); ok && peer.Code == mcp.METHOD_NOT_FOUND {
-		return s.own(x, `"completion":{"values":[]}`), nil
+		return s.ownResult(x, `"completion":{"values":[]}`), nil
 	}
 	if err != nil || f.template == nil {
 		return r, err
@@ -62,10 +67,10 @@ func (x *exchange) reference(info *CallInfo) (*view.Target, error) {
 	var found *view.Target
 	if key == "uri" {
 		// in either era it is a parameter of the request
-		if found, err = x.find(upstream.EraModern, info.Name, info); err != nil {
+		if found, err = x.findResource(upstream.EraModern, info.Name, info); err != nil {
 			return nil, err
 		}
-	} else if found = x.named(upstream.PartPrompts, info.Name, info); found == nil {
+	} else if found = x.findNamed(upstream.PartPrompts, info.Name, info); found == nil {
 		return nil, unknownPrompt(info.Name)
 	}
 	t := *found
@@ -73,10 +78,187 @@ func (x *exchange) reference(info *CallInfo) (*view.Target, error) {
 	return &t, nil
 }
 
-// own is a result of ours: members, and what the era wants beside them.
-func (s *Server) own(x *exchange, members string) result {
-	if x.era == upstream.EraLegacy {
-		return result{body: []byte("{" + members + "}")}
+// completionFilter decides which values of a completion the caller may read. The zero value lets
+// every completion pass as it is.
+type completionFilter struct {
+	denied   bool // the server is not asked, and the completion is empty
+	x        *exchange
+	target   *view.Target
+	template view.Expansion    // nil: nothing is filtered
+	values   map[string]string // of the template's variables, as far as the request has them
+	argument string            // the variable to complete
+}
+
+// mostCompleted is how many values a completion has at most (server/utilities/completion).
+const mostCompleted = 100
+
+// completionFilter judges a request for a completion before its target's upstream gets it.
+func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionFilter, error) {
+	if t.Part == upstream.PartPrompts {
+		return completionFilter{}, x.completesPrompt(t, info)
 	}
-	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
+	f := completionFilter{x: x, target: t}
+	template, ok := view.ParseTemplate(t.Name)
+	head := ""
+	if ok {
+		head, _, _ = template.Expand(nil, "")
+	}
+	if f.beginning(head).Only(policy.Allow) {
+		return completionFilter{}, nil
+	}
+	if !ok || !listsTemplate(t.Backend.Catalog(), t.Name) {
+		return f, uncompleted(t, "policy cannot judge the values, because the URI is not a resource template that the server lists")
+	}
+	f.template = template
+	if err := f.read(); err != nil {
+		return f, err
+	}
+	if !template.Has(f.argument) {
+		return f, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
+	}
+	text, _, reached := template.Expand(f.values, f.argument)
+	switch possible := f.beginning(text); {
+	case possible.Only(policy.Deny):
+		f.denied, info.Verdict = true, policy.Deny.String()
+	case possible.Only(policy.Ask):
+		info.Verdict = policy.Ask.String()
+		return f, uncompleted(t, "reading these resources needs the approval of a person")
+	case !reached && !possible.Only(policy.Allow):
+		return f, uncompleted(t, "policy cannot judge the values without the other variables; send them in context.arguments")
+	}
+	return f, nil
+}
+
+// completesPrompt refuses to complete the arguments of a prompt whose use is not allowed in any
+// case.
+func (x *exchange) completesPrompt(t *view.Target, info *CallInfo) error {
+	d, sure := x.subject.Ruling(t).Unconditional()
+	if !sure {
+		info.Verdict = policy.Deny.String()
+		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")
+	}
+	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	switch d.Verdict {
+	case policy.Ask:
+		return uncompleted(t, "getting the prompt needs the approval of a person")
+	case policy.Deny:
+		return unknownPrompt(info.Name)
+	}
+	return nil
+}
+
+// uncompleted is the refusal of a completion that policy does not allow.
+func uncompleted(t *view.Target, why string) error {
+	e := failure(t.Backend.Name(), kindApproval, "no completion: "+why)
+	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+}
+
+func listsTemplate(c *upstream.Catalog, uri string) bool {
+	for n := range c.Items(upstream.PartTemplates) {
+		if c.Item(upstream.PartTemplates, n).Name == uri {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads the argument to complete, and the other variables that the request has.
+func (f *completionFilter) read() error {
+	argument, err := f.x.params.Object("argument")
+	if err != nil && err != raw.ErrAbsent {
+		return err
+	}
+	if f.argument, err = argument.String("name"); err == raw.ErrAbsent {
+		return invalidParams("Invalid params: no argument.name")
+	} else if err != nil {
+		return err
+	}
+	value, err := argument.String("value")
+	if err == raw.ErrAbsent {
+		return invalidParams("Invalid params: no argument.value")
+	} else if err != nil {
+		return err
+	}
+	others, err := f.x.params.Object("context")
+	if err == nil {
+		others, err = others.Object("arguments")
+	}
+	if err != nil && err != raw.ErrAbsent {
+		return err
+	}
+	f.values = map[string]string{}
+	for _, p := range f.template {
+		for _, v := range p.Variables {
+			name := view.VariableName(v)
+			switch text, err := others.String(name); {
+			case err == nil:
+				f.values[name] = text
+			case err != raw.ErrAbsent:
+				return err
+			}
+		}
+	}
+	f.values[f.argument] = value
+	return nil
+}
+
+// beginning returns what policy may say of resources whose own URI begins so.
+func (f *completionFilter) beginning(own string) policy.Verdicts {
+	t := view.NewResource(f.target.Backend, own, own, f.target.Bare)
+	item := t.PolicyItem()
+	if i := strings.IndexByte(own, ':'); i < 0 || len(own) < i+len("://") {
+		item.Names = item.Names[:1] // the scheme is not sure, and so the exposed URI is not
+	}
+	return f.x.subject.Rights.Beginning(item)
+}
+
+// allows reports whether the caller may read what the template is with this value.
+func (f *completionFilter) allows(value string) bool {
+	f.values[f.argument] = value
+	text, whole, _ := f.template.Expand(f.values, "")
+	if !whole {
+		return f.beginning(text).Only(policy.Allow)
+	}
+	t := view.NewResource(f.target.Backend, text, text, f.target.Bare)
+	d, err := f.x.subject.Rights.Bind(t.PolicyItem()).Decide(raw.Object{})
+	return err == nil && d.Verdict == policy.Allow
+}
+
+// filter returns the result without the values that the caller may not read. Of the other members
+// of the completion it keeps none: total and hasMore would count those values, too, and their
+// absence must not depend on whether there were any.
+func (f *completionFilter) filter(s *Server, r result) (result, error) {
+	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
+	if err != nil {
+		return result{}, f.x.invalid(err.Error())
+	}
+	completion, err := o.Object("completion")
+	if err == raw.ErrAbsent {
+		if _, err := o.Get("inputRequests"); err == nil {
+			return r, nil // the server asks first
+		}
+		return s.ownResult(f.x, `"completion":{"values":[]}`), nil
+	} else if err != nil {
+		return result{}, f.x.invalid(err.Error())
+	}
+	values, err := completion.Elements("values")
+	if err != nil && err != raw.ErrAbsent {
+		return result{}, f.x.invalid(err.Error())
+	}
+	list := []byte(`{"values":[`)
+	kept := 0
+	for _, v := range values[:min(len(values), mostCompleted)] {
+		if text, err := raw.String(v); err != nil || !f.allows(text) {
+			continue
+		}
+		if kept++; kept > 1 {
+			list = append(list, ',')
+		}
+		list = append(list, v...)
+	}
+	text, err := o.Splice(raw.Edit{Name: "completion", Value: append(list, "]}"...)})
+	if err != nil {
+		return result{}, f.x.invalid(fmt.Sprintf("completion: %v", err))
+	}
+	return result{body: text}, nil
 }

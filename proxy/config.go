@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"time"
 
 	"junction/upstream"
@@ -71,4 +72,30 @@ type CatalogConfig struct {
 	FirstWait time.Duration `yaml:"first_wait"`
 	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`
+}
+
+// WithDefaults fills in what the section leaves out.
+func (l Limits) WithDefaults() Limits {
+	l.Body = cmp.Or(l.Body, 16<<20)
+	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must be enough for one body
+	l.Header = cmp.Or(l.Header, 64<<10)
+	l.Nesting = cmp.Or(l.Nesting, 256)
+	l.Message = cmp.Or(l.Message, 64<<20)
+	l.Sessions = cmp.Or(l.Sessions, 10000)
+	l.Streams = cmp.Or(l.Streams, 1000)
+	l.Requests = cmp.Or(l.Requests, 2000)
+	l.Queue = cmp.Or(l.Queue, 64)
+	l.Page = cmp.Or(l.Page, 1000)
+	l.Items = cmp.Or(l.Items, 10000)
+	l.Parked = cmp.Or(l.Parked, 32)
+	l.Patience = cmp.Or(l.Patience, 10*time.Minute)
+	l.ReadTimeout = cmp.Or(l.ReadTimeout, 30*time.Second)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
+	return l
+}
+
+func (c Sessions) withDefaults() Sessions {
+	c.Idle = cmp.Or(c.Idle, 30*time.Minute)
+	c.MaxAge = cmp.Or(c.MaxAge, 720*time.Hour)
+	return c
 }

@@ -124,7 +124,7 @@ func (c *crowd) backends(tb testing.TB) (list []view.Backend) {
 // server has the upstreams and the policies of the crowd.
 func (c *crowd) server(tb testing.TB) *Server {
 	s := mustServer(tb)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(tb, c.policies)}, c.backends(tb))
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(tb, c.policies)}, c.backends(tb))
 	return s
 }
 
@@ -170,9 +170,9 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 	header["Accept"] = []string{"application/json, text/event-stream"}
 	r := &http.Request{Method: "POST", URL: &url.URL{Path: "/mcp"}, Host: "127.0.0.1:8420", Header: header}
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	now := s.world.Load()
+	now := s.snapshot.Load()
 	e := now.endpoint("", p)
-	s.post(w, r, caller{world: now, endpoint: e, principal: p, share: now.share(e, p)})
+	s.post(w, r, caller{snapshot: now, endpoint: e, principal: p, subject: now.subjectView(e, p)})
 }
 
 // ending is a ResponseWriter that keeps the end of an answer.

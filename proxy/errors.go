@@ -116,9 +116,9 @@ func (cutOff) Error() string { return "the proxy was shut down before the answer
 // Is has errors.Is take it for a cancellation.
 func (cutOff) Is(target error) bool { return target == context.Canceled }
 
-// answer returns what a client reads of err, and the status if nothing has been sent yet. An
+// rpcError returns what a client reads of err, and the status if nothing has been sent yet. An
 // upstream's own words are passed on, unless they are about the connection between us and it.
-func answer(err error, upstreamName string) (*jsonrpc.Error, int) {
+func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 	var (
 		own  *refusal
 		peer *jsonrpc.Error

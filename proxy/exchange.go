@@ -35,7 +35,7 @@ type exchange struct {
 	size     int                     // of the body
 	held     grant                   // of the request and its body, and of a large answer
 	reserved int64                   // of held, for the answer
-	working  bool                    // it is worked on; see turns.go
+	inTurn   bool                    // it is worked on; see turns.go
 	buffer   *[]byte                 // for the upstream's answer; nil means none
 	end      context.CancelCauseFunc // of the context that the request is served with
 
@@ -83,9 +83,9 @@ func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
 	}
-	if x.share.redact != nil {
+	if x.subject.redact != nil {
 		var err error
-		if params, _, err = x.share.redact.Text(params); err != nil {
+		if params, _, err = x.subject.redact.Text(params); err != nil {
 			return // what cannot be looked through is not sent
 		}
 	}
@@ -126,7 +126,7 @@ func (x *exchange) call(target *view.Target, header []upstream.HeaderField) *ups
 // serve answers the request: dispatch, then one answer, whatever happened.
 func (s *Server) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
-	x.buffer = s.results.take()
+	x.buffer = s.results.get()
 	defer s.results.put(x.buffer)
 	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
 	info := &x.info
@@ -136,7 +136,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		info.Session = x.session.key
 	}
 	result, err := s.dispatch(ctx, x, info)
-	x.rest()
+	x.endTurn()
 	if err == errAnswered {
 		return
 	}
@@ -144,9 +144,9 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		err = x.hold(result)
 	}
 	if err != nil {
-		e, status := answer(err, info.Upstream)
+		e, status := rpcError(err, info.Upstream)
 		if _, ours := errors.AsType[*upstream.Error](err); ours { // what the upstream said may be in its words
-			e, _ = x.share.redact.Error(e)
+			e, _ = x.subject.redact.Error(e)
 		}
 		info.Code = e.Code
 		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
@@ -177,7 +177,7 @@ func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved,
 
 // reserve takes bytes of an answer from the budget.
 func reserve(held *grant, reserved *int64, n int64) error {
-	err := held.take(ofBytes, n)
+	err := held.reserve(ofBytes, n)
 	if e, ok := errors.AsType[*overuse](err); ok {
 		own := e.refusal()
 		own.text = "the call was made, and its answer of " + bytesText(*reserved+n) + " or more is dropped: " + own.text
@@ -214,3 +214,32 @@ type result struct {
 }
 
 func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + len(r.tail) }
+
+// ownResult is a result of ours: members, and what the era wants beside them.
+func (s *Server) ownResult(x *exchange, members string) result {
+	if x.era == upstream.EraLegacy {
+		return result{body: []byte("{" + members + "}")}
+	}
+	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
+}
+
+// beginTurn is that of the request's grant.
+func (x *exchange) beginTurn() {
+	x.held.beginTurn()
+	x.inTurn = true
+}
+
+// endTurn is called before the request waits for something, and when it is answered. It may be called
+// again.
+func (x *exchange) endTurn() {
+	if x.inTurn {
+		x.inTurn = false
+		x.held.endTurn()
+	}
+}
+
+// begin is called before the request waits for an upstream or a person, and begins the reply.
+func (x *exchange) begin() {
+	x.endTurn()
+	x.reply.begin()
+}

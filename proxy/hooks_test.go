@@ -39,7 +39,7 @@ func TestCallInfoOfRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
+		s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	}
 	post := func(method, name, id, params string) CallInfo {
 		calls = nil
@@ -88,7 +88,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []string

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -42,7 +43,7 @@ func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsVal
 // refuse answers with an error; what is not a request gets no more than the status and an error
 // without id.
 func (f legacyFront) refuse(x *exchange, err error) {
-	e, status := answer(err, "")
+	e, status := rpcError(err, "")
 	retry(x.reply.w, err)
 	id := x.msg.ID
 	if !x.msg.IsRequest() {
@@ -57,13 +58,13 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.sessions.find(id, x.held.account)
+	s, err := f.sessions.resume(id, x.held.account)
 	if err != nil {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
 	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
 	x.who = identity{s.profile, s.key}
-	x.caller = x.world.fit(x.caller)
+	x.caller = x.snapshot.forClient(x.caller)
 	return nil
 }
 
@@ -89,7 +90,7 @@ func (f legacyFront) run(x *exchange) {
 // is no error: initialized is consumed.
 func (f legacyFront) accept(x *exchange) {
 	if x.msg.IsResponse() {
-		x.session.answered(&x.msg)
+		x.session.respond(&x.msg)
 		return
 	}
 	switch mcp.MCPMethod(x.msg.Method) {
@@ -98,9 +99,9 @@ func (f legacyFront) accept(x *exchange) {
 			x.session.cancel(jsonrpc.ID(id))
 		}
 	case mcp.MethodNotificationProgress:
-		x.session.progressed(x.params)
+		x.session.progress(x.params)
 	case mcp.MethodNotificationRootsListChanged:
-		for _, b := range x.world.backends {
+		for _, b := range x.snapshot.backends {
 			b.RootsChanged(x.profile, x.session.key, x.user())
 		}
 	}
@@ -129,12 +130,12 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	if declared, err := x.params.Object("capabilities"); err == nil {
 		x.profile = profileOf(declared, version)
 	}
-	id, _ := f.sessions.open(version, x.client, x.held.account, x.profile)
+	id, _ := f.sessions.create(version, x.client, x.held.account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = x.share.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
+	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
-	b = x.share.Sight().AppendInstructions(b)
+	b = x.subject.Sight().AppendInstructions(b)
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 
@@ -143,8 +144,8 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
 	defer x.held.pace(w)
 	defer x.held.release()
-	x.work()
-	defer x.rest()
+	x.beginTurn()
+	defer x.endTurn()
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
@@ -158,14 +159,14 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}
-	if wait, err := f.meters.other(x.principal.ID, x.share.limits); err != nil {
+	if wait, err := f.meters.other(x.principal.ID, x.subject.limits); err != nil {
 		e := x.limited(err, wait)
 		e.status = http.StatusTooManyRequests
 		f.refuse(x, e)
 		return
 	}
-	if err := x.held.take(ofStreams, 1); err != nil {
-		f.refuse(x, overused(err))
+	if err := x.held.reserve(ofStreams, 1); err != nil {
+		f.refuse(x, overuseError(err))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -177,11 +178,11 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
-		x.rest()
+		x.endTurn()
 		f.replay(ctx, w, r, c, rec, n)
 		return
 	}
-	x.rest()
+	x.endTurn()
 	f.listen(ctx, w, r, l)
 }
 
@@ -197,8 +198,8 @@ func everyList() (all [upstream.Parts]bool) {
 func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
 	defer x.held.pace(w)
-	x.work()
-	defer x.rest()
+	x.beginTurn()
+	defer x.endTurn()
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return
@@ -206,3 +207,104 @@ func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	f.sessions.delete(header(r.Header, "Mcp-Session-Id"), x.held.account)
 	w.WriteHeader(http.StatusNoContent)
 }
+
+// batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at
+// once, and in one document. Sessions of other versions, and requests of no session, have no
+// batches. Each message counts as a request.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *grant) {
+	f := legacyFront{s}
+	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.empty()}
+	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
+		return
+	}
+	if _, err := raw.Scan(body, s.limits.Nesting); err != nil {
+		f.refuse(all, malformed(err))
+		return
+	}
+	items, err := raw.ElementsWithin(body, maxBatch) // the index of all items can be many times as large as the body
+	if err != nil || len(items) == 0 {
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
+		return
+	}
+	if err := held.reserve(ofRequests, int64(len(items)-1)); err != nil {
+		f.refuse(all, overuseError(err))
+		return
+	}
+	held.endTurn()
+	defer held.beginTurn() // as post expects it
+	answers, grants := make([][]byte, len(items)), make([]grant, len(items))
+	defer func() {
+		for i := range grants {
+			grants[i].release()
+		}
+	}()
+	var members sync.WaitGroup
+	for i, item := range items {
+		members.Go(func() { answers[i], grants[i] = f.member(r, all, item) })
+	}
+	members.Wait()
+	out := []byte{'['}
+	for _, a := range answers {
+		if a == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, a...)
+	}
+	if len(out) == 1 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	all.reply.deadline()
+	writeJSON(w, http.StatusOK, append(out, ']'))
+}
+
+// maxBatch bounds the calls that one request can begin.
+const maxBatch = 64
+
+// member answers one message of a batch, and returns what of the budget the answer has; nil for one
+// that has no answer.
+func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held grant) {
+	m, err := jsonrpc.Parse(item, f.limits.Nesting)
+	if err != nil {
+		problem, _ := rpcError(malformed(err), "")
+		return jsonrpc.AppendError(nil, m.ID, problem), held
+	}
+	x, err := newExchange(all.caller, r, m)
+	if err != nil {
+		problem, _ := rpcError(err, "")
+		return jsonrpc.AppendError(nil, m.ID, problem), held
+	}
+	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
+	x.profile, x.listeners, x.held = all.profile, all.listeners, all.held
+	if !m.IsRequest() {
+		f.accept(x)
+		return nil, held
+	}
+	answer := &memory{}
+	x.reply = &reply{w: answer, limits: &f.limits}
+	x.beginTurn()
+	defer x.endTurn()
+	f.run(x)
+	return answer.text, x.held
+}
+
+// memory is a ResponseWriter that keeps what is written: the answer to a member of a batch.
+type memory struct {
+	text   []byte
+	header http.Header
+}
+
+func (m *memory) Header() http.Header {
+	if m.header == nil {
+		m.header = http.Header{}
+	}
+	return m.header
+}
+
+func (m *memory) WriteHeader(int) {}
+
+func (m *memory) Write(b []byte) (int, error) { m.text = append(m.text, b...); return len(b), nil }

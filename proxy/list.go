@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"encoding/binary"
 	"hash/maphash"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -15,7 +17,7 @@ import (
 
 // list answers with a page of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	seen := x.share.Sight()
+	seen := x.subject.Sight()
 	k := seen.View.Kind(p, x.era, x.who.profile)
 	offset, err := s.readCursor(x, seen, p, k)
 	if err != nil {
@@ -29,7 +31,7 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 	}
 	if x.era == upstream.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
-		r.tail = appendFreshness(r.tail, ttl, public && !x.share.private())
+		r.tail = appendFreshness(r.tail, ttl, public && !x.subject.private())
 		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
 	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
@@ -149,4 +151,93 @@ func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 		return c, "", false
 	}
 	return cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, string(b[12:]), true
+}
+
+func listPrompts(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartPrompts)
+}
+
+func listResources(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartResources)
+}
+
+func listTemplates(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	return s.list(x, upstream.PartTemplates)
+}
+
+func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+	s.awaitLists(ctx, x)
+	return s.list(x, upstream.PartTools)
+}
+
+// awaitLists gives servers that are starting a moment, so that a client that lists its tools once
+// finds them. Servers whose catalog is known are not waited for.
+func (s *Server) awaitLists(ctx context.Context, x *exchange) {
+	seen, waited := x.subject.Sight(), false
+	if seen.Settled && !seen.Separates {
+		return
+	}
+	x.endTurn()
+	ctx, cancel := context.WithTimeout(ctx, x.snapshot.config.FirstWait)
+	defer cancel()
+	for st := range seen.Stocks() {
+		b := st.Backend
+		if st.Catalog.Listed.IsZero() && !b.Tried() {
+			waited = true
+			select {
+			case <-b.Met():
+			case <-ctx.Done():
+			}
+		}
+		waited = b.Prepare(ctx, x.who.profile, x.who.session, x.user()) || waited
+	}
+	if waited {
+		s.lookAgain(x)
+	}
+}
+
+// lookAgain moves the request into the world as it is now. If the caller has lost its rights
+// meanwhile, the request keeps the old world.
+func (s *Server) lookAgain(x *exchange) {
+	s.Settle()
+	if now := s.snapshot.Load().adopt(x.caller); now.subject != nil {
+		x.caller = now
+	}
+}
+
+// awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an
+// upstream that was not listed so far. It waits for the upstream as calls of known tools do. The
+// target is nil when there is no such tool; the error says why the upstream is not available.
+func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*view.Target, error) {
+	b := x.unlisted(name)
+	if b == nil {
+		return nil, nil
+	}
+	info.Upstream = b.Name()
+	x.begin()
+	err := b.Ready(ctx)
+	s.lookAgain(x)
+	if t := x.findNamed(p, name, info); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
+		return t, nil
+	}
+	return nil, err
+}
+
+// unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller
+// may use something of it; nil otherwise.
+func (x *exchange) unlisted(name string) (found view.Backend) {
+	longest := -1
+	for st := range x.subject.Sight().Stocks() {
+		b, begin := st.Backend, ""
+		if !x.subject.View.Bare {
+			begin = x.snapshot.config.Names.Full(view.PrefixOf(b), "")
+		}
+		if strings.HasPrefix(name, begin) && len(begin) > longest {
+			found, longest = b, len(begin)
+			if !st.Catalog.Listed.IsZero() {
+				found = nil
+			}
+		}
+	}
+	return found
 }

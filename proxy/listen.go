@@ -41,17 +41,17 @@ type note struct {
 
 // listeners are the open streams, and who has subscribed to resources.
 type listeners struct {
-	mu      sync.Mutex
-	queue   int // notes that wait for one client at most
-	open    map[*listener]struct{}
-	hearers map[*hearer]struct{}
+	mu          sync.Mutex
+	queue       int // notes that wait for one client at most
+	open        map[*listener]struct{}
+	subscribers map[*subscriber]struct{}
 }
 
 func (ls *listeners) add(l *listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
-	for h := range ls.hearers {
+	for h := range ls.subscribers {
 		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
 			continue
 		}
@@ -72,7 +72,7 @@ func (ls *listeners) remove(l *listener) {
 // renew moves the streams and the subscriptions into a new world, and tells those whose lists are
 // not what they were. What is not allowed there ends: streams of endpoints that are no more or of
 // principals that are not let in any more, and subscriptions to resources that are denied now.
-func (s *Server) renew(w *world) {
+func (s *Server) renew(w *snapshot) {
 	ls := &s.listeners
 	// Shares are made before the lock is taken: that may take a while.
 	ls.mu.Lock()
@@ -80,7 +80,7 @@ func (s *Server) renew(w *world) {
 	for l := range ls.open {
 		callers = append(callers, l.caller)
 	}
-	for h := range ls.hearers {
+	for h := range ls.subscribers {
 		callers = append(callers, h.caller)
 	}
 	ls.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Server) renew(w *world) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if s.world.Load() != w {
+	if s.snapshot.Load() != w {
 		return // who replaced it renews
 	}
 	move := func(c caller) caller {
@@ -110,7 +110,7 @@ func (s *Server) renew(w *world) {
 	for l := range ls.open {
 		old := l.caller
 		now := move(old)
-		if now.share == nil {
+		if now.subject == nil {
 			l.end()
 			continue
 		}
@@ -126,22 +126,22 @@ func (s *Server) renew(w *world) {
 			l.nudge()
 		}
 	}
-	for h := range ls.hearers {
+	for h := range ls.subscribers {
 		now := move(h.caller)
-		if now.share == nil && now.endpoint != nil && h.lapsed() {
-			now.share = w.share(now.endpoint, now.principal) // or the world before would stay as long as the session
+		if now.subject == nil && now.endpoint != nil && h.lapsed() {
+			now.subject = w.subjectView(now.endpoint, now.principal) // or the world before would stay as long as the session
 			h.caller, h.waiting = now, now.still(h.waiting)
 			continue
 		}
 		var gone []resourceKey
-		for key, sub := range h.subs {
-			if now.share == nil {
+		for key, sub := range h.resources {
+			if now.subject == nil {
 				gone = append(gone, key)
-			} else if g := now.share.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
+			} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
 				gone = append(gone, key)
 			}
 		}
-		if now.share != nil {
+		if now.subject != nil {
 			h.caller = now
 		}
 		h.waiting = now.still(h.waiting)
@@ -154,12 +154,12 @@ func (s *Server) renew(w *world) {
 // sameList reports whether the caller's list of a part is the same as before. Where neither the
 // rights nor what there is have changed, nobody has to find out what the caller sees.
 func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.share == now.share || c.world.making == now.world.making && c.world.policy == now.world.policy &&
-		c.share.View.SamePart(now.share.View, p) && c.share.Rights.Equal(now.share.Rights) {
+	if c.subject == now.subject || c.snapshot.making == now.snapshot.making && c.snapshot.policy == now.snapshot.policy &&
+		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
 		return true
 	}
 	print := func(of caller) uint64 {
-		seen := of.share.Sight()
+		seen := of.subject.Sight()
 		return seen.Print(p, seen.View.Kind(p, upstream.EraLegacy, of.who.profile))
 	}
 	return print(c) == print(now)
@@ -167,7 +167,7 @@ func (c caller) sameList(now caller, p upstream.Part) bool {
 
 // lapsed reports whether the subscriptions of a session wait for its client to come back with
 // another token, since the last one is over. Nobody hears of them meanwhile.
-func (h *hearer) lapsed() bool {
+func (h *subscriber) lapsed() bool {
 	ends := h.principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
@@ -178,10 +178,10 @@ func (c caller) still(list []note) []note {
 		if n.uri == "" {
 			return false
 		}
-		if c.share == nil {
+		if c.subject == nil {
 			return true
 		}
-		_, err := c.share.Resource(n.uri)
+		_, err := c.subject.Resource(n.uri)
 		return err != nil
 	})
 }
@@ -197,22 +197,22 @@ func (l *listener) hears(p upstream.Part) bool {
 
 // catchUp is for who begins to listen in a world that may have been replaced before anybody knew of
 // it.
-func (s *Server) catchUp(began *world) {
-	if w := s.world.Load(); w != began {
+func (s *Server) catchUp(began *snapshot) {
+	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
 }
 
 // adopt returns the caller as it is in this world; its share is nil when it is not let in any more,
 // or when there is nothing left for it.
-func (w *world) adopt(c caller) caller {
-	n := caller{world: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
+func (w *snapshot) adopt(c caller) caller {
+	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
 	if n.endpoint == nil || !w.guard.Still(n.principal) {
 		return n
 	}
-	n.share = w.share(n.endpoint, n.principal)
-	if n = w.fit(n); n.share.Rights.None() || n.hidden() {
-		n.share = nil
+	n.subject = w.subjectView(n.endpoint, n.principal)
+	if n = w.forClient(n); n.subject.Rights.None() || n.hidden() {
+		n.subject = nil
 	}
 	return n
 }
@@ -240,7 +240,7 @@ func (l *listener) nudge() {
 
 // deliver queues a note for exactly one stream of the hearer's. A session without a stream gets it
 // on its next one.
-func (ls *listeners) deliver(h *hearer, n note) {
+func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
 		for o := range ls.open {
@@ -271,8 +271,8 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	}
 }
 
-// take returns what waits for a stream.
-func (ls *listeners) take(l *listener) []note {
+// drain returns what waits for a stream.
+func (ls *listeners) drain(l *listener) []note {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	list := l.pending
@@ -290,7 +290,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		ctx, cancel = context.WithDeadline(ctx, ends)
 		defer cancel()
 	}
-	began := l.world
+	began := l.snapshot
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	s.catchUp(began)
@@ -314,7 +314,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			}
 			return
 		case <-l.changed:
-			for _, n := range s.listeners.take(l) {
+			for _, n := range s.listeners.drain(l) {
 				event = l.appendEvent(event, n)
 			}
 			if len(event) == 0 {
@@ -384,17 +384,17 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
 	l.meta = append(l.meta, '}')
-	if err := x.held.take(ofStreams, 1); err != nil {
-		return result{}, overused(err)
+	if err := x.held.reserve(ofStreams, 1); err != nil {
+		return result{}, overuseError(err)
 	}
-	x.rest()
-	h := s.listeners.hear(x, l, nil)
+	x.endTurn()
+	h := s.listeners.subscriber(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
-	if x.share.Sight().Offers.Subscribe && len(uris) > 0 {
+	if x.subject.Sight().Offers.Subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris, info)
 		if err != nil {
 			return result{}, err

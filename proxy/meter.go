@@ -151,7 +151,7 @@ const maxMeters = 1000
 // meter counts a request that begins, where policy limits the caller. done must be called when it
 // has ended; it is nil where there is nothing to do. The error is what the client reads.
 func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
-	limits := x.share.limits
+	limits := x.subject.limits
 	if limits.Rate <= 0 && limits.Concurrent <= 0 {
 		return nil, nil
 	}

@@ -42,7 +42,7 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 }
 
 func (f modernFront) refuse(x *exchange, err error) {
-	e, status := answer(err, "")
+	e, status := rpcError(err, "")
 	x.reply.fail(x.msg.ID, e, status)
 }
 
@@ -85,7 +85,7 @@ func (f modernFront) check(x *exchange) error {
 	}
 	x.profile = profileOf(declared, version)
 	x.who = identity{profile: x.profile}
-	x.caller = x.world.fit(x.caller)
+	x.caller = x.snapshot.forClient(x.caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
 	case err != nil || upstream.Level(x.logLevel) == 0:
@@ -147,9 +147,9 @@ const discovered = time.Minute
 // discover says who we are.
 func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	b := append([]byte(`{"supportedVersions":`), s.supported...)
-	b = x.share.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
-	b = x.share.Sight().AppendInstructions(b)
-	b = appendFreshness(b, discovered, !x.share.private())
+	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
+	b = x.subject.Sight().AppendInstructions(b)
+	b = appendFreshness(b, discovered, !x.subject.private())
 	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil
 }

@@ -21,8 +21,8 @@ import (
 // on in the upstream while the client is away, and gets what the client brings back. Making it
 // again instead would carry it out twice.
 
-// lot is the parked calls.
-type lot struct {
+// parkedCalls is the parked calls.
+type parkedCalls struct {
 	max      int           // for one user
 	patience time.Duration // with a client that is away
 
@@ -36,18 +36,18 @@ type lot struct {
 // parked is a call of a modern client's to a legacy upstream that may ask. It is in the lot from
 // its first question on.
 type parked struct {
-	lot    *lot
+	calls  *parkedCalls
 	id     string
 	held   *grant    // of the params, and of a large answer; for the goroutine of the call
 	large  int64     // of held, for the answer
 	origin *exchange // of the first request: who asked for what
 	cancel context.CancelCauseFunc
-	inLot  bool // guarded by lot.mu
+	listed bool // guarded by lot.mu
 	over   bool // the call has ended, and is not put into the lot any more; guarded by lot.mu
 
 	mu      sync.Mutex
-	present *exchange       // the request that waits for the call; nil while the client is away
-	open    []*openQuestion // not answered yet, in the order in which they came
+	present *exchange      // the request that waits for the call; nil while the client is away
+	open    []*openRequest // not answered yet, in the order in which they came
 	numbers int
 	done    bool // with result and err
 	result  upstream.Result
@@ -56,8 +56,8 @@ type parked struct {
 	away    *time.Timer   // ends the call of a client that does not come back; nil before it first went
 }
 
-// openQuestion is a question that waits for its answer.
-type openQuestion struct {
+// openRequest is a question that waits for its answer.
+type openRequest struct {
 	key    string // in inputRequests
 	method string
 	params []byte
@@ -65,8 +65,8 @@ type openQuestion struct {
 }
 
 // begin makes a call that may be parked, and answers the request as far as it gets.
-func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
-	p := &parked{lot: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
+func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
+	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
 	p.held = x.held.part(ofBytes) // in use until the call is over
 	own := *c
@@ -77,7 +77,7 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 	if !l.start(func() {
 		defer p.cancel(nil)
 		defer p.held.release()
-		p.finish(x.fit(x.target.Backend.Call(calling, &own)))
+		p.finish(x.filter(x.target.Backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
 		p.held.release()
@@ -88,7 +88,7 @@ func (l *lot) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Cal
 
 // resume gives the call that a state names the client's answers, and answers the request as far as
 // the call gets.
-func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
+func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (res
 		p.mu.Unlock()
 		return result{}, errState() // another request waits for it
 	}
-	if err := p.take(answers); err != nil {
+	if err := p.deliver(answers); err != nil {
 		p.mu.Unlock()
 		return result{}, err
 	}
@@ -115,11 +115,11 @@ func (l *lot) resume(ctx context.Context, s *Server, x *exchange, st state) (res
 	return p.wait(ctx, s, x)
 }
 
-// take hands the answers to the questions that wait for them; p.mu is held. Answers that nobody
+// deliver hands the answers to the questions that wait for them; p.mu is held. Answers that nobody
 // asked for are ignored (2026-07-28, basic/patterns/mrtr).
-func (p *parked) take(answers raw.Object) error {
+func (p *parked) deliver(answers raw.Object) error {
 	type given struct {
-		q    *openQuestion
+		q    *openRequest
 		text []byte
 	}
 	var all []given
@@ -136,7 +136,7 @@ func (p *parked) take(answers raw.Object) error {
 	}
 	for _, g := range all {
 		g.q.answer <- g.text
-		p.open = slices.DeleteFunc(p.open, func(q *openQuestion) bool { return q == g.q })
+		p.open = slices.DeleteFunc(p.open, func(q *openRequest) bool { return q == g.q })
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		case p.done:
 			p.present = nil
 			p.mu.Unlock()
-			p.lot.remove(p)
+			p.calls.remove(p)
 			if p.err != nil {
 				x.lacks.Store(p.origin.lacks.Load())
 				return s.modernError(x, p.err)
@@ -182,7 +182,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		case len(p.open) > 0:
 			text := p.requests(s, x)
 			p.present = nil
-			p.away = time.AfterFunc(p.lot.patience, p.giveUp)
+			p.away = time.AfterFunc(p.calls.patience, p.giveUp)
 			p.mu.Unlock()
 			return result{body: text}, nil
 		}
@@ -231,7 +231,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 // giveUp ends the call of a client that does not come back. The upstream hears that its questions
 // are not answered, and that the call is cancelled.
 func (p *parked) giveUp() {
-	p.lot.remove(p) // first, so that whoever comes back after the upstream has heard of it comes too late
+	p.calls.remove(p) // first, so that whoever comes back after the upstream has heard of it comes too late
 	p.cancel(nil)
 }
 
@@ -277,14 +277,14 @@ func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements upstream.Peer.
 func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
-	params, err := p.origin.question(p.origin.target.Backend.Name(), q.Method, q.Params, false)
+	params, err := p.origin.serverRequest(p.origin.target.Backend.Name(), q.Method, q.Params, false)
 	if err != nil {
 		return nil, err
 	}
-	if !p.lot.admit(p) {
+	if !p.calls.admit(p) {
 		return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "too many calls of this user wait for an answer (limits.parked)"}
 	}
-	o := &openQuestion{method: q.Method, params: params, answer: make(chan []byte, 1)}
+	o := &openRequest{method: q.Method, params: params, answer: make(chan []byte, 1)}
 	p.mu.Lock()
 	p.numbers++
 	o.key = "q" + strconv.Itoa(p.numbers)
@@ -296,14 +296,14 @@ func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) 
 		return answer, nil
 	case <-ctx.Done():
 		p.mu.Lock()
-		p.open = slices.DeleteFunc(p.open, func(other *openQuestion) bool { return other == o })
+		p.open = slices.DeleteFunc(p.open, func(other *openRequest) bool { return other == o })
 		p.mu.Unlock()
 		return nil, errNoAnswer
 	}
 }
 
 // start runs a call, unless the lot is closed.
-func (l *lot) start(call func()) bool {
+func (l *parkedCalls) start(call func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -315,31 +315,31 @@ func (l *lot) start(call func()) bool {
 
 // admit puts a call into the lot, if it is not there yet; false means that its user has too many
 // there.
-func (l *lot) admit(p *parked) bool {
+func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch who := p.origin.principal.ID; {
 	case l.closed, p.over:
 		return false
-	case p.inLot:
+	case p.listed:
 		return true
 	case l.of[who] >= l.max:
 		return false
 	default:
 		l.of[who]++
 	}
-	l.calls[p.id], p.inLot = p, true
+	l.calls[p.id], p.listed = p, true
 	return true
 }
 
-func (l *lot) remove(p *parked) {
+func (l *parkedCalls) remove(p *parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.over = true
-	if !p.inLot {
+	if !p.listed {
 		return
 	}
-	p.inLot = false
+	p.listed = false
 	delete(l.calls, p.id)
 	if l.of[p.origin.principal.ID]--; l.of[p.origin.principal.ID] == 0 {
 		delete(l.of, p.origin.principal.ID)
@@ -347,7 +347,7 @@ func (l *lot) remove(p *parked) {
 }
 
 // close ends the calls whose client is away: it cannot come back to us. The others go on.
-func (l *lot) close() {
+func (l *parkedCalls) close() {
 	l.mu.Lock()
 	l.closed = true
 	calls := make([]*parked, 0, len(l.calls))

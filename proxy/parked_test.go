@@ -12,9 +12,9 @@ import (
 // TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
 // to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
-	l := &lot{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
+	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
 	origin := &exchange{caller: caller{principal: auth.Local}}
-	over, next := &parked{lot: l, id: "over", origin: origin}, &parked{lot: l, id: "next", origin: origin}
+	over, next := &parked{calls: l, id: "over", origin: origin}, &parked{calls: l, id: "next", origin: origin}
 	l.remove(over)
 	if l.admit(over) {
 		t.Error("a call that is over was admitted")

@@ -33,7 +33,7 @@ func TestSafety8Newcomers(t *testing.T) {
 			g.give(ofRequests, 1)
 		} else {
 			its, used := g.held[ofRequests], b.inUse()[ofRequests]
-			err := g.take(ofRequests, 1)
+			err := g.reserve(ofRequests, 1)
 			if allowed := used < total && (its == 0 || its+1 <= (total-(used-its))/2); (err == nil) != allowed {
 				t.Fatalf("step %d: an account with %d, of %d in use, takes one: %v, want %t", step, its, used, err, allowed)
 			}
@@ -53,13 +53,13 @@ func TestSafety8BalancesAreForgotten(t *testing.T) {
 		b := &budget{total: [quotas]int64{ofRequests: 10}}
 		kept := &grant{budget: b, account: account{principal: "kept"}}
 		early := &grant{budget: b, account: account{principal: "early"}}
-		if err := kept.take(ofRequests, 2); err != nil || early.take(ofRequests, 1) != nil {
+		if err := kept.reserve(ofRequests, 2); err != nil || early.reserve(ofRequests, 1) != nil {
 			t.Fatal(err)
 		}
 		early.release()
 		for i := range 100_000 {
 			g := grant{budget: b, account: account{principal: strconv.Itoa(i)}}
-			if err := g.take(ofRequests, 1); err != nil {
+			if err := g.reserve(ofRequests, 1); err != nil {
 				t.Fatal(err)
 			}
 			g.release()
@@ -67,7 +67,7 @@ func TestSafety8BalancesAreForgotten(t *testing.T) {
 		if n := len(b.of); n > 2*fewBalances {
 			t.Errorf("%d accounts are remembered", n)
 		}
-		if err := early.take(ofRequests, 1); err != nil || b.of[early.account] == nil || b.of[early.account].used[ofRequests] != 1 {
+		if err := early.reserve(ofRequests, 1); err != nil || b.of[early.account] == nil || b.of[early.account].used[ofRequests] != 1 {
 			t.Errorf("an account that was forgotten and comes back is not counted (%v)", err)
 		}
 		early.release()
@@ -159,13 +159,13 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 // TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
 func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	b := &budget{total: [quotas]int64{ofBytes: 1 << 20}}
-	ls := &listeners{open: map[*listener]struct{}{}, hearers: map[*hearer]struct{}{}}
+	ls := &listeners{open: map[*listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
 	backend := cannedBackend(t, 1, 10)
 	x := &exchange{caller: caller{endpoint: &endpoint{}}, held: grant{budget: b, account: account{principal: "hog"}}}
-	var hearers []*hearer
+	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {
-		h := ls.hear(x, nil, &session{})
+		h := ls.subscriber(x, nil, &session{})
 		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
 			n++
 		}

@@ -229,7 +229,7 @@ func TestSafety8Metering(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newTown(t, Limits{}, 10, nil, func(c *WorldConfig) { c.Policy = limited })
+		w := newTown(t, Limits{}, 10, nil, func(c *SnapshotConfig) { c.Policy = limited })
 		ctx, end := context.WithCancel(t.Context())
 		end() // a stream opens and ends
 		idle := "ping"
@@ -297,13 +297,13 @@ func TestSafety8Programs(t *testing.T) {
 		w.unused()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t, Limits{}, 10, &auth.Guard{}, func(c *WorldConfig) { c.BehindProxy = true })
+		w := newTown(t, Limits{}, 10, &auth.Guard{}, func(c *SnapshotConfig) { c.BehindProxy = true })
 		from := func(address, agent string) account {
 			r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 			r.RemoteAddr = address
 			r.Header.Set("User-Agent", agent)
-			world := w.world.Load()
-			return caller{world: world, principal: world.guard.Authenticate(httptest.NewRecorder(), r)}.account(r)
+			world := w.snapshot.Load()
+			return caller{snapshot: world, principal: world.guard.Authenticate(httptest.NewRecorder(), r)}.account(r)
 		}
 		if from("192.0.2.1:1", "a") != from("192.0.2.1:2", "b") || from("192.0.2.1:1", "a") == from("192.0.2.2:1", "a") {
 			t.Error("IPv4 addresses are not what is shared by")

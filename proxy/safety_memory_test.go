@@ -27,11 +27,11 @@ func (s *Server) as(name string, body io.Reader, length int64, header ...string)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	world := s.world.Load()
+	world := s.snapshot.Load()
 	p := &auth.Principal{Kind: auth.KindKey, ID: name, Key: name}
 	e := world.endpoint("", p)
 	w := httptest.NewRecorder()
-	s.post(w, r, caller{world: world, endpoint: e, principal: p, share: world.share(e, p)})
+	s.post(w, r, caller{snapshot: world, endpoint: e, principal: p, subject: world.subjectView(e, p)})
 	return w
 }
 
@@ -51,7 +51,7 @@ const largeBody = 16 << 20
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
-	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
 		return before + strings.Repeat(member+",", n) + member + after
@@ -89,8 +89,8 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
-	id, _ := s.sessions.open(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,
 	} {
@@ -172,13 +172,13 @@ func TestSafety7BodiesAreShared(t *testing.T) {
 		units int64
 		want  bool
 	}{{one, 501, false}, {one, 400, true}, {again, 101, false}, {again, 100, true}, {two, 251, false}, {two, 250, true}, {one, 1, false}} {
-		if err := step.grant.take(ofBytes, step.units*unit); (err == nil) != step.want {
+		if err := step.grant.reserve(ofBytes, step.units*unit); (err == nil) != step.want {
 			t.Fatalf("step %d: %s takes %d units: %v, want %v", i, step.grant.account.principal, step.units, err, step.want)
 		}
 	}
 	one.release()
 	one.release()
-	if err := again.take(ofBytes, 275*unit); err != nil || b.inUse()[ofBytes] != 625*unit {
+	if err := again.reserve(ofBytes, 275*unit); err != nil || b.inUse()[ofBytes] != 625*unit {
 		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.inUse()[ofBytes]/unit, err)
 	}
 }

@@ -63,8 +63,8 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 // mayList returns the names of the tools that policy makes visible for a principal, found out one
 // by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
-	w := s.world.Load()
-	rights := w.policy.For(subject(p, ""))
+	w := s.snapshot.Load()
+	rights := w.policy.For(policySubject(p, ""))
 	for t := range w.endpoints[""].view.All(upstream.PartTools) {
 		if rights.Bind(t.PolicyItem()).Visible() {
 			names = append(names, t.Exposed)
@@ -85,7 +85,7 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 		}
 	}
 	list(c.principals[:some]) // for buffers and the like
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	before, counted := held(), w.subjects.used
 	list(c.principals[some:])
 	each, eachCounted := (held()-before)/(keys-some), (w.subjects.used-counted)/(keys-some)
@@ -96,7 +96,7 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	if int(each) > eachCounted*5/4 {
 		t.Errorf("a principal keeps %d bytes, and %d are counted", each, eachCounted)
 	}
-	if n := len(w.endpoints[""].shares.of.of); n != keys {
+	if n := len(w.endpoints[""].subjects.of.of); n != keys {
 		t.Errorf("%d principals are remembered, want all %d", n, keys)
 	}
 	runtime.KeepAlive(s)
@@ -111,7 +111,7 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 		c.policies[i].Rules = []policy.Rule{allow(tools("up1__*", fmt.Sprint("none", i)))}
 	}
 	s := c.server(t)
-	e := s.world.Load().endpoints[""]
+	e := s.snapshot.Load().endpoints[""]
 	for i, p := range c.principals {
 		want := s.mayList(p)
 		if names, _ := s.listed(t, p, ""); !slices.Equal(names, want) || len(names) != 50 {
@@ -121,7 +121,7 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 			t.Errorf("after %d lists there are %d prepared pages, want %d", i+1, n, want)
 		}
 	}
-	if n := len(e.shares.alike); n != 3 {
+	if n := len(e.subjects.alike); n != 3 {
 		t.Errorf("there are %d shares, want 3", n)
 	}
 }
@@ -132,12 +132,12 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 func TestSafety10OneToolMakesADifference(t *testing.T) {
 	const keys, perUpstream, page = 12, 40, 7
 	c := keysOfOnePolicy(keys, 1, perUpstream)
-	configs := make([]WorldConfig, 3)
+	configs := make([]SnapshotConfig, 3)
 	for k := range configs {
 		for i := range c.policies {
 			c.policies[i].Rules = []policy.Rule{deny(tools(fmt.Sprintf("*_tool%d", i+10*k))), allow(all())}
 		}
-		configs[k] = WorldConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(t, c.policies)}
+		configs[k] = SnapshotConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(t, c.policies)}
 	}
 	s, backends := mustServer(t), c.backends(t)
 	s.apply(configs[0], backends)
@@ -156,10 +156,10 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 	})
 	verbs := []string{"read", "write", "delete", "query", "drop"}
 	look := func(i int, p *auth.Principal) {
-		w := s.world.Load()
+		w := s.snapshot.Load()
 		e := w.endpoint("", p)
-		share := w.share(e, p)
-		k := slices.IndexFunc(configs, func(c WorldConfig) bool { return c.Policy == w.policy })
+		share := w.subjectView(e, p)
+		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.policy })
 		text := ""
 		for offset := 0; ; {
 			r, next := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page)
@@ -203,7 +203,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	c := usersOfGroups(n, 500, 5, 20)
 	s := c.server(t)
 	s.limits.Page = 60
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	w.subjects.max, w.pages.max = budget, budget
 	var often []*auth.Principal // who list now and then
 	want := map[string][]string{}
@@ -228,7 +228,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 				i+1, w.subjects.used, w.pages.used, budget)
 		}
 	}
-	grown, remembered := held()-before, len(w.endpoints[""].shares.of.of)
+	grown, remembered := held()-before, len(w.endpoints[""].subjects.of.of)
 	t.Logf("%d principals take %d KiB; %d of them are remembered", n, grown>>10, remembered)
 	if limit := int64(2*budget + view.MaxRulings + 1<<20); grown > limit {
 		t.Errorf("%d principals take %d KiB, want at most %d", n, grown>>10, limit>>10)
@@ -249,7 +249,7 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 	c := keysOfOnePolicy(2, 3, 20)
 	s := c.server(t)
 	s.limits.Page = 10
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	for i, p := range c.principals {
 		names, cursors := s.listed(t, p, "")
 		if len(cursors) < 2 {
@@ -284,17 +284,17 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 		s.listAll(t, p)
 		s.listAll(t, p)
 	}
-	began := s.world.Load()
+	began := s.snapshot.Load()
 	e := began.endpoints[""]
 	stream := &listener{changed: make(chan struct{}, 1), wants: everyList(), end: func() {}}
-	stream.caller = caller{world: began, endpoint: e, principal: auth.Local, share: began.share(e, auth.Local)}
+	stream.caller = caller{snapshot: began, endpoint: e, principal: auth.Local, subject: began.subjectView(e, auth.Local)}
 	s.listeners.open[stream] = struct{}{}
 	defer s.listeners.remove(stream)
 	expired := *c.principals[1]
 	expired.Expires = time.Unix(1, 0)
-	lapsed := caller{world: began, endpoint: e, principal: &expired, share: began.share(e, &expired)}
-	hearer := &hearer{caller: lapsed, session: new(session)}
-	s.listeners.hearers[hearer] = struct{}{}
+	lapsed := caller{snapshot: began, endpoint: e, principal: &expired, subject: began.subjectView(e, &expired)}
+	hearer := &subscriber{caller: lapsed, session: new(session)}
+	s.listeners.subscribers[hearer] = struct{}{}
 	lapsed = caller{}
 	prepared := slices.Collect(maps.Values(e.pages.of.of))
 	old, page := weak.Make(e.view), weak.Make(&prepared[0].value.text[0])
@@ -308,8 +308,10 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
-	known := func() map[shareKey]*kept[shareKey, *subjectView] { return s.world.Load().endpoints[""].shares.of.of }
-	local := shareKey{principal: auth.Local.ID}
+	known := func() map[subjectKey]*kept[subjectKey, *subjectView] {
+		return s.snapshot.Load().endpoints[""].subjects.of.of
+	}
+	local := subjectKey{principal: auth.Local.ID}
 	if len(known()) != 2 || known()[local] == nil {
 		t.Fatalf("after a change %d principals are remembered, want the two that wait", len(known()))
 	}
@@ -324,14 +326,14 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if runtime.GC(); page.Value() != nil {
 		t.Error("a page of the world before is still in memory")
 	}
-	share := began.share(e, c.principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.shares.of.of) != 0 {
-		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.shares.of.of))
+	share := began.subjectView(e, c.principals[7]) // of a request in progress
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.subjects.of.of) != 0 {
+		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.subjects.of.of))
 	}
 	if s.Refresh(); known()[local].value.Found != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
-	if hearer.world != s.world.Load() || len(hearer.waiting) > 0 {
+	if hearer.snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {
 		t.Error("a session whose token has expired stays in the world before")
 	}
 	began, e, share = nil, nil, nil

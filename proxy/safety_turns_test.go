@@ -27,10 +27,10 @@ func (c *multitude) send(n int, each time.Duration) {
 	for range n {
 		g := c.g
 		go func() {
-			g.work()
+			g.beginTurn()
 			c.done <- time.Since(start)
 			time.Sleep(each)
-			g.rest()
+			g.endTurn()
 		}()
 		synctest.Wait()
 	}
@@ -52,8 +52,8 @@ func TestSafety8Turns(t *testing.T) {
 		b := &budget{workers: workers{alone: 4, shared: 2}}
 		hog, other := newMultitude(b, "hog"), newMultitude(b, "other")
 		time.Sleep(2 * sharedFor)
-		other.g.work() // a request of each begins a time in which neither is alone
-		other.g.rest()
+		other.g.beginTurn() // a request of each begins a time in which neither is alone
+		other.g.endTurn()
 		hog.send(1, 0)
 		time.Sleep(2 * sharedFor)
 		hog.begun()
@@ -124,8 +124,8 @@ func TestSafety8Pace(t *testing.T) {
 		hog := newMultitude(b, "hog")
 		w := &then{httptest.NewRecorder(), nil}
 		g := hog.g
-		g.work()
-		g.rest()
+		g.beginTurn()
+		g.endTurn()
 		if g.pace(w); w.f != nil {
 			t.Error("a connection waits although no request does")
 		}
@@ -159,7 +159,7 @@ func TestSafety8ConnectingIsNoWork(t *testing.T) {
 		x := &exchange{era: upstream.EraLegacy, held: grant{budget: &w.budget, account: account{principal: "user"}}}
 		x.own.init(httptest.NewRecorder(), r, &w.limits)
 		x.reply = &x.own
-		x.work()
+		x.beginTurn()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		done := make(chan error)

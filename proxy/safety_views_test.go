@@ -46,7 +46,7 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 	}
 	p := compiledPolicy(t, policy.Config{{Name: "all", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})
 	s = mustServer(t)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.backends(t)...))
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.backends(t)...))
 	return s, own
 }
 
@@ -54,19 +54,19 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 // of all.
 func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	t.Helper()
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	key := &auth.Principal{Kind: auth.KindKey, ID: "key:a", Key: "a"}
-	c := caller{world: w, endpoint: w.endpoints[""], principal: key, share: w.share(w.endpoints[""], key)}
+	c := caller{snapshot: w, endpoint: w.endpoints[""], principal: key, subject: w.subjectView(w.endpoints[""], key)}
 	c.who.session = fmt.Sprint(i)
-	c = w.fit(c)
+	c = w.forClient(c)
 	var its []string
 	n := 0
-	for target := range c.share.Sight().All(upstream.PartTools) {
+	for target := range c.subject.Sight().All(upstream.PartTools) {
 		mine := target.Backend == view.Backend(own)
 		if n++; mine {
 			its = append(its, target.Name)
 		}
-		if (mine || n%50 == 0) && c.share.Named(upstream.PartTools, target.Exposed) != target {
+		if (mine || n%50 == 0) && c.subject.Named(upstream.PartTools, target.Exposed) != target {
 			t.Errorf("client %d does not find %s by its name", i, target.Exposed)
 		}
 	}
@@ -75,7 +75,7 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 	}
 	finds := map[string]bool{fmt.Sprint("of", i): true, "own__tool1": true, "own__tool2": false, "own__delete": false}
 	for name, want := range finds {
-		if got := c.share.Named(upstream.PartTools, name); (got != nil) != want {
+		if got := c.subject.Named(upstream.PartTools, name); (got != nil) != want {
 			t.Errorf("client %d finds %s: %v", i, name, got)
 		}
 	}
@@ -88,7 +88,7 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	const clients = 300
 	s, own := clientsApart(t, clients)
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	seesItsOwn(t, s, own, 0)
 	before, counted, stocked := held(), w.subjects.used, s.stocked.Load()
 	var first []*endpoint
@@ -110,13 +110,13 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	}
 	one := first[3]
 	w.subjects.mu.Lock()
-	for _, f := range w.endpoints[""].fittings.of {
+	for _, f := range w.endpoints[""].clientEndpoints.of {
 		if f.value.made == one {
 			f.leave()
 		}
 	}
 	w.subjects.mu.Unlock()
-	if !one.pages.of.closed || !one.shares.of.closed || len(one.shares.of.of) > 0 || len(one.shares.alike) > 0 {
+	if !one.pages.of.closed || !one.subjects.of.closed || len(one.subjects.of.of) > 0 || len(one.subjects.alike) > 0 {
 		t.Error("an endpoint that has left the cache still keeps something")
 	}
 	w.subjects.max = 512 << 10
@@ -137,7 +137,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 		t.Error("the view of a client that has not asked for long is still in memory")
 	}
 	seesItsOwn(t, s, own, clients/2)
-	if n := len(w.endpoints[""].fittings.of); n == 0 || n > clients/2 {
+	if n := len(w.endpoints[""].clientEndpoints.of); n == 0 || n > clients/2 {
 		t.Errorf("%d endpoints are kept", n)
 	}
 }
@@ -154,10 +154,10 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 		}
 	}
 	s := c.server(t)
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	e := w.endpoints[""]
 	for _, p := range c.principals {
-		share := w.share(e, p)
+		share := w.subjectView(e, p)
 		for target := range e.view.All(upstream.PartTools) {
 			ruling, want := share.Ruling(target), share.Rights.Bind(target.PolicyItem())
 			if ruling.Visible() != want.Visible() || ruling.Reads() != want.Reads() {
@@ -171,7 +171,7 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 			t.Fatalf("rulings take %d bytes, want at most %d", n, view.MaxRulings)
 		}
 	}
-	share, target := w.share(e, c.principals[0]), e.view.Exposed(upstream.PartTools, "up1__read_tool0")
+	share, target := w.subjectView(e, c.principals[0]), e.view.Exposed(upstream.PartTools, "up1__read_tool0")
 	if n := testing.AllocsPerRun(100, func() { share.Ruling(target) }); n > 0 {
 		t.Errorf("a ruling that was just made takes %v pieces of memory", n)
 	}
@@ -201,8 +201,8 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
 		s := mustServer(t, b)
 		s.limits.Page = 5000
-		plainID, _ := s.sessions.open("2025-11-25", "test", account{principal: "local"}, upstream.Profile{})
-		appsID, _ := s.sessions.open("2025-11-25", "test", account{principal: "local"}, upstream.Profile{UI: "1"})
+		plainID, _ := s.sessions.create("2025-11-25", "test", account{principal: "local"}, upstream.Profile{})
+		appsID, _ := s.sessions.create("2025-11-25", "test", account{principal: "local"}, upstream.Profile{UI: "1"})
 		lists := map[string]bool{}
 		for i, client := range []struct {
 			name, body   string
@@ -230,7 +230,7 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
 					}
 				}
-				if got := len(s.world.Load().endpoints[""].pages.of.of); got != i+1 {
+				if got := len(s.snapshot.Load().endpoints[""].pages.of.of); got != i+1 {
 					t.Errorf("%d pages are prepared, want %d", got, i+1)
 				}
 				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,

@@ -36,8 +36,8 @@ type Options struct {
 	DeletedSessions map[[16]byte]time.Time
 }
 
-// WorldConfig is the part of the configuration that a reload can change.
-type WorldConfig struct {
+// SnapshotConfig is the part of the configuration that a reload can change.
+type SnapshotConfig struct {
 	Names          view.Names
 	Endpoints      map[string]Endpoint
 	Guard          *auth.Guard    // nil lets nobody in
@@ -62,7 +62,7 @@ type Server struct {
 	cursors   *seal.Box
 	states    *seal.Box // requestState
 	tasks     *seal.Box // ids of tasks
-	parked    *lot
+	parked    *parkedCalls
 	approvals approvals
 	meters    meters
 	schemas   schema.Validator
@@ -76,7 +76,7 @@ type Server struct {
 	modernMeta []byte // the _meta of a result that is ours
 	supported  []byte // versions, a JSON array
 
-	world    atomic.Pointer[world]
+	snapshot atomic.Pointer[snapshot]
 	stocked  atomic.Uint64 // how many stocks were made
 	changing sync.Mutex    // held while the next world is built
 
@@ -110,9 +110,9 @@ func New(o Options) (*Server, error) {
 	if s.states, err = o.Key.Box("state"); err != nil {
 		return nil, err
 	}
-	s.parked = &lot{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{}, of: map[string]int{}}
-	s.listeners.open, s.listeners.hearers, s.listeners.queue = map[*listener]struct{}{}, map[*hearer]struct{}{}, s.limits.Queue
-	s.sessions.over = s.listeners.forget
+	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{}, of: map[string]int{}}
+	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{}, map[*subscriber]struct{}{}, s.limits.Queue
+	s.sessions.forget = s.listeners.forget
 	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`), cmp.Or(o.Version, "devel")), '}')
 	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
 	s.supported = []byte{'['}
@@ -125,7 +125,7 @@ func New(o Options) (*Server, error) {
 	s.supported = append(s.supported, ']')
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.world.Store(s.newWorld(WorldConfig{}, nil, nil))
+	s.snapshot.Store(s.newSnapshot(SnapshotConfig{}, nil, nil))
 	return s, nil
 }
 
@@ -141,7 +141,7 @@ type baseKey struct{}
 // ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to
 // end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	world := s.world.Load()
+	world := s.snapshot.Load()
 	// nearly always; a router copies the request to say which path it found
 	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
 		world.merged.ServeHTTP(w, r)
@@ -166,7 +166,7 @@ func withoutSlash(r *http.Request) *http.Request {
 
 // Apply replaces the world: from now on requests are answered by these upstreams, which are in the
 // order of their names. Requests in progress end in the old one.
-func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
+func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
 		backends[i] = u
@@ -174,11 +174,11 @@ func (s *Server) Apply(c WorldConfig, upstreams []*upstream.Upstream) {
 	s.apply(c, backends)
 }
 
-func (s *Server) apply(c WorldConfig, backends []view.Backend) {
+func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.swap(s.newWorld(c, backends, s.world.Load()))
+	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
 }
 
 // Refresh takes over changed catalogs. Who listens to an endpoint whose list is not what it was is
@@ -186,8 +186,8 @@ func (s *Server) apply(c WorldConfig, backends []view.Backend) {
 func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	old := s.world.Load()
-	s.swap(s.newWorld(old.config, old.backends, old))
+	old := s.snapshot.Load()
+	s.swap(s.newSnapshot(old.config, old.backends, old))
 }
 
 // Recheck ends the streams of those who would not be let in any more, and tells people whose own
@@ -196,24 +196,24 @@ func (s *Server) Refresh() {
 func (s *Server) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.renew(s.world.Load())
+	s.renew(s.snapshot.Load())
 	s.follow()
 }
 
 // Settle takes over changed catalogs, as Refresh does, if there are any.
 func (s *Server) Settle() {
-	if s.world.Load().settled() {
+	if s.snapshot.Load().settled() {
 		return
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if old := s.world.Load(); !old.settled() { // many requests may wait for one server
-		s.swap(s.newWorld(old.config, old.backends, old))
+	if old := s.snapshot.Load(); !old.settled() { // many requests may wait for one server
+		s.swap(s.newSnapshot(old.config, old.backends, old))
 	}
 }
 
 // settled reports whether the world has the catalogs as they are now.
-func (w *world) settled() bool {
+func (w *snapshot) settled() bool {
 	for b, st := range w.stocks {
 		if b.Catalog() != st.Catalog {
 			return false
@@ -223,60 +223,14 @@ func (w *world) settled() bool {
 }
 
 // swap stores the world and tells of the difference; s.changing is held.
-func (s *Server) swap(w *world) {
-	old := s.world.Swap(w)
+func (s *Server) swap(w *snapshot) {
+	old := s.snapshot.Swap(w)
 	s.renew(w)
 	s.follow()
 	old.close()
 	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
 		s.hooks.Problems(problems)
 	}
-}
-
-// Problems returns the items that are not offered, and why.
-func (s *Server) Problems() []view.Problem { return s.world.Load().problems() }
-
-// Tools returns how many tools clients see on the merged endpoint.
-func (s *Server) Tools() int {
-	n := 0
-	for range s.world.Load().endpoints[""].view.All(upstream.PartTools) {
-		n++
-	}
-	return n
-}
-
-func (w *world) problems() []view.Problem {
-	list := w.endpoints[""].view.Problems
-	for _, b := range w.backends {
-		for _, p := range w.endpoints[b.Name()].view.Problems {
-			if p.Upstream != "" && !has(list, p) {
-				list = append(list[:len(list):len(list)], p)
-			}
-		}
-	}
-	return list
-}
-
-// has reports whether the list names the item already, for whatever endpoint.
-func has(list []view.Problem, p view.Problem) bool {
-	for _, o := range list {
-		if o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name {
-			return true
-		}
-	}
-	return false
-}
-
-func equal(a, b []view.Problem) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // Shutdown ends the streams properly: each modern subscription gets its result. Calls go on, but
@@ -295,31 +249,5 @@ func (s *Server) Kill() {
 	s.moving.Wait()
 }
 
-// WithDefaults fills in what the section leaves out.
-func (l Limits) WithDefaults() Limits {
-	l.Body = cmp.Or(l.Body, 16<<20)
-	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must be enough for one body
-	l.Header = cmp.Or(l.Header, 64<<10)
-	l.Nesting = cmp.Or(l.Nesting, 256)
-	l.Message = cmp.Or(l.Message, 64<<20)
-	l.Sessions = cmp.Or(l.Sessions, 10000)
-	l.Streams = cmp.Or(l.Streams, 1000)
-	l.Requests = cmp.Or(l.Requests, 2000)
-	l.Queue = cmp.Or(l.Queue, 64)
-	l.Page = cmp.Or(l.Page, 1000)
-	l.Items = cmp.Or(l.Items, 10000)
-	l.Parked = cmp.Or(l.Parked, 32)
-	l.Patience = cmp.Or(l.Patience, 10*time.Minute)
-	l.ReadTimeout = cmp.Or(l.ReadTimeout, 30*time.Second)
-	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
-	return l
-}
-
-func (c Sessions) withDefaults() Sessions {
-	c.Idle = cmp.Or(c.Idle, 30*time.Minute)
-	c.MaxAge = cmp.Or(c.MaxAge, 720*time.Hour)
-	return c
-}
-
 // Names returns what names are made by at present.
-func (s *Server) Names() view.Names { return s.world.Load().config.Names }
+func (s *Server) Names() view.Names { return s.snapshot.Load().config.Names }

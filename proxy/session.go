@@ -34,7 +34,7 @@ type session struct {
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
 	streams map[*listener]context.CancelFunc       // open; nil when there are none
-	asked   map[jsonrpc.ID]*asked                  // questions to the client; nil before the first
+	pending map[jsonrpc.ID]*pendingRequest         // questions to the client; nil before the first
 	level   string                                 // of log messages, as the client has set it; "" when it has not
 	records []*record                              // of streams that the client can come back for
 	gone    bool                                   // the client has deleted the session
@@ -69,7 +69,7 @@ type sessions struct {
 	order   *list.List // of *entry, the latest used in front
 	holders map[account]*holder
 	most    holders                              // all of them, one with most sessions first
-	over    func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
+	forget  func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
 	deleted map[[16]byte]time.Time               // hashes of ids, and when their age ends them anyway
 	tell    func(hash [16]byte, until time.Time) // called for each id that is deleted; nil does nothing
 }
@@ -116,18 +116,18 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 		byID: map[string]*entry{}, order: list.New(), holders: map[account]*holder{}, deleted: map[[16]byte]time.Time{}}
 }
 
-// open begins a session of the account's principal and returns its id.
-func (ss *sessions) open(version, client string, a account, p upstream.Profile) (string, *session) {
+// create begins a session of the account's principal and returns its id.
+func (ss *sessions) create(version, client string, a account, p upstream.Profile) (string, *session) {
 	now := time.Now()
 	// strings and a number: this cannot fail
 	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.principal})
 	id := ss.box.Seal(said)
-	s, _ := ss.find(id, a)
+	s, _ := ss.resume(id, a)
 	return id, s
 }
 
-// find returns the session of an id, if it is the principal's; the error is errUnknownSession.
-func (ss *sessions) find(id string, a account) (*session, error) {
+// resume returns the session of an id, if it is the principal's; the error is errUnknownSession.
+func (ss *sessions) resume(id string, a account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -230,14 +230,14 @@ func (ss *sessions) drop(e *entry) {
 	} else {
 		heap.Fix(&ss.most, h.at)
 	}
-	if ss.over != nil {
-		ss.over(e.s)
+	if ss.forget != nil {
+		ss.forget(e.s)
 	}
 }
 
 // delete ends a session of the principal for good, with its calls and streams.
 func (ss *sessions) delete(id string, a account) {
-	s, err := ss.find(id, a)
+	s, err := ss.resume(id, a)
 	if err != nil {
 		return
 	}

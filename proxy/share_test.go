@@ -31,13 +31,13 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustServer(t)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)})
-	w := s.world.Load()
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)})
+	w := s.snapshot.Load()
 	var all sync.WaitGroup
 	for i := range 2000 {
 		all.Go(func() {
 			groups := []string{"a", "b", "c"}[i%3]
-			got := w.share(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
+			got := w.subjectView(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
 			if n, want := len(slices.Collect(got.Sight().All(upstream.PartTools))), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
 				t.Errorf("one of %s sees %d tools, want %d", groups, n, want)
 			}
@@ -47,11 +47,11 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if local := w.share(w.endpoints[""], auth.Local); local.private() {
+	if local := w.subjectView(w.endpoints[""], auth.Local); local.private() {
 		t.Error("the lists of everybody are private")
 	}
 	different := map[*subjectView]bool{}
-	of := w.endpoints[""].shares.of.of
+	of := w.endpoints[""].subjects.of.of
 	for _, s := range of {
 		different[s.value] = true
 	}

@@ -19,15 +19,15 @@ import (
 // This file holds who has subscribed to resources: a subscriptions/listen of the modern era, or a
 // session of the legacy one. What there is to tell them goes to their streams (listen.go).
 
-// hearer is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy
+// subscriber is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy
 // session, with or without a stream. Guarded by listeners.mu.
-type hearer struct {
-	caller            // as of the last change of the world
-	stream  *listener // of a subscriptions/listen; nil for a session
-	session *session
-	subs    map[resourceKey]subscription
-	waiting []note // of a session without a stream
-	held    grant  // of subs
+type subscriber struct {
+	caller              // as of the last change of the world
+	stream    *listener // of a subscriptions/listen; nil for a session
+	session   *session
+	resources map[resourceKey]subscription
+	waiting   []note // of a session without a stream
+	held      grant  // of subs
 }
 
 type resourceKey struct{ upstream, uri string } // the upstream's own
@@ -43,18 +43,18 @@ func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) 
 
 // subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The
 // error is an *overuse.
-func (h *hearer) subscribed(k resourceKey, s subscription) error {
-	if err := h.held.take(ofBytes, k.size(s.exposed)); err != nil {
+func (h *subscriber) subscribed(k resourceKey, s subscription) error {
+	if err := h.held.reserve(ofBytes, k.size(s.exposed)); err != nil {
 		return err
 	}
-	h.subs[k] = s
+	h.resources[k] = s
 	return nil
 }
 
 // unsubscribed removes a subscription; listeners.mu is held.
-func (h *hearer) unsubscribed(k resourceKey) {
-	h.held.give(ofBytes, k.size(h.subs[k].exposed))
-	delete(h.subs, k)
+func (h *subscriber) unsubscribed(k resourceKey) {
+	h.held.give(ofBytes, k.size(h.resources[k].exposed))
+	delete(h.resources, k)
 }
 
 // updated tells of a changed resource those who have subscribed to it, or to what it is a part of;
@@ -65,11 +65,11 @@ func (ls *listeners) updated(u upstream.Update) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type found struct {
-		h       *hearer
+		h       *subscriber
 		exposed string
 	}
 	var certain, others []found
-	for h := range ls.hearers {
+	for h := range ls.subscribers {
 		if u.Person != "" && u.Person != h.principal.ID {
 			continue
 		}
@@ -78,7 +78,7 @@ func (ls *listeners) updated(u upstream.Update) {
 			exposed = uri
 		}
 		var b view.Backend
-		for key, sub := range h.subs {
+		for key, sub := range h.resources {
 			if key.upstream != name || !u.Of(sub.from, key.uri) {
 				continue
 			}
@@ -89,7 +89,7 @@ func (ls *listeners) updated(u upstream.Update) {
 				sure = true
 			}
 		}
-		if b == nil || !h.share.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
+		if b == nil || !h.subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
 			continue
 		}
 		if sure {
@@ -112,39 +112,39 @@ func isPart(uri, of string) bool {
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// hear adds a hearer, or returns the one that the session has on the endpoint.
-func (ls *listeners) hear(x *exchange, stream *listener, session *session) *hearer {
+// subscriber adds a hearer, or returns the one that the session has on the endpoint.
+func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
 	c := x.caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for h := range ls.hearers {
+	for h := range ls.subscribers {
 		if session != nil && h.session == session && h.endpoint.name == c.endpoint.name {
 			return h
 		}
 	}
-	h := &hearer{caller: c, stream: stream, session: session, subs: map[resourceKey]subscription{}, held: x.held.empty()}
-	ls.hearers[h] = struct{}{}
+	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{}, held: x.held.empty()}
+	ls.subscribers[h] = struct{}{}
 	return h
 }
 
 // release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is
 // left.
-func (ls *listeners) release(h *hearer, keep func(resourceKey) bool) {
+func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	type source struct {
 		backend view.Backend
 		from    upstream.Source
 	}
 	gone := map[source][]string{}
 	ls.mu.Lock()
-	for key, sub := range h.subs {
+	for key, sub := range h.resources {
 		if !keep(key) {
 			of := source{sub.backend, sub.from}
 			gone[of] = append(gone[of], key.uri)
 			h.unsubscribed(key)
 		}
 	}
-	if len(h.subs) == 0 {
-		delete(ls.hearers, h)
+	if len(h.resources) == 0 {
+		delete(ls.subscribers, h)
 	}
 	ls.mu.Unlock()
 	for s, uris := range gone {
@@ -157,8 +157,8 @@ func nothing(resourceKey) bool { return false }
 // forget ends the subscriptions of a session that is over.
 func (ls *listeners) forget(s *session) {
 	ls.mu.Lock()
-	var its []*hearer
-	for h := range ls.hearers {
+	var its []*subscriber
+	for h := range ls.subscribers {
 		if h.session == s {
 			its = append(its, h)
 		}
@@ -177,7 +177,7 @@ const maxSubscriptions = 1000
 
 // subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns
 // those that an upstream accepted. The error is why one was not.
-func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*view.Target) (map[*view.Target]bool, error) {
+func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	type group struct {
@@ -188,15 +188,15 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*view.Tar
 	var failed error
 	ls := &s.listeners
 	ls.mu.Lock()
-	c, began := h.caller, h.world
+	c, began := h.caller, h.snapshot
 	accepted := map[*view.Target]bool{}
 	for _, t := range targets {
 		key := resourceKey{t.Backend.Name(), t.Name}
-		if _, twice := h.subs[key]; twice {
+		if _, twice := h.resources[key]; twice {
 			accepted[t] = true
 			continue
 		}
-		if len(h.subs)+len(accepted) >= maxSubscriptions || len(t.Name) > view.MaxLookedUp {
+		if len(h.resources)+len(accepted) >= maxSubscriptions || len(t.Name) > view.MaxLookedUp {
 			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources", maxSubscriptions)
 			continue
 		}
@@ -219,11 +219,11 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*view.Tar
 			if err != nil {
 				failed = err
 			}
-			_, alive := ls.hearers[h]
+			_, alive := ls.subscribers[h]
 			var twice []string
 			for _, uri := range got {
 				key := resourceKey{b.Name(), uri}
-				if _, there := h.subs[key]; there || !alive {
+				if _, there := h.resources[key]; there || !alive {
 					twice = append(twice, uri)
 					continue
 				}
@@ -236,7 +236,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *hearer, targets []*view.Tar
 				}
 			}
 			for _, t := range g.targets {
-				if _, there := h.subs[resourceKey{b.Name(), t.Name}]; there && alive {
+				if _, there := h.resources[resourceKey{b.Name(), t.Name}]; there && alive {
 					accepted[t] = true
 				}
 			}
@@ -256,7 +256,7 @@ func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
 // waiting for them. The hearers have been renewed.
 func (s *Server) follow() {
 	type moved struct {
-		h        *hearer
+		h        *subscriber
 		key      resourceKey
 		caller   caller
 		old, now view.Backend
@@ -264,8 +264,8 @@ func (s *Server) follow() {
 	var list []moved
 	ls := &s.listeners
 	ls.mu.Lock()
-	for h := range ls.hearers {
-		for key, sub := range h.subs {
+	for h := range ls.subscribers {
+		for key, sub := range h.resources {
 			for _, st := range h.endpoint.view.Stocks {
 				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
@@ -287,14 +287,14 @@ func (s *Server) follow() {
 				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream", m.key.upstream, "error", err)
 			}
 			ls.mu.Lock()
-			sub, there := m.h.subs[m.key]
+			sub, there := m.h.resources[m.key]
 			switch {
 			case !there || sub.backend != m.old: // it was taken back meanwhile
 				ls.mu.Unlock()
 				m.now.Unsubscribe(from, got)
 				continue
 			case len(got) > 0:
-				m.h.subs[m.key] = subscription{sub.exposed, m.now, from}
+				m.h.resources[m.key] = subscription{sub.exposed, m.now, from}
 				// something may have been missed
 				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
 			default:
@@ -308,18 +308,18 @@ func (s *Server) follow() {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.Sight().Offers.Subscribe {
+	if !x.subject.Sight().Offers.Subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
-	t, err := x.resource(info)
+	t, err := x.requestedResource(info)
 	if err != nil {
 		return result{}, err
 	}
 	if err := x.scoped(t); err != nil {
 		return result{}, err
 	}
-	h := s.listeners.hear(x, nil, x.session)
-	x.rest()
+	h := s.listeners.subscriber(x, nil, x.session)
+	x.endTurn()
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
@@ -340,21 +340,21 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 // unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not
 // subscribed to is none afterwards, either.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	if !x.share.Sight().Offers.Subscribe {
+	if !x.subject.Sight().Offers.Subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
-	t, err := x.resource(info)
+	t, err := x.requestedResource(info)
 	if err != nil {
 		return result{}, err
 	}
 	gone := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.release(s.listeners.hear(x, nil, x.session), func(k resourceKey) bool { return k != gone })
+	s.listeners.release(s.listeners.subscriber(x, nil, x.session), func(k resourceKey) bool { return k != gone })
 	return result{body: []byte("{}")}, nil
 }
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an
 // upstream accepted, as JSON. Each is reported as a call of its own.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris [][]byte, info *CallInfo) ([]string, error) {
+func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte, info *CallInfo) ([]string, error) {
 	began := time.Now()
 	var targets []*view.Target
 	for _, v := range uris {
@@ -365,7 +365,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *hearer, uris 
 			return nil, err
 		}
 		one := *info
-		t, err := x.find(x.era, uri, &one)
+		t, err := x.findResource(x.era, uri, &one)
 		if err == nil {
 			err = x.scoped(t)
 		}

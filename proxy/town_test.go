@@ -49,7 +49,7 @@ type town struct {
 }
 
 // newTown makes one; size is of an answer.
-func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change func(*WorldConfig)) *town {
+func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change func(*SnapshotConfig)) *town {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
@@ -62,7 +62,7 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	// a request that waits and does not say so keeps all others of its principal from being worked
 	// on
 	w.budget.workers = workers{1, 1}
-	c := WorldConfig{Guard: guard, Policy: policy.Open()}
+	c := SnapshotConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
 	}
@@ -84,7 +84,7 @@ type visitor struct {
 func (w *town) visitor(era upstream.Era, who string) *visitor {
 	w.t.Helper()
 	v := &visitor{w, era, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}}
-	if w.world.Load().open() {
+	if w.snapshot.Load().open() {
 		v.header.Set("User-Agent", who)
 	} else {
 		v.header.Set("Authorization", "Bearer token"+who)

@@ -41,9 +41,9 @@ func (b *budget) room(its *balance) bool {
 	return its.working < b.workers.shared || its.working < b.workers.alone && !b.shared(time.Now())
 }
 
-// work returns when it is the turn of a request of the account; rest must follow, before the
+// beginTurn returns when it is the turn of a request of the account; rest must follow, before the
 // request waits for anything. A grant that has nothing yet may call it, too.
-func (g *grant) work() {
+func (g *grant) beginTurn() {
 	b := g.budget
 	b.mu.Lock()
 	if g.balance == nil || g.balance.gone {
@@ -64,8 +64,8 @@ func (g *grant) work() {
 	<-turn // from a request of the account that is worked on, and so comes soon
 }
 
-// rest gives the turn to the next request of the account.
-func (g *grant) rest() {
+// endTurn gives the turn to the next request of the account.
+func (g *grant) endTurn() {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,28 +117,7 @@ func (g *grant) pace(w http.ResponseWriter) {
 	}
 	next := g.empty()
 	conn.Then(func() {
-		next.work()
-		next.rest()
+		next.beginTurn()
+		next.endTurn()
 	})
-}
-
-// work is that of the request's grant.
-func (x *exchange) work() {
-	x.held.work()
-	x.working = true
-}
-
-// rest is called before the request waits for something, and when it is answered. It may be called
-// again.
-func (x *exchange) rest() {
-	if x.working {
-		x.working = false
-		x.held.rest()
-	}
-}
-
-// begin is called before the request waits for an upstream or a person, and begins the reply.
-func (x *exchange) begin() {
-	x.rest()
-	x.reply.begin()
 }

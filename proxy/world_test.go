@@ -32,7 +32,7 @@ func TestTheShortWayIsTheRoute(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					got, want := ask(s, method, u, host, origin), ask(s.world.Load().routes, method, u, host, origin)
+					got, want := ask(s, method, u, host, origin), ask(s.snapshot.Load().routes, method, u, host, origin)
 					if got.Code != want.Code || got.Body.String() != want.Body.String() || !reflect.DeepEqual(got.Header(), want.Header()) {
 						t.Errorf("%s %s at %s from %s: %d %v %s, want %d %v %s", method, target, host, origin, got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
 					}
@@ -49,22 +49,22 @@ func TestHostsAreRemembered(t *testing.T) {
 	allows := func(host string, want bool) {
 		t.Helper()
 		for range 2 {
-			if got := s.world.Load().hostAllowed(host); got != want {
+			if got := s.snapshot.Load().hostAllowed(host); got != want {
 				t.Errorf("%s is allowed: %v", host, got)
 			}
 		}
 	}
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"a.example", "b.example:8420"}}, nil)
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"a.example", "b.example:8420"}}, nil)
 	allows("A.example:1234", true)
 	allows("b.example:8421", false)
 	allows("b.example:8420", true)
 	allows("b.example", false)
 	allows("a.example", true)
-	s.apply(WorldConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"b.example"}}, nil)
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"b.example"}}, nil)
 	allows("a.example", false)
 	allows("A.example:1234", false)
 	allows("b.example", true)
-	w := s.world.Load()
+	w := s.snapshot.Load()
 	if n := testing.AllocsPerRun(100, func() { w.hostAllowed("b.example") }); n > 0 {
 		t.Errorf("a host that was allowed before takes %v pieces of memory", n)
 	}

@@ -3,209 +3,51 @@ package proxy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/view"
-	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
-
-// world is everything that a request is judged and answered by. It is immutable, but for what it
-// remembers of its own conclusions, and replaced whole.
-type world struct {
-	config    WorldConfig
-	guard     *auth.Guard
-	policy    *policy.Policy
-	backends  []view.Backend
-	endpoints map[string]*endpoint
-	routes    http.Handler
-	merged    http.Handler // what routes has at /mcp
-	making    view.Making
-	stocks    map[view.Backend]*view.Stock // of backends
-
-	subjects room // what subjects may use, and the endpoints of people and clients
-	pages    room // of lists; locked after subjects, if both are
-	wanted   wanted
-	rulings  *view.Rulings
-	persons  cache[personKey, *person]
-
-	direct bool                   // no authentication, so that requests through a proxy are refused
-	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
-}
-
-// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a
-// named one, whose name ends in a slash.
-type endpoint struct {
-	name    string
-	surface string // for policy; "" is none
-	view    *view.View
-
-	// What is kept for those who use it ends with it, if it is of a person or a client.
-	shares   shares
-	pages    pages
-	fittings cache[uint64, *fitting] // by hash
-}
-
-// newEndpoint makes an endpoint of the world.
-func (w *world) newEndpoint(name, surface string, v *view.View) *endpoint {
-	e := &endpoint{name: name, surface: surface, view: v}
-	e.shares.begin(&w.subjects)
-	e.pages.of.room, e.pages.wanted = &w.pages, &w.wanted
-	e.fittings = cache[uint64, *fitting]{room: &w.subjects, left: func(f *fitting) { f.made.end() }}
-	return e
-}
-
-// bytes is about how much memory the endpoint of a person or a client takes.
-func (e *endpoint) bytes() int {
-	if e.view.Base == nil { // it has one upstream, which is theirs
-		return 4000 + e.view.Stocks[0].Bytes()
-	}
-	return 2000 + e.view.Bytes()
-}
-
-// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
-// locked.
-func (e *endpoint) end() {
-	e.shares.of.end()
-	e.fittings.end()
-	e.pages.of.room.mu.Lock()
-	defer e.pages.of.room.mu.Unlock()
-	e.pages.of.end()
-}
-
-// close lets go what is kept for single principals and clients, since the world was replaced.
-func (w *world) close() {
-	w.subjects.close()
-	w.pages.close()
-	w.rulings.Close()
-}
-
-// newWorld builds a world. old is the one before, for items that keep their names; nil when there
-// is none.
-func (s *Server) newWorld(c WorldConfig, backends []view.Backend, old *world) *world {
-	w := &world{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
-	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
-	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
-	w.persons = cache[personKey, *person]{room: &w.subjects, left: func(its *person) { its.endpoint.end() }}
-	all := w.stockUp(old)
-	w.direct = w.open() && !c.BehindProxy
-	before := func(name string) *view.View {
-		if old != nil && old.endpoints[name] != nil {
-			return old.endpoints[name].view
-		}
-		return nil
-	}
-	w.endpoints[""] = w.newEndpoint("", "", view.Compile("", all, false, before("")))
-	for i, b := range backends {
-		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
-	}
-	for name, n := range c.Endpoints {
-		its := all
-		if len(n.Upstreams) > 0 {
-			other := func(st *view.Stock) bool { return !slices.Contains(n.Upstreams, st.Backend.Name()) }
-			its = slices.DeleteFunc(slices.Clone(all), other)
-		}
-		key := name + "/"
-		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
-	}
-	r := chi.NewRouter()
-	r.Use(w.checkOrigin)
-	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
-		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
-	})
-	merged := s.at(w, func(*http.Request) string { return "" })
-	r.Handle("/mcp", merged)
-	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
-	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
-	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
-	w.merged = w.checkOrigin(merged)
-	return w
-}
-
-// stockUp makes the stocks of the backends, but for those that the world before has.
-func (w *world) stockUp(old *world) (all []*view.Stock) {
-	w.stocks = map[view.Backend]*view.Stock{}
-	for _, b := range w.backends {
-		catalog := b.Catalog()
-		var st *view.Stock
-		if old != nil && old.making == w.making && old.policy == w.policy {
-			st = old.stocks[b]
-		}
-		if st == nil || st.Catalog != catalog {
-			st = view.NewStock(b, catalog, w.making)
-		}
-		w.stocks[b] = st
-		all = append(all, st)
-	}
-	return all
-}
-
-var errNoEndpoint = errors.New("there is no such endpoint for the caller")
-
-// caller is who makes a request, where, and what it may use there.
-type caller struct {
-	world     *world
-	endpoint  *endpoint
-	principal *auth.Principal
-	share     *subjectView
-	who       identity
-}
-
-// user tells upstreams' connections of one user from those of others; "" while there is one user
-// only.
-func (c caller) user() string {
-	if c.principal.Kind == auth.KindLocal {
-		return ""
-	}
-	return c.principal.ID
-}
-
-// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of
-// what is there.
-func (c caller) hidden() bool {
-	return c.endpoint.name != "" && len(c.endpoint.view.Stocks) > 0 && c.share.Sight().None()
-}
 
 // at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even
 // what endpoints there are, and an endpoint of which the caller may use nothing does not exist for
 // it.
-func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc {
+func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		c := caller{world: w, principal: w.guard.Authenticate(rw, r)}
+		c := caller{snapshot: w, principal: w.guard.Authenticate(rw, r)}
 		if c.principal == nil {
 			return
 		}
 		at := name(r)
 		var rights *policy.Rights
-		w.meet(r.Context(), c.principal)
+		w.awaitPersonal(r.Context(), c.principal)
 		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
-			c.share = w.share(c.endpoint, c.principal)
-			rights = c.share.Rights
+			c.subject = w.subjectView(c.endpoint, c.principal)
+			rights = c.subject.Rights
 		} else { // what there might be: who may use nothing is not told by the answer what there is
 			surface, named := strings.CutSuffix(at, "/")
 			if !named {
 				surface = ""
 			}
-			rights = w.policy.For(subject(c.principal, surface))
+			rights = w.policy.For(policySubject(c.principal, surface))
 		}
 		switch {
 		case rights.None():
 			// The request itself is not looked at: this is HTTP's answer, as that to a token which
 			// is no good, and no answer of MCP.
-			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", known(c.principal))
+			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
@@ -234,9 +76,9 @@ func (s *Server) at(w *world, name func(*http.Request) string) http.HandlerFunc 
 	}
 }
 
-// known is how somebody who is refused is told who they are: by the address that they know
+// identityText is how somebody who is refused is told who they are: by the address that they know
 // themselves by, where their issuer has vouched for it.
-func known(p *auth.Principal) string {
+func identityText(p *auth.Principal) string {
 	if p.Kind == auth.KindUser {
 		return "signed in as " + cmp.Or(p.Email, p.ID)
 	}
@@ -247,7 +89,7 @@ func known(p *auth.Principal) string {
 // every request checked, and DNS rebinding makes a page's own host name point to us (2026-07-28,
 // streamable-http#security--endpoint). Comparing Origin with Host would not do: the attacker
 // controls both.
-func (w *world) checkOrigin(next http.Handler) http.Handler {
+func (w *snapshot) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if origin := r.Header["Origin"]; len(origin) > 0 {
 			if len(origin) > 1 || !w.originAllowed(origin[0]) {
@@ -276,7 +118,7 @@ func (w *world) checkOrigin(next http.Handler) http.Handler {
 // (allowed_hosts). If not, the request has been answered. It is for handlers of the same address: a
 // page of a name that leads to us could ask them otherwise.
 func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
-	if w := s.world.Load(); w != nil && w.hostAllowed(r.Host) {
+	if w := s.snapshot.Load(); w != nil && w.hostAllowed(r.Host) {
 		return true
 	}
 	http.Error(rw, hostText(r.Host), http.StatusForbidden)
@@ -289,7 +131,7 @@ func hostText(host string) string {
 		"pass the original Host header (nginx: proxy_set_header Host $host), or add it to allowed_hosts."
 }
 
-func (w *world) hostAllowed(host string) bool {
+func (w *snapshot) hostAllowed(host string) bool {
 	if last := w.host.Load(); last != nil && *last == host {
 		return true
 	}
@@ -302,7 +144,7 @@ func (w *world) hostAllowed(host string) bool {
 }
 
 // hostIn reports whether a host, in lower case and perhaps with a port, is one of ours.
-func (w *world) hostIn(host string) bool {
+func (w *snapshot) hostIn(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host
@@ -349,21 +191,21 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	held := s.grant(c, r)
 	body, err := s.readBody(rw, r, &held)
-	held.work()
+	held.beginTurn()
 	if err != nil {
 		held.release()
 		fail(rw, r, s, err)
-		held.rest()
+		held.endTurn()
 		held.pace(rw)
 		return
 	}
 	var x *exchange
 	defer func() {
 		if x == nil {
-			held.rest()
+			held.endTurn()
 			held.release()
 		} else {
-			x.rest()
+			x.endTurn()
 			x.held.release()
 		}
 		held.pace(rw)
@@ -377,15 +219,15 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 			s.batch(rw, r, c, *body, &held)
 			return
 		}
-		problem, status := answer(malformed(err), "")
+		problem, status := rpcError(malformed(err), "")
 		newReply(rw, r, &s.limits).fail(m.ID, problem, status)
 		return
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request, x.held, x.working = &x.own, len(*body), r, held, true
+	x.reply, x.size, x.request, x.held, x.inTurn = &x.own, len(*body), r, held, true
 	if err != nil {
-		problem, status := answer(err, "")
+		problem, status := rpcError(err, "")
 		x.reply.fail(m.ID, problem, status)
 		return
 	}
@@ -394,7 +236,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 
 // fail refuses a request whose id is not known.
 func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
-	problem, status := answer(err, "")
+	problem, status := rpcError(err, "")
 	retry(rw, err)
 	newReply(rw, r, &s.limits).fail("", problem, status)
 }
@@ -429,10 +271,10 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) 
 		return nil, tooLarge(rw, limit)
 	}
 	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to see the end of the body without growing
-	if err := held.takeAll([quotas]int64{ofRequests: 1, ofBytes: int64(room)}); err != nil {
+	if err := held.reserveAll([quotas]int64{ofRequests: 1, ofBytes: int64(room)}); err != nil {
 		return nil, tooMuch(rw, err)
 	}
-	body := s.bodies.take()
+	body := s.bodies.get()
 	b := (*body)[:0]
 	if cap(b) < room {
 		b = make([]byte, 0, room)
@@ -447,7 +289,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) 
 			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) {
 				more = rest
 			}
-			if err := held.take(ofBytes, int64(more)); err != nil {
+			if err := held.reserve(ofBytes, int64(more)); err != nil {
 				return nil, tooMuch(rw, err)
 			}
 			room += more
@@ -486,7 +328,7 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 // read.
 func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
-	return overused(err)
+	return overuseError(err)
 }
 
 func bytesText(n int64) string {
@@ -499,7 +341,7 @@ func bytesText(n int64) string {
 // buffers is a pool of memory for messages.
 type buffers struct{ pool sync.Pool }
 
-func (p *buffers) take() *[]byte {
+func (p *buffers) get() *[]byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return b
 	}
@@ -513,4 +355,54 @@ func (p *buffers) put(b *[]byte) {
 	}
 }
 
-var _ view.Backend = (*upstream.Upstream)(nil)
+// open reports whether the Guard lets in requests that show no key and no token.
+func (w *snapshot) open() bool { return w.config.Guard != nil && w.config.Guard.Verifier == nil }
+
+// forwarded returns the name of a header that only a proxy adds, or "" if there is none.
+func forwarded(h http.Header) string {
+	for name := range h {
+		switch {
+		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
+			return name
+		}
+	}
+	return ""
+}
+
+// forwardedText is the answer to a request with a header of a proxy where there is no
+// authentication: the proxy may let strangers in.
+func forwardedText(header string) string {
+	return fmt.Sprintf("This request came through a proxy (it has the header %s), and Junction has no authentication. "+
+		"Configure api_keys, jwt, introspection or oauth in the section auth. "+
+		"If the proxy authenticates every request itself, set auth: { none: true }.", header)
+}
+
+// originAllowed reports whether a page of the origin may send requests. With authentication every
+// loopback origin may, because a page does not have the key. Without, AllowedOrigins has them all.
+func (w *snapshot) originAllowed(origin string) bool {
+	if slices.Contains(w.config.AllowedOrigins, origin) {
+		return true
+	}
+	return !w.open() && loopbackOrigin(origin)
+}
+
+// loopbackOrigin reports whether the origin is that of a page on this machine.
+func loopbackOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Hostname())
+}
+
+// originText is the answer to a request from an origin that is not allowed. The origins of other
+// loopback ports get the line to add, since they belong to tools such as MCP Inspector.
+func originText(origins []string) string {
+	const text = "This origin may not use the endpoint (allowed_origins)."
+	if len(origins) != 1 || !loopbackOrigin(origins[0]) {
+		return text
+	}
+	u, err := url.Parse(origins[0])
+	if err != nil {
+		return text
+	}
+	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser need their origin in the configuration; "+
+		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
+}

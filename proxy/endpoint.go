@@ -3,7 +3,9 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,9 +20,71 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds what a person has for themselves: the upstreams that they sign in to, merged into
-// the endpoints as they see them, and the offer to connect one that is not. What an upstream has
-// for one person is in no view of anybody else's.
+// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a
+// named one, whose name ends in a slash.
+type endpoint struct {
+	name    string
+	surface string // for policy; "" is none
+	view    *view.View
+
+	// What is kept for those who use it ends with it, if it is of a person or a client.
+	subjects        subjectViews
+	pages           pages
+	clientEndpoints cache[uint64, *clientEndpoint] // by hash
+}
+
+// newEndpoint makes an endpoint of the world.
+func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
+	e := &endpoint{name: name, surface: surface, view: v}
+	e.subjects.begin(&w.subjects)
+	e.pages.of.room, e.pages.wanted = &w.pages, &w.wanted
+	e.clientEndpoints = cache[uint64, *clientEndpoint]{room: &w.subjects, left: func(f *clientEndpoint) { f.made.end() }}
+	return e
+}
+
+// bytes is about how much memory the endpoint of a person or a client takes.
+func (e *endpoint) bytes() int {
+	if e.view.Base == nil { // it has one upstream, which is theirs
+		return 4000 + e.view.Stocks[0].Bytes()
+	}
+	return 2000 + e.view.Bytes()
+}
+
+// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
+// locked.
+func (e *endpoint) end() {
+	e.subjects.of.end()
+	e.clientEndpoints.end()
+	e.pages.of.room.mu.Lock()
+	defer e.pages.of.room.mu.Unlock()
+	e.pages.of.end()
+}
+
+var errNoEndpoint = errors.New("there is no such endpoint for the caller")
+
+// caller is who makes a request, where, and what it may use there.
+type caller struct {
+	snapshot  *snapshot
+	endpoint  *endpoint
+	principal *auth.Principal
+	subject   *subjectView
+	who       identity
+}
+
+// user tells upstreams' connections of one user from those of others; "" while there is one user
+// only.
+func (c caller) user() string {
+	if c.principal.Kind == auth.KindLocal {
+		return ""
+	}
+	return c.principal.ID
+}
+
+// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of
+// what is there.
+func (c caller) hidden() bool {
+	return c.endpoint.name != "" && len(c.endpoint.view.Stocks) > 0 && c.subject.Sight().None()
+}
 
 // People finds the upstreams that people sign in to themselves.
 type People interface {
@@ -30,18 +94,18 @@ type People interface {
 	Of(*auth.Principal) []*upstream.Upstream
 }
 
-// personKey is one of a person's endpoints.
-type personKey struct{ principal, endpoint string }
+// personalKey is one of a person's endpoints.
+type personalKey struct{ principal, endpoint string }
 
-// person is an endpoint of theirs, and what it was made of. It is immutable.
-type person struct {
+// personalEndpoint is an endpoint of theirs, and what it was made of. It is immutable.
+type personalEndpoint struct {
 	own      []*upstream.Upstream
 	sources  []*upstream.Catalog // of own
 	endpoint *endpoint
 }
 
-// own returns the upstreams that are the principal's alone.
-func (w *world) own(p *auth.Principal) []*upstream.Upstream {
+// personal returns the upstreams that are the principal's alone.
+func (w *snapshot) personal(p *auth.Principal) []*upstream.Upstream {
 	if w.config.People == nil {
 		return nil
 	}
@@ -49,18 +113,18 @@ func (w *world) own(p *auth.Principal) []*upstream.Upstream {
 }
 
 // endpoint returns the endpoint of that name as the principal sees it; nil if there is none.
-func (w *world) endpoint(name string, p *auth.Principal) *endpoint {
-	shared, own := w.endpoints[name], w.own(p)
+func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
+	shared, own := w.endpoints[name], w.personal(p)
 	if len(own) == 0 {
 		return shared
 	}
-	key := personKey{p.ID, name}
+	key := personalKey{p.ID, name}
 	same := func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }
-	its, known := w.persons.get(key)
+	its, known := w.personalEndpoints.get(key)
 	if known && slices.Equal(its.own, own) && slices.EqualFunc(own, its.sources, same) {
 		return its.endpoint
 	}
-	its = &person{own: own}
+	its = &personalEndpoint{own: own}
 	for _, u := range own {
 		its.sources = append(its.sources, u.Catalog())
 	}
@@ -68,13 +132,13 @@ func (w *world) endpoint(name string, p *auth.Principal) *endpoint {
 		return shared // there is no end to the names of what is not there
 	}
 	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
-	w.persons.put(key, its, its.endpoint.bytes())
+	w.personalEndpoints.put(key, its, its.endpoint.bytes())
 	return its.endpoint
 }
 
 // withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for
 // themselves.
-func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
+func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint) *endpoint {
 	if i := slices.IndexFunc(its.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
 		alone := view.NewStock(its.own[i], its.sources[i], w.making)
 		return w.newEndpoint(alone.Backend.Name(), "", view.Compile(name, []*view.Stock{alone}, true, nil))
@@ -96,10 +160,10 @@ func (w *world) withOwn(name string, shared *endpoint, its *person) *endpoint {
 	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
 }
 
-// meet waits a moment for those of the principal's upstreams that were started just now: a client
+// awaitPersonal waits a moment for those of the principal's upstreams that were started just now: a client
 // that asks for the tools once should find them.
-func (w *world) meet(ctx context.Context, p *auth.Principal) {
-	for _, u := range w.own(p) {
+func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
+	for _, u := range w.personal(p) {
 		u.Meet(ctx)
 	}
 }
@@ -114,13 +178,13 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 		}
 		return nil
 	}
-	bare := x.share.View.Bare
-	for st := range x.share.Sight().Stocks() {
+	bare := x.subject.View.Bare
+	for st := range x.subject.Sight().Stocks() {
 		c := st.Connect(bare)
 		if c == nil {
 			continue
 		}
-		begin := x.world.config.Names.Full(view.PrefixOf(c.Backend), "")
+		begin := x.snapshot.config.Names.Full(view.PrefixOf(c.Backend), "")
 		if c.Exposed == name || c.Backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
 			return c
 		}
@@ -140,7 +204,7 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 	var st state
 	if x.era == upstream.EraModern {
 		var err error
-		if st, err = s.takeState(x, x.call(t, nil), true); err != nil {
+		if st, err = s.openState(x, x.call(t, nil), true); err != nil {
 			return result{}, err
 		}
 	}
@@ -157,7 +221,7 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 	if err != nil {
 		return result{}, err
 	}
-	return s.own(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
+	return s.ownResult(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
 }
 
 // needsSignIn returns what a person has to do before a call can be made, nil if the error is about
@@ -178,7 +242,7 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 		data = raw.AppendQuote(append(data, `,"url":`...), need.URL)
 		data = append(raw.AppendQuote(append(data, `,"message":`...), message), "}]}"...)
 		if x.era == upstream.EraModern {
-			return s.elicitURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
+			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
 		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data}
 	}
@@ -194,7 +258,7 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 	if need.URL != "" {
 		members = raw.AppendQuote(append(members, `,"connect_url":`...), need.URL)
 	}
-	return s.own(x, string(append(members, '}'))), nil
+	return s.ownResult(x, string(append(members, '}'))), nil
 }
 
 // The kinds of our error for what a person has to sign in for: at first, and once more.
@@ -215,4 +279,68 @@ func signInMessage(need *upstream.SignInError) string {
 		return fmt.Sprintf("%s has to be connected again with your account there", need.Upstream)
 	}
 	return fmt.Sprintf("%s is not connected with your account there yet", need.Upstream)
+}
+
+// identity tells clients apart where upstreams separate them.
+type identity struct {
+	profile upstream.Profile
+	session string // the key of a legacy session; "" in the modern era
+}
+
+// clientEndpoint is an endpoint with other catalogs for some of its upstreams; nil leaves that of the
+// view.
+type clientEndpoint struct {
+	own  []*upstream.Catalog
+	made *endpoint
+}
+
+// forClient returns the caller with its endpoint as its client sees it: c.who is set, and c.endpoint is
+// the one that all clients of the principal share.
+func (w *snapshot) forClient(c caller) caller {
+	v := c.endpoint.view
+	if !v.Separates {
+		return c
+	}
+	var own []*upstream.Catalog
+	for i, st := range v.Stocks {
+		if catalog := st.Backend.CatalogFor(c.who.profile, c.who.session, c.user()); catalog != st.Backend.Catalog() {
+			if own == nil {
+				own = make([]*upstream.Catalog, len(v.Stocks))
+			}
+			own[i] = catalog
+		}
+	}
+	if own != nil {
+		c.endpoint = w.clientEndpoint(c.endpoint, own)
+		c.subject = w.subjectView(c.endpoint, c.principal)
+	}
+	return c
+}
+
+var fittingSeed = maphash.MakeSeed()
+
+// clientEndpoint returns the endpoint e with other catalogs. It is made when it is first asked for, and
+// again when it was not asked for in a while.
+func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoint {
+	var h maphash.Hash
+	h.SetSeed(fittingSeed)
+	for _, catalog := range own {
+		maphash.WriteComparable(&h, catalog)
+	}
+	key := h.Sum64()
+	if known, ok := e.clientEndpoints.get(key); ok && slices.Equal(known.own, own) {
+		return known.made
+	}
+	stocks := slices.Clone(e.view.Stocks)
+	for i, catalog := range own {
+		if catalog != nil {
+			stocks[i] = view.NewStock(stocks[i].Backend, catalog, w.making)
+		}
+	}
+	f := &clientEndpoint{own, w.newEndpoint(e.name, e.surface, e.view.Derive(e.name, stocks))}
+	bytes := f.made.bytes()
+	if known := e.clientEndpoints.keep(key, func() (*clientEndpoint, int) { return f, bytes }); slices.Equal(known.own, own) {
+		return known.made
+	}
+	return f.made // of another one with the same hash
 }

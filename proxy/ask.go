@@ -1,0 +1,431 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file holds how a legacy client is asked: by a request on the stream of its own call, which
+// its person answers by a POST of its own.
+
+// pendingRequest is a question that a legacy client is thinking about.
+type pendingRequest struct {
+	answer   chan *jsonrpc.Message // 1-buffered: the first answer counts
+	token    []byte                // the upstream's progress token; nil when it wants no progress
+	progress func(params []byte)   // may be nil
+}
+
+var (
+	errNoAnswer = errors.New("nobody answered")
+	errShutdown = errors.New("the proxy is shutting down")
+)
+
+// Ask implements upstream.Peer for a legacy client.
+func (x *exchange) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
+	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
+	if err != nil {
+		return nil, err
+	}
+	return x.send(ctx, q.Method, params, q.Progress)
+}
+
+// send puts a question to a legacy client, and waits for the answer.
+func (x *exchange) send(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
+	if x.session == nil || !x.reply.stream {
+		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "the client cannot be asked: it takes no event stream"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.reply.limits.Patience)
+	defer cancel()
+	id := jsonrpc.ID(`"junction-` + strconv.FormatUint(x.session.numbers.Add(1), 10) + `"`)
+	a := &pendingRequest{answer: make(chan *jsonrpc.Message, 1), progress: progress}
+	params, err := a.replaceToken(params, id)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "Invalid params: _meta"}
+	}
+	if !x.session.await(id, a) {
+		return nil, errNoAnswer
+	}
+	defer x.session.forget(id)
+	if !x.reply.send(jsonrpc.AppendRequest(nil, id, method, params)) {
+		return nil, errNoAnswer
+	}
+	select {
+	case m := <-a.answer:
+		if m.Error != nil {
+			return nil, m.Error
+		}
+		return m.Result, nil
+	case <-ctx.Done():
+		x.reply.notify(string(mcp.MethodNotificationCancelled), append(append([]byte(`{"requestId":`), id...), '}'))
+		return nil, errNoAnswer
+	}
+}
+
+// replaceToken replaces the upstream's progress token by the question's id: those of two upstreams may
+// be equal.
+func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, error) {
+	token, err := raw.Get(params, "_meta", "progressToken")
+	if err == raw.ErrAbsent {
+		return params, nil
+	} else if err != nil {
+		return nil, err
+	}
+	a.token = bytes.Clone(token)
+	return raw.Set(params, []byte(id), "_meta", "progressToken")
+}
+
+// await remembers a question; false means that the session has ended, or has too many.
+func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone || len(s.pending) >= maxPending {
+		return false
+	}
+	if s.pending == nil {
+		s.pending = map[jsonrpc.ID]*pendingRequest{}
+	}
+	s.pending[id] = a
+	return true
+}
+
+// maxPending bounds the questions that one client is asked at once.
+const maxPending = 64
+
+func (s *session) forget(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, id)
+}
+
+// respond takes the client's answer to a question; one that nobody asked is dropped. The message
+// is not kept.
+func (s *session) respond(m *jsonrpc.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.pending[m.ID]
+	if a == nil {
+		return
+	}
+	own := &jsonrpc.Message{ID: m.ID, Result: bytes.Clone(m.Result), Error: m.Error.Clone()}
+	select {
+	case a.answer <- own:
+	default:
+	}
+}
+
+// progress passes on how far the client is with an answer.
+func (s *session) progress(params raw.Object) {
+	token, err := params.Get("progressToken")
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	a := s.pending[jsonrpc.ID(token)]
+	s.mu.Unlock()
+	if a == nil || a.token == nil || a.progress == nil {
+		return
+	}
+	if text, err := params.Splice(raw.Edit{Name: "progressToken", Value: a.token}); err == nil {
+		a.progress(text)
+	}
+}
+
+// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25,
+// client/elicitation).
+const methodElicitationComplete = "notifications/elicitation/complete"
+
+// newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy
+// client, which needs one.
+func (x *exchange) newElicitationID() string {
+	x.opening.Lock()
+	defer x.opening.Unlock()
+	x.opened = append(x.opened, "junction-"+rand.Text())
+	return x.opened[len(x.opened)-1]
+}
+
+// closeElicitations tells the client that what it has opened is done, now that the upstream does
+// not ask for it any more.
+func (x *exchange) closeElicitations() {
+	x.opening.Lock()
+	defer x.opening.Unlock()
+	for _, id := range x.opened {
+		x.reply.notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
+	}
+}
+
+// askAll puts the questions of a modern upstream's result to a legacy client, one after the other,
+// and returns the answers as the next request carries them. A client that refuses a form is one
+// that has cancelled it; for everything else there is no word that the upstream would understand,
+// and nothing is made up (2026-07-28, basic/patterns/mrtr has no slot for an error).
+func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
+	if requests.Len() > maxPending {
+		return nil, x.invalid("it asks too many questions at once")
+	}
+	answers := []byte{'{'}
+	for i, m := range requests.Members() {
+		method, params, err := inputRequest(m.Value)
+		if err != nil {
+			return nil, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
+		}
+		unanswered := func(err error) error {
+			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered, Err: fmt.Errorf("%s was not answered: %w", method, err)}
+		}
+		if params, err = x.serverRequest(x.target.Backend.Name(), method, params, true); err != nil {
+			return nil, unanswered(err)
+		}
+		answer, err := x.send(ctx, method, params, nil)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil && mcp.MCPMethod(method) == mcp.MethodElicitationCreate:
+			answer = []byte(`{"action":"cancel"}`)
+		case err != nil:
+			return nil, unanswered(err)
+		}
+		if i > 0 {
+			answers = append(answers, ',')
+		}
+		answers = append(append(append(answers, m.Key...), ':'), answer...)
+	}
+	return append(answers, '}'), nil
+}
+
+// inputRequest reads one of the questions of an input_required result.
+func inputRequest(v []byte) (method string, params []byte, err error) {
+	o, err := raw.Parse(v)
+	if err == nil {
+		method, err = o.String("method")
+	}
+	if err == nil {
+		params, err = o.Get("params")
+	}
+	if string(params) == "null" {
+		params = nil
+	}
+	switch {
+	case method == "" || err != nil && err != raw.ErrAbsent:
+		return "", nil, errors.New("an input request without method or with several")
+	case params != nil && params[0] != '{':
+		return "", nil, errors.New("an input request whose params are no object")
+	}
+	return method, params, nil
+}
+
+// pauses between calls of an upstream that asks to be called again and asks nothing.
+func pause(ctx context.Context, round int) error {
+	t := time.NewTimer(min(100*time.Millisecond<<round, 2*time.Second))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// serverRequest makes a question of an upstream's one that the client may be sent: the params as its
+// version knows them, with the upstream's name in what a person reads. meta says whether the params
+// keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
+func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
+	refused := func(format string, args ...any) error {
+		return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
+	}
+	if params == nil {
+		params = []byte("{}")
+	}
+	params, _, err := x.subject.redact.Text(params)
+	if err != nil {
+		return nil, refused("Invalid params of %s: %v", method, err)
+	}
+	o, err := raw.Parse(params)
+	if err != nil {
+		return nil, refused("Invalid params of %s", method)
+	}
+	// no client is asked to make its answer a task (2025-11-25, basic/utilities/tasks): we never
+	// declare that it can
+	edits := []raw.Edit{{Name: "task"}}
+	if !meta {
+		edits = append(edits, raw.Edit{Name: "_meta"})
+	} else if own, err := raw.Get(params, "_meta"); err == nil {
+		// The task that the question belongs to is one between us and the server: see
+		// upstream/task.go.
+		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
+			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
+				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
+					own = nil // it was all that there was
+				}
+				edits = append(edits, raw.Edit{Name: "_meta", Value: own})
+			}
+		}
+	}
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate:
+		more, err := x.elicitation(from, o)
+		if err != nil {
+			return nil, err
+		}
+		edits = append(edits, more...)
+	case mcp.MethodSamplingCreateMessage:
+		_, tools := o.Get("tools")
+		_, choice := o.Get("toolChoice")
+		switch {
+		case !x.profile.Sampling:
+			x.lack(`{"sampling":{}}`)
+			return nil, refused("the client has not declared sampling")
+		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.profile.SamplingTools:
+			x.lack(`{"sampling":{"tools":{}}}`)
+			return nil, refused("the client has not declared sampling.tools")
+		}
+		// "This server" would be all our upstreams to the client, and what one of them said is none
+		// of another's business.
+		edits = append(edits, raw.Edit{Name: "includeContext"})
+	case mcp.MethodListRoots:
+		if !x.profile.Roots {
+			x.lack(`{"roots":{}}`)
+			return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "the client has not declared roots"}
+		}
+	default:
+		return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "Method not found: " + method}
+	}
+	text, err := o.Splice(edits...)
+	if err != nil {
+		return nil, refused("Invalid params of %s: a member occurs twice, or in another letter case", method)
+	}
+	return text, nil
+}
+
+// lack notes the capability that the client would need to answer a server request.
+func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
+
+// elicitation returns the edits of an elicitation. An elicitationId is kept out of the modern era,
+// which does not have it; for a legacy client it is the upstream's or one of ours.
+func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
+	var edits []raw.Edit
+	bad := func(format string, args ...any) ([]raw.Edit, error) {
+		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
+	}
+	mode, err := o.String("mode")
+	if err == raw.ErrAbsent {
+		mode = "form" // 2025-11-25, client/elicitation
+	} else if err != nil {
+		return bad("Invalid params: mode")
+	}
+	modern := x.era == upstream.EraModern
+	switch {
+	case mode == "form" && !x.profile.Form, mode == "url" && !x.profile.URL:
+		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
+		return bad("the client has not declared elicitation in mode %s", mode)
+	case mode != "form" && mode != "url":
+		return bad("Invalid params: no elicitation has the mode %.40q", mode)
+	case mode == "url" && modern:
+		edits = append(edits, raw.Edit{Name: "elicitationId"})
+	case mode == "url":
+		if _, err := o.Get("elicitationId"); err == raw.ErrAbsent {
+			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
+		}
+	case !modern && x.session.version < mcp.ProtocolVersion20251125:
+		schema, err := olderSchema(o)
+		if err != nil {
+			return bad("the client speaks %s, which has no form for this: %v", x.session.version, err)
+		}
+		edits = append(edits, raw.Edit{Name: "mode"})
+		if schema != nil {
+			edits = append(edits, raw.Edit{Name: "requestedSchema", Value: schema})
+		}
+	}
+	message, err := o.String("message")
+	if err != nil && err != raw.ErrAbsent {
+		return bad("Invalid params: message")
+	}
+	// The client shows one server, and its person must know who is asking (2025-11-25,
+	// client/elicitation#user-interaction-model).
+	return append(edits, raw.Edit{Name: "message", Value: raw.Quote("[" + from + "] " + message)}), nil
+}
+
+// olderSchema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles
+// is enum and enumNames instead of oneOf; nil when there is nothing to change. A choice of several
+// values cannot be said there.
+func olderSchema(params raw.Object) ([]byte, error) {
+	schema, err := params.Object("requestedSchema")
+	if err != nil {
+		return nil, nil // its own fault, which the client will say
+	}
+	properties, err := schema.Object("properties")
+	if err != nil {
+		return nil, nil
+	}
+	var edits []raw.Edit
+	for m := range properties.All() {
+		name, err := m.Name()
+		if err != nil {
+			return nil, err
+		}
+		property, err := raw.Parse(m.Value)
+		if err != nil {
+			continue
+		}
+		if kind, _ := property.String("type"); kind == "array" {
+			return nil, fmt.Errorf("%.60q chooses several values", name)
+		}
+		choices, err := property.Get("oneOf")
+		if err != nil {
+			continue
+		}
+		values, titles, err := constants(choices)
+		if err != nil {
+			return nil, fmt.Errorf("%.60q: %w", name, err)
+		}
+		text, err := property.Splice(raw.Edit{Name: "oneOf"}, raw.Edit{Name: "enum", Value: values}, raw.Edit{Name: "enumNames", Value: titles})
+		if err != nil {
+			return nil, fmt.Errorf("%.60q: %w", name, err)
+		}
+		edits = append(edits, raw.Edit{Name: name, Value: text})
+	}
+	if len(edits) == 0 {
+		return nil, nil
+	}
+	text, err := properties.Splice(edits...)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Splice(raw.Edit{Name: "properties", Value: text})
+}
+
+// constants turns [{"const":"a","title":"A"}] into ["a"] and ["A"].
+func constants(choices []byte) (values, titles []byte, err error) {
+	list, err := raw.Elements(choices)
+	if err != nil {
+		return nil, nil, err
+	}
+	values, titles = []byte{'['}, []byte{'['}
+	for i, item := range list {
+		choice, err := raw.Parse(item)
+		if err != nil {
+			return nil, nil, err
+		}
+		value, err := choice.Get("const")
+		if err != nil {
+			return nil, nil, fmt.Errorf("a choice without const: %w", err)
+		}
+		title, err := choice.Get("title")
+		if err != nil {
+			title = value
+		}
+		if i > 0 {
+			values, titles = append(values, ','), append(titles, ',')
+		}
+		values, titles = append(values, value...), append(titles, title...)
+	}
+	return append(values, ']'), append(titles, ']'), nil
+}

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-chi/chi/v5"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy/view"
+	"junction/upstream"
+)
+
+// snapshot is everything that a request is judged and answered by. It is immutable, but for what it
+// remembers of its own conclusions, and replaced whole.
+type snapshot struct {
+	config    SnapshotConfig
+	guard     *auth.Guard
+	policy    *policy.Policy
+	backends  []view.Backend
+	endpoints map[string]*endpoint
+	routes    http.Handler
+	merged    http.Handler // what routes has at /mcp
+	making    view.Making
+	stocks    map[view.Backend]*view.Stock // of backends
+
+	subjects          room // what subjects may use, and the endpoints of people and clients
+	pages             room // of lists; locked after subjects, if both are
+	wanted            wanted
+	rulings           *view.Rulings
+	personalEndpoints cache[personalKey, *personalEndpoint]
+
+	direct bool                   // no authentication, so that requests through a proxy are refused
+	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
+}
+
+// close lets go what is kept for single principals and clients, since the world was replaced.
+func (w *snapshot) close() {
+	w.subjects.close()
+	w.pages.close()
+	w.rulings.Close()
+}
+
+// newSnapshot builds a world. old is the one before, for items that keep their names; nil when there
+// is none.
+func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
+	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
+	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
+	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
+	w.personalEndpoints = cache[personalKey, *personalEndpoint]{room: &w.subjects, left: func(its *personalEndpoint) { its.endpoint.end() }}
+	all := w.stockUp(old)
+	w.direct = w.open() && !c.BehindProxy
+	before := func(name string) *view.View {
+		if old != nil && old.endpoints[name] != nil {
+			return old.endpoints[name].view
+		}
+		return nil
+	}
+	w.endpoints[""] = w.newEndpoint("", "", view.Compile("", all, false, before("")))
+	for i, b := range backends {
+		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
+	}
+	for name, n := range c.Endpoints {
+		its := all
+		if len(n.Upstreams) > 0 {
+			other := func(st *view.Stock) bool { return !slices.Contains(n.Upstreams, st.Backend.Name()) }
+			its = slices.DeleteFunc(slices.Clone(all), other)
+		}
+		key := name + "/"
+		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
+	}
+	r := chi.NewRouter()
+	r.Use(w.checkOrigin)
+	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
+		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
+	})
+	merged := s.at(w, func(*http.Request) string { return "" })
+	r.Handle("/mcp", merged)
+	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
+	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
+	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
+	w.merged = w.checkOrigin(merged)
+	return w
+}
+
+// stockUp makes the stocks of the backends, but for those that the world before has.
+func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
+	w.stocks = map[view.Backend]*view.Stock{}
+	for _, b := range w.backends {
+		catalog := b.Catalog()
+		var st *view.Stock
+		if old != nil && old.making == w.making && old.policy == w.policy {
+			st = old.stocks[b]
+		}
+		if st == nil || st.Catalog != catalog {
+			st = view.NewStock(b, catalog, w.making)
+		}
+		w.stocks[b] = st
+		all = append(all, st)
+	}
+	return all
+}
+
+var _ view.Backend = (*upstream.Upstream)(nil)

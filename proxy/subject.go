@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy/redact"
+	"junction/proxy/view"
+)
+
+// This file holds what one subject may use of an endpoint. What policy denies it is not in its
+// view, so that for this subject there is no such thing: not in a list, not by name, not in an
+// error, and not in a notification.
+
+// subjectView is what one subject may use of an endpoint, found out when it is needed. Principals
+// who may do the same have one.
+type subjectView struct {
+	*view.SubjectView
+	limits policy.Limits
+	local  bool             // for the principal that everybody is
+	redact *redact.Redactor // nil when nothing is taken out
+
+	room  *room // nil where nothing is kept
+	likes alikeKey
+	refs  int // how many principals have the view in room; guarded by room.mu
+	bytes int // guarded by room.mu
+}
+
+// subjectViews are those of one endpoint that are kept.
+type subjectViews struct {
+	of    cache[subjectKey, *subjectView]
+	alike map[alikeKey][]*subjectView // those in of, which principals who may do the same share; guarded by room.mu
+}
+
+// alikeKey is the same for subjects who may do the same.
+type alikeKey struct {
+	local  bool
+	rights uint64 // hash
+}
+
+// subjectKey is what a share depends on, beside the world and the endpoint.
+type subjectKey struct {
+	principal string
+	claims    uint64     // of a principal that has some beside its id
+	address   netip.Addr // where policy asks for it
+}
+
+// begin makes the shares keep what fits into the room.
+func (all *subjectViews) begin(r *room) {
+	all.alike = map[alikeKey][]*subjectView{}
+	all.of = cache[subjectKey, *subjectView]{room: r, came: all.came, left: all.left}
+}
+
+// came counts a principal more that has the share.
+func (all *subjectViews) came(s *subjectView) {
+	if s.refs++; s.refs == 1 {
+		all.of.room.used += s.bytes
+		all.alike[s.likes] = append(all.alike[s.likes], s)
+	}
+}
+
+// left counts a principal less.
+func (all *subjectViews) left(s *subjectView) {
+	if s.refs--; s.refs > 0 {
+		return
+	}
+	all.of.room.used -= s.bytes
+	rest := slices.DeleteFunc(all.alike[s.likes], func(o *subjectView) bool { return o == s })
+	if all.alike[s.likes] = rest; len(rest) == 0 {
+		delete(all.alike, s.likes)
+	}
+}
+
+// subjectView returns what a principal may use of an endpoint.
+func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
+	key := subjectKey{principal: p.ID, claims: claims(p)}
+	if w.policy.MatchesAddress() {
+		key.address = p.Address
+	}
+	if s, known := e.subjects.of.get(key); known {
+		return s
+	}
+	rights := w.policy.For(policySubject(p, e.surface))
+	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
+	key.principal = strings.Clone(p.ID) // it may be part of something long
+	return e.subjects.of.keep(key, func() (*subjectView, int) {
+		for _, other := range e.subjects.alike[likes] {
+			if other.Rights.Equal(rights) {
+				return other, len(key.principal) + perSubjectKey
+			}
+		}
+		return w.newSubjectView(e, rights, likes), len(key.principal) + perSubjectKey
+	})
+}
+
+// perSubjectKey is about what a shareKey takes, in the map and beside its value.
+const perSubjectKey = 200
+
+var claimSeed = maphash.MakeSeed()
+
+// claims tells principals of one id apart who are not the same to policy.
+func claims(p *auth.Principal) uint64 {
+	if p.Groups == nil && p.Scopes == nil && p.Email == "" && p.OAuthClient == "" {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(claimSeed)
+	for _, list := range [...][]string{p.Groups, p.Scopes, {p.Email, p.OAuthClient, p.Issuer}} {
+		maphash.WriteComparable(&h, len(list))
+		for _, text := range list {
+			maphash.WriteComparable(&h, text)
+		}
+	}
+	return h.Sum64()
+}
+
+func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
+	s := &subjectView{local: likes.local, room: e.subjects.of.room, likes: likes, limits: rights.Limits()}
+	s.SubjectView = view.NewSubjectView(e.view, rights, w.rulings, s.looked)
+	var rules []redact.Rule
+	for _, r := range s.Guards.Redactions {
+		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
+	}
+	s.redact = redact.New(rules, s.Guards.Secrets)
+	s.bytes = 300 + rights.Size() + 100*len(rules)
+	return s
+}
+
+// looked counts the memory of a sight that was made.
+func (s *subjectView) looked(made *view.Sight) {
+	if s.room == nil {
+		return
+	}
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	if s.bytes += made.Bytes(); s.refs > 0 {
+		s.room.used += made.Bytes()
+		s.room.trim()
+	}
+}
+
+// private reports whether the lists are not what everybody sees.
+func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
+
+// policySubject is a principal as policy sees it. What a client says of itself is not in it.
+func policySubject(p *auth.Principal, surface string) policy.Subject {
+	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes,
+		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
+}
