@@ -9,7 +9,7 @@ import (
 	"junction/auth/store"
 )
 
-// account is GET /account: what somebody has allowed which apps, and what they have connected.
+// account is GET /account: the apps that a user has allowed, and the upstreams they have connected.
 func (srv *Server) account(w http.ResponseWriter, r *http.Request) {
 	s, err := srv.session(r)
 	if isOver(err) {
@@ -43,15 +43,16 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) {
 	srv.page(w, http.StatusOK, "account", d)
 }
 
-// mine returns who sends a form of the account page; if ok is false, it has been answered.
+// accountForm returns the session behind a form of the account page. If ok is false, the request
+// has been answered.
 func (srv *Server) accountForm(w http.ResponseWriter, r *http.Request) (s session, ok bool) {
 	if !srv.sameOriginForm(w, r) {
 		return s, false
 	}
 	binding := cookie(r, bindingCookie)
 	if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
-			Text: "Nothing was changed. Open your account again.", Next: srv.url + "/account"})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
+			Text: "Nothing was changed. Open your account page again.", Next: srv.url + "/account"})
 		return s, false
 	}
 	s, err := srv.session(r)
@@ -84,8 +85,8 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		srv.event(r, "grant_revoked", s.user.ID, g.ClientID, "by the user")
 	case errors.Is(err, store.ErrNotFound):
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such app",
-			Text: "It is not among the apps that you have allowed.", Next: srv.url + "/account"})
+		srv.page(w, http.StatusNotFound, "error", pageData{Title: "App not found",
+			Text: "You have not allowed an app with this id.", Next: srv.url + "/account"})
 		return
 	case !isOver(err):
 		srv.showOutage(w, r, err)
@@ -94,7 +95,7 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
 }
 
-// logout is POST /account/logout: the person is signed out in every browser, and every app too.
+// logout is POST /account/logout. It signs the user out of every browser and ends all their grants.
 func (srv *Server) logout(w http.ResponseWriter, r *http.Request) {
 	s, ok := srv.accountForm(w, r)
 	if !ok {
@@ -112,11 +113,11 @@ func (srv *Server) logout(w http.ResponseWriter, r *http.Request) {
 	srv.event(r, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
 	srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
-		Text: "In every browser, and in every app that you had connected. At your identity provider you may still " +
-			"be signed in."})
+		Text: "You are signed out of every browser, and all apps are disconnected. " +
+			"You may still be signed in at your identity provider."})
 }
 
-// connect is GET /: what this is, and how to connect to it.
+// instructions is GET /: how to connect a client to this server.
 func (srv *Server) instructions(w http.ResponseWriter, r *http.Request) {
 	srv.page(w, http.StatusOK, "connect", pageData{Title: "Connect to " + srv.name, Resource: srv.url + "/mcp"})
 }

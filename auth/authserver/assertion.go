@@ -18,30 +18,31 @@ import (
 const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 	maxAssertion  = 16 << 10
-	assertionAge  = 10 * time.Minute // that an assertion may still have before it; ids are kept as long
+	assertionAge  = 10 * time.Minute // longest remaining lifetime of an assertion; its id is kept as long
 	assertionSkew = time.Minute
 )
 
-// clientKeys are the public keys that a client signs with.
+// clientKeys are the public keys of a client.
 type clientKeys struct {
 	Set *jose.JSONWebKeySet
-	URI string // where they are, if Set is nil
+	URI string // where to fetch them if Set is nil
 }
 
-// authenticate returns the client that a request for programs comes from. One that can sign must;
-// for all others the id is all there is, which is why their codes are bound to a verifier and their
-// refresh tokens are good once. The error is an *oauthError, or one that kept us from finding out.
+// authenticate returns the client that sent a token or revocation request. A client with keys must
+// sign. Other clients are identified by client_id alone: their codes are bound to a PKCE verifier,
+// and their refresh tokens rotate. The error is an *oauthError unless the client could not be
+// looked up.
 func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Values) (*client, error) {
 	id := q.Get("client_id")
 	if user, password, basic := r.BasicAuth(); basic {
 		name, err := url.QueryUnescape(user)
 		if err != nil || password != "" || id != "" && id != name {
-			return nil, bad("invalid_client", "this server has given no client a secret: send client_id in the body")
+			return nil, bad("invalid_client", "this server issues no client secrets: send client_id in the body")
 		}
 		id = name
 	}
 	if q.Get("client_secret") != "" {
-		return nil, bad("invalid_client", "this server has given no client a secret: leave client_secret out")
+		return nil, bad("invalid_client", "this server issues no client secrets: leave client_secret out")
 	}
 	assertion := q.Get("client_assertion")
 	switch {
@@ -57,8 +58,8 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 	}
 	c, err := srv.clientOf(ctx, id)
 	if wrong, ok := errors.AsType[*pageError](err); ok && wrong.code == codeBlocked {
-		// Whatever the client shows has ended. It is not told invalid_client: that would have it
-		// register again by itself, and be another one that nobody has blocked.
+		// A blocked client gets invalid_grant instead of invalid_client: on invalid_client, clients
+		// register again automatically and receive a new id that is not blocked.
 		return nil, bad("invalid_grant", "%s", wrong.text)
 	} else if ok {
 		return nil, bad("invalid_client", "%s", wrong.text)
@@ -68,17 +69,17 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 	}
 	switch {
 	case assertion != "" && c.Keys == nil:
-		return nil, bad("invalid_client", "the client has no keys to sign with")
+		return nil, bad("invalid_client", "the client has no keys; leave client_assertion out")
 	case assertion != "":
 		return c, srv.checkAssertion(ctx, c, assertion)
 	case c.MustSign:
 		return nil, bad("invalid_client",
-			"the client signs (private_key_jwt), and did not: client_assertion is missing")
+			"client_assertion is missing; this client must sign (private_key_jwt)")
 	}
 	return c, nil
 }
 
-// subjectOf returns whom an assertion says it is of, before anybody has checked that.
+// subjectOf returns the subject of an assertion without verifying it.
 func subjectOf(assertion string) string {
 	t, err := jwt.ParseSigned(assertion, assertionAlgs)
 	var c jwt.Claims
@@ -88,22 +89,22 @@ func subjectOf(assertion string) string {
 	return c.Subject
 }
 
-// checkAssertion wants a JWT that the client has signed for us, and that was not here before (RFC
-// 7523, section 3).
+// checkAssertion verifies a client assertion: a JWT signed by the client for this server, and used
+// once (RFC 7523, section 3).
 func (srv *Server) checkAssertion(ctx context.Context, c *client, assertion string) error {
-	no := func(why string) error { return bad("invalid_client", "client_assertion: %s", why) }
+	no := func(why string) error { return bad("invalid_client", "client_assertion %s", why) }
 	if len(assertion) > maxAssertion {
-		return no("it is too large")
+		return no("is too large")
 	}
 	t, err := jwt.ParseSigned(assertion, assertionAlgs)
 	if err != nil || len(t.Headers) != 1 {
-		return no("it is no JWT with one of the algorithms of this server")
+		return no("is not a JWT with an algorithm that this server supports")
 	}
 	if _, critical := t.Headers[0].ExtraHeaders["crit"]; critical {
-		return no("it has a crit header")
+		return no("has a crit header")
 	}
-	// Nothing is fetched or written down for a client that no user has allowed: it has no code and
-	// no token.
+	// Nothing is fetched or stored for a client that no user has allowed: such a client has no code
+	// and no token to present.
 	allowed, err := srv.store.ClientAllowed(ctx, c.ID)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (srv *Server) checkAssertion(ctx context.Context, c *client, assertion stri
 	var claims jwt.Claims
 	verified := false
 	var tried *jose.JSONWebKeySet
-	for _, again := range []bool{false, true} { // a second time with keys that were fetched anew
+	for _, again := range []bool{false, true} { // the second time with freshly fetched keys
 		keys, err := srv.keysOf(ctx, c, again)
 		if err != nil {
 			return err
@@ -136,36 +137,35 @@ func (srv *Server) checkAssertion(ctx context.Context, c *client, assertion stri
 	now := srv.now()
 	switch {
 	case !verified:
-		return no("no key of the client has signed it")
+		return no("is not signed by a key of the client")
 	case claims.Issuer != c.ID || claims.Subject != c.ID:
-		return no("iss and sub must be the client_id")
+		return no("must have the client_id as iss and sub")
 	case !slices.Contains(claims.Audience, srv.url) && !slices.Contains(claims.Audience, srv.url+"/oauth/token"):
-		return no("aud must be " + srv.url)
+		return no("must have the aud " + srv.url)
 	case claims.Expiry == nil || !now.Before(claims.Expiry.Time().Add(assertionSkew)):
-		return no("it is expired, or says not when")
+		return no("is expired, or has no exp")
 	case claims.Expiry.Time().After(now.Add(assertionAge)):
-		return no("it is good for longer than ten minutes")
+		return no("expires later than in ten minutes")
 	case claims.NotBefore != nil && now.Add(assertionSkew).Before(claims.NotBefore.Time()):
-		return no("it is not good yet")
+		return no("is not valid yet (nbf)")
 	case claims.ID == "" || len(claims.ID) > 512:
-		return no("jti is missing")
+		return no("has no jti, or a longer one than 512 bytes")
 	}
 	err = srv.store.UseAssertion(ctx, c.ID, claims.ID, claims.Expiry.Time().Add(2*assertionSkew))
 	if errors.Is(err, store.ErrUsed) {
-		return no("it was used before")
+		return no("was already used (jti)")
 	}
 	return err
 }
 
-// A client may publish any key, and anybody may have us try it: what costs more than a real one is
-// left out.
+// These limits bound the work that a client can cause by publishing many or large keys.
 const (
 	maxRSA   = 8192 // bits, as in crypto/tls
-	maxTries = 10   // keys that fit a header; a real set has two or three
+	maxTries = 10   // matching keys; a real set has two or three
 )
 
-// matching returns the keys that may have signed: public ones for signing, of the kind of the
-// algorithm, and of the id that the header names, if it names one.
+// matchingKeys returns the public signing keys that fit the algorithm of the header, and its key id
+// if it has one.
 func matchingKeys(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	var all []jose.JSONWebKey
 	for _, k := range set.Keys {
@@ -183,14 +183,14 @@ func matchingKeys(set *jose.JSONWebKeySet, h jose.Header) []jose.JSONWebKey {
 	return all
 }
 
-// keysOf returns the keys of a client. again asks for those of the net anew, which happens at most
-// once a minute for each place.
+// keysOf returns the keys of a client. With again, keys at a URL are fetched again, at most once a
+// minute for each URL.
 func (srv *Server) keysOf(ctx context.Context, c *client, again bool) (*jose.JSONWebKeySet, error) {
 	if c.Keys.Set != nil {
 		return c.Keys.Set, nil
 	}
 	if srv.documents == nil || srv.documents.fetcher == nil {
-		return nil, bad("invalid_client", "this server reads no keys from the net")
+		return nil, bad("invalid_client", "this server does not fetch client keys (auth.oauth.clients.cimd)")
 	}
 	return srv.documents.keys.get(ctx, c.Keys.URI, c.Host, again)
 }

@@ -45,7 +45,7 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	} {
 		p := b.once(http.MethodGet, a.asks(changes...), nil)
 		if p.status != 400 || p.next() != "" || strings.Contains(p.body, "<script") ||
-			!strings.Contains(p.body, "What helps") {
+			!strings.Contains(p.body, "What you can do") {
 			t.Errorf("%s: %d, to %q\n%s", name, p.status, p.next(), p.body)
 		}
 	}
@@ -78,7 +78,7 @@ func TestAuthT59BlockedClients(t *testing.T) {
 			for what, p := range map[string]page{"asks": b.once(http.MethodGet, a.asks(), nil),
 				"was asking": b.follow(b.press(asked, "allow"))} {
 				if p.status != 400 || p.next() != "" || !strings.Contains(p.body, "The operator of this server has "+
-					"blocked this app.") || strings.Contains(p.body, "What helps") ||
+					"blocked this app.") || strings.Contains(p.body, "What you can do") ||
 					!strings.Contains(p.body, clientAt) || strings.Contains(p.body, "the reason") {
 					t.Errorf("the app %s: %d at %s, to %q\n%s", what, p.status, p.url, p.next(), p.body)
 				}
@@ -249,7 +249,7 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 		}
 		a.mustCode(t, b)
 	}
-	if p := b.once(http.MethodGet, a.asks(), nil); !strings.Contains(p.body, "for 30 days after its last use") {
+	if p := b.once(http.MethodGet, a.asks(), nil); !strings.Contains(p.body, "Access ends after 30 days of no use") {
 		t.Errorf("it does not say for how long: %s", p.body)
 	}
 	if n := s.idp.Asked("/authorize"); n != 1 {
@@ -362,7 +362,7 @@ func TestAuthT69OnceAndInTime(t *testing.T) {
 	}
 	late := callback()
 	s.clock.forward(11 * time.Minute)
-	if p := b.once(http.MethodGet, late, nil); p.status != 403 || !strings.Contains(p.body, "too old") {
+	if p := b.once(http.MethodGet, late, nil); p.status != 403 || !strings.Contains(p.body, "has expired") {
 		t.Errorf("too late: %d %s", p.status, p.body)
 	}
 }
@@ -1062,7 +1062,7 @@ func TestProviderDownAtFirst(t *testing.T) {
 	s.idp.SetDown(true)
 	first := b.once(http.MethodGet, a.asks(), nil)
 	if p := b.press(first, "idp:sso"); p.status != 503 || p.header.Get("Retry-After") == "" ||
-		!strings.Contains(p.body, "cannot be reached now") {
+		!strings.Contains(p.body, "cannot be reached") {
 		t.Errorf("%d %s", p.status, p.body)
 	}
 	s.idp.SetDown(false)

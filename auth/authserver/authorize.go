@@ -17,41 +17,40 @@ import (
 )
 
 const (
-	requestTTL = 10 * time.Minute // from the client's request to the provider's answer
+	requestTTL = 10 * time.Minute // from the authorization request to the provider's answer
 
-	// maxParam bounds a parameter in bytes. The state is stored and sent back as it is: ChatGPT
-	// puts an address into it, and was seen with 521 bytes. Of a scope only the words that we know
-	// are stored; where there are many (auth.scope_capabilities), clients ask for all of them.
+	// maxParam is the largest size of a parameter in bytes. The state is stored and returned as it
+	// is; states of 521 bytes were seen. Of a scope only known words are stored, and clients may
+	// ask for all of them (auth.scope_capabilities).
 	maxParam = 1 << 10
 	maxState = 2 << 10
 	maxScope = 4 << 10
-	maxLink  = 4 << 10 // of the link to connect an upstream, which is our own
+	maxLink  = 4 << 10 // of a link made by ConnectURL
 
 	purposeAuthorize = "authorize"
 	purposeLogin     = "login"
 )
 
-// asking is what pages need to know about a request after its first page.
+// requestDetail is what the pages after the first one show about a request.
 type requestDetail struct {
 	Name string     `json:"name,omitempty"` // the client's
 	Host string     `json:"host,omitempty"`
 	Kind clientKind `json:"kind,omitempty"`
-	// User and Session are who allowed it, where no provider is asked.
+	// User and Session are of the user who approved it without signing in again.
 	User    string `json:"user,omitempty"`
 	Session string `json:"session,omitempty"`
 }
 
-// AuthRequest is a client's request that has been checked: what it asks for is in order, and where
-// the answer goes too. Nothing has been given for it.
+// checkedRequest is a valid authorization request. Nothing has been issued for it yet.
 type checkedRequest struct {
 	Client           *client
 	RedirectURI      string
 	State, Challenge string
 	Scope, Resource  string
-	ExplicitRedirect bool // the request named it, so the client must name it again for its token
+	ExplicitRedirect bool // the token request must repeat redirect_uri
 }
 
-// flaw is a mistake of a client that it is told of by way of the browser.
+// redirectError is an error that is sent to the client through a redirect (RFC 6749, 4.1.2.1).
 type redirectError struct {
 	redirect, state   string
 	code, description string
@@ -61,13 +60,13 @@ func (f *redirectError) Error() string { return f.code + ": " + f.description }
 
 var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// once are the parameters that mean something; one that comes twice could mean two things.
+// singleParams lists the parameters that may occur only once (RFC 6749, 3.1).
 var singleParams = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "resource", "code_challenge",
 	"code_challenge_method", "prompt", "request", "request_uri",
 }
 
-// bound returns how many bytes a parameter may have.
+// maxLen returns the largest size of a parameter in bytes.
 func maxLen(name string) int {
 	switch name {
 	case "state":
@@ -78,17 +77,17 @@ func maxLen(name string) int {
 	return maxParam
 }
 
-// begin checks a request. The error is a *problem, which the person is shown here, a *flaw, which
-// comes with the client and is for it, or one that kept us from finding out.
+// checkAuthorization checks an authorization request. The error is a *pageError, which is shown to
+// the person; a *redirectError, which is for the client and comes with Client and RedirectURI; or
+// any other error if the client could not be looked up.
 func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (checkedRequest, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
-			return checkedRequest{}, &pageError{"invalid_client", "The app says twice what it is, or where to " +
-				"return to (" + name + ")."}
+			return checkedRequest{}, &pageError{"invalid_client", "The app sent the parameter " + name + " twice."}
 		}
 	}
 	if id := form.Get("client_id"); id == "" || len(id) > maxParam || !printable(id) {
-		return checkedRequest{}, &pageError{"invalid_client", "The app does not say what it is (client_id)."}
+		return checkedRequest{}, &pageError{"invalid_client", "The app did not send a client_id."}
 	}
 	c, err := srv.clientOf(ctx, form.Get("client_id"))
 	if err != nil {
@@ -98,8 +97,7 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 	if err != nil {
 		return checkedRequest{}, err
 	}
-	// From here on the client is who it says, as far as anybody can know, and can be told, if a
-	// user has allowed it.
+	// From here on, the client and its redirect URI are known, so that errors can go to the client.
 	state := form.Get("state")
 	if len(state) > maxState {
 		state = ""
@@ -110,9 +108,9 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 	for _, name := range singleParams {
 		switch v := form[name]; {
 		case len(v) > 1 && name == "resource":
-			return bad("invalid_target", "there is more than one resource; a token is for one endpoint")
+			return bad("invalid_target", "resource occurs more than once; request one endpoint per token")
 		case len(v) > 1:
-			return bad("invalid_request", name+" is there twice")
+			return bad("invalid_request", name+" occurs more than once")
 		case len(v) == 1 && len(v[0]) > maxLen(name):
 			return bad("invalid_request", fmt.Sprintf("%s is longer than %d bytes", name, maxLen(name)))
 		}
@@ -127,17 +125,17 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 	case form.Get("response_mode") != "" && form.Get("response_mode") != "query":
 		return bad("invalid_request", "response_mode must be query")
 	case form.Get("code_challenge") == "":
-		return bad("invalid_request", "code_challenge is missing: PKCE is required")
+		return bad("invalid_request", "code_challenge is missing; PKCE is required")
 	case form.Get("code_challenge_method") != "S256":
 		return bad("invalid_request", "code_challenge_method must be S256")
 	case !challengeForm.MatchString(form.Get("code_challenge")):
-		return bad("invalid_request", "code_challenge is not the base64url of a SHA-256")
+		return bad("invalid_request", "code_challenge is not the base64url of a SHA-256 hash")
 	case slices.Contains(strings.Fields(form.Get("prompt")), "none"):
-		return bad("interaction_required", "a person has to agree each time")
+		return bad("interaction_required", "this server asks the user for consent each time; remove prompt=none")
 	}
 	resource := srv.resource(form.Get("resource"))
 	if resource == "" {
-		return bad("invalid_target", "resource is no endpoint of this server")
+		return bad("invalid_target", "resource is not an endpoint of this server")
 	}
 	return checkedRequest{
 		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"),
@@ -146,8 +144,8 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 	}, nil
 }
 
-// scopeOf returns what is granted of what is asked for: what we do not know is left out, and
-// without anything left it is the one that all need.
+// scopeOf returns the scopes that are granted for a requested scope: the known ones, and always
+// mcp.
 func (srv *Server) scopeOf(asked string) string {
 	var granted []string
 	for _, s := range srv.scopes {
@@ -165,12 +163,11 @@ func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// authorize is GET and POST /oauth/authorize: it checks the request of a client, and asks the
-// person.
+// authorize is GET and POST /oauth/authorize. It checks the request and shows the consent page.
 func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		srv.page(w, http.StatusBadRequest, "error",
-			pageData{Title: "The request cannot be read", Text: "Start again from your app."})
+			pageData{Title: "Invalid request", Text: "The form cannot be read. Start again from your app."})
 		return
 	}
 	request, err := srv.checkAuthorization(r.Context(), r.Form)
@@ -183,8 +180,8 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if gone, ok := errors.AsType[*fetchError](err); ok {
-		srv.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in now",
-			Text: "What the app is, is said at " + gone.host + ", and that cannot be read: " + gone.why + "."})
+		srv.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in right now",
+			Text: "The app's description at " + gone.host + " cannot be read: " + gone.why + "."})
 		return
 	}
 	if err != nil {
@@ -205,9 +202,9 @@ func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// tell tells a client what is wrong with its request. A client that no user has allowed is told
-// only if the person goes there: anybody can register one, and a link to us would lead to wherever
-// they want.
+// answerRedirectError sends an error to the client. If no user has allowed the client yet, it shows
+// a page with a link instead: anyone can register a client, and a redirect would lead to any
+// address they choose.
 func (srv *Server) answerRedirectError(
 	w http.ResponseWriter, r *http.Request, request checkedRequest, wrong *redirectError,
 ) {
@@ -230,9 +227,9 @@ func (srv *Server) answerRedirectError(
 	srv.page(w, http.StatusBadRequest, "mistake", d)
 }
 
-// returnsTo reports whether a client returns people to where a redirect URI leads: the operator has
-// named it, or a user allows the client now and went there. Of this machine every port is the same
-// place, since a client has another one each time.
+// returnsTo reports whether the redirect URI of a client is trusted: the operator has configured
+// it, or a user has allowed the client with this redirect target. On loopback the port is ignored,
+// since clients use another port each time.
 func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (bool, error) {
 	if c.Kind == kindStatic {
 		return true, nil
@@ -244,7 +241,7 @@ func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (b
 	return srv.store.RedirectAllowed(ctx, c.ID, host, local)
 }
 
-// cannot tells a person what is wrong with the app that sent them here.
+// showPageError shows a person why the app cannot sign them in.
 func (srv *Server) showPageError(w http.ResponseWriter, r *http.Request, wrong *pageError, client, redirect string) {
 	srv.event(r, "authorize_refused", "", safeText(client, 64), wrong.code)
 	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: safeText(redirect, 200),
@@ -259,8 +256,8 @@ func explicit(b bool) []byte {
 	return nil
 }
 
-// ask stores a request and shows its page. The page is shown on every run, whoever is signed in: a
-// browser that was sent here cannot be told from a person who came.
+// startRequest stores a request and shows its page. The page is shown each time, even to a
+// signed-in user: another site may have sent the browser here.
 func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
 	binding := srv.binding(w, r)
 	id := secret()
@@ -301,7 +298,7 @@ func (srv *Server) showConsent(w http.ResponseWriter, r *http.Request, id, bindi
 	srv.page(w, http.StatusOK, "consent", d)
 }
 
-// lasts is a duration in words.
+// lasts formats a duration for people.
 func lasts(d time.Duration) string {
 	n, unit := int(d/time.Hour), "hour"
 	if n >= 48 {
@@ -313,7 +310,7 @@ func lasts(d time.Duration) string {
 	return fmt.Sprint(n, " ", unit)
 }
 
-// consent is POST /oauth/consent: the person has decided.
+// consent is POST /oauth/consent: the user has chosen.
 func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
 	if !srv.sameOriginForm(w, r) {
 		return
@@ -344,8 +341,8 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
 		}
 		srv.event(r, "consent_denied", "", row.ClientID, "")
 		srv.redirectByPage(w, srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"the person has not agreed"}), pageData{
-			Title: "Nothing was allowed", Client: who.Name, Text: "Returning to " + who.Name + "."})
+			"the user denied the request"}), pageData{
+			Title: "Access denied", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
 		srv.allow(w, r, id, binding, who)
 	case strings.HasPrefix(action, "idp:"):
@@ -355,7 +352,7 @@ func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// allow approves a request for the person who is signed in in this browser.
+// allow approves a request for the user who is signed in in this browser.
 func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who requestDetail) {
 	s, err := srv.session(r)
 	if err != nil {
@@ -368,8 +365,8 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 		srv.showOutage(w, r, err)
 		return
 	}
-	// A second click finds it approved, and goes the same way: only what comes after it happens
-	// once.
+	// A second click finds the request approved and takes the same way. Only its consumption
+	// happens once.
 	row, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{Detail: detail})
 	if errors.Is(err, store.ErrUsed) && row.Consumed.IsZero() && row.IDP == "" {
 		err = nil
@@ -382,8 +379,8 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 		pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
-// toProvider approves a request, and sends the browser to the provider. All that the provider is
-// given is made now, and of this request and browser, so that a second click is sent the same way.
+// toProvider approves a request and sends the browser to the provider. State, nonce and verifier
+// are derived from the request and the browser, so that a second click sends the same values.
 func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
 	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == idp })
 	if i < 0 {
@@ -395,7 +392,7 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		id, binding)
 	where, err := p.begin(r.Context(), state, nonce, verifier)
 	if err != nil {
-		srv.showProviderOutage(w, r, p, err) // not approved yet: the same page works again
+		srv.showProviderOutage(w, r, p, err) // not approved yet: the user can try again
 		return
 	}
 	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
@@ -407,18 +404,18 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		srv.showRequestError(w, r, err)
 		return
 	}
-	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You will sign in there, and come " +
-		"back here."})
+	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You sign in there and then return " +
+		"to this server."})
 }
 
-// refusal is the URL that tells a client what is wrong with its request (RFC 6749, section 4.1.2.1;
-// RFC 9207).
+// errorURL returns the redirect that sends an error to the client (RFC 6749, section 4.1.2.1; RFC
+// 9207).
 func (srv *Server) errorURL(wrong *redirectError) string {
 	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}},
 		wrong.state)
 }
 
-// answerURL adds the members of an answer to where it goes, which keeps the query that it has.
+// answerURL adds parameters to a redirect URI and keeps its query.
 func (srv *Server) answerURL(redirect string, members url.Values, state string) string {
 	if state != "" {
 		members.Set("state", state)
@@ -431,35 +428,34 @@ func (srv *Server) answerURL(redirect string, members url.Values, state string) 
 	return redirect + separator + members.Encode()
 }
 
-// goTo answers a POST, or leaves the browser: with a page that goes on by itself, since a browser
-// that checks where a form's answers lead would stop a redirect.
+// redirectByPage answers with a page that goes on to where. A redirect would fail: the directive
+// form-action of the page's security policy also covers redirects after a form.
 func (srv *Server) redirectByPage(w http.ResponseWriter, where string, d pageData) {
 	d.Next = where
 	w.Header().Set("Refresh", "0; url="+where)
 	srv.page(w, http.StatusOK, "going", d)
 }
 
-// startAgain tells a person that a page is not theirs, or too old.
+// startAgain shows that a page belongs to another browser, or has expired.
 func (srv *Server) startAgain(w http.ResponseWriter, noCookies bool) {
-	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or is too old. " +
-		"Nothing was allowed. Go back to your app and let it connect once more."}
+	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or has expired. " +
+		"Nothing was allowed. Go back to your app and connect again."}
 	if noCookies {
-		d.Text = "Your browser has sent no cookie of this server: this page belongs to another browser, or cookies " +
-			"are blocked here. " +
-			"Allow cookies for this server, go back to your app and let it connect once more."
+		d.Text = "Your browser sent no cookie of this server. Either this page belongs to another browser, or " +
+			"cookies are blocked. Allow cookies for this server, go back to your app and connect again."
 	}
 	srv.page(w, http.StatusForbidden, "error", d)
 }
 
-// over answers for a request that is not there any more, or one that could not be looked up.
+// showRequestError answers with the reason why a stored request cannot go on.
 func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, store.ErrUsed):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was used before",
-			Text: "If your app is not connected, go back to it and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was already used",
+			Text: "If your app is not connected, go back to it and connect again."})
 	case errors.Is(err, store.ErrExpired):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
-			Text: "Nothing was allowed. Go back to your app and let it connect once more."})
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
+			Text: "Nothing was allowed. Go back to your app and connect again."})
 	case isOver(err):
 		srv.startAgain(w, false)
 	default:
@@ -467,23 +463,23 @@ func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err 
 	}
 }
 
-// unreachable tells a person that it is not their fault.
+// showOutage answers a person with 503.
 func (srv *Server) showOutage(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		srv.log.Error("a sign-in page could not be shown", "path", r.URL.Path, "request_id", auth.RequestID(w), "error",
+		srv.log.Error("cannot show a sign-in page", "path", r.URL.Path, "request_id", auth.RequestID(w), "error",
 			err)
 	}
 	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "This server cannot answer now",
-		Text: "Nothing is lost. Try again in a moment by reloading the page."})
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "Temporarily unavailable",
+		Text: "This server cannot answer right now. Nothing is lost. Reload the page in a moment."})
 }
 
 func (srv *Server) showProviderOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) {
 	if r.Context().Err() == nil {
-		srv.log.Error("an identity provider cannot be reached", "provider", p.ID, "request_id", auth.RequestID(w),
+		srv.log.Error("cannot reach the identity provider", "provider", p.ID, "request_id", auth.RequestID(w),
 			"error", err)
 	}
 	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached now",
+	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached",
 		Text: "Nothing is lost. Go back and try again in a moment."})
 }

@@ -1,19 +1,27 @@
-// Package authserver is an authorization server for MCP clients, with the organisation's own identity
-// provider behind it: clients find what they need here (metadata, registration, resource
-// indicators), people sign in where they always do, and what a client is given is ours alone.
+// Package authserver is an OAuth authorization server for MCP clients. People sign in at the
+// organisation's own OpenID Connect provider; clients receive tokens that this package issues. It
+// adds what MCP clients need and most providers lack: dynamic client registration, client metadata
+// documents and resource indicators.
 //
-// A sign-in, by file: a client finds the endpoints (metadata.go) and says who it is (client.go,
-// register.go, documents.go); its person's browser comes to authorize.go, which knows it again by a
-// cookie (cookie.go), checks what is asked, shows who asks (pages.go), and sends a person who
-// agrees to the provider (provider.go); callback.go takes the provider's answer; mint.go makes a
-// code of it, and token.go and refresh.go tokens of the code, for a client that signs where it has
-// keys (assertion.go). verify.go tells the guard whose a token is, account.go shows people what
-// they have allowed and takes it back. redirect.go says where an answer may go. On the pages of
-// connections.go people sign in to upstreams of their own. strangers.go bounds what anybody can
-// have us do, and outside.go what we fetch from URLs of strangers. config.go is the section of the
-// file.
+// A sign-in, by file:
 //
-// Whatever cannot be found out is 503, and nobody's sign-in is over for it.
+//  1. metadata.go tells a client the endpoints.
+//  2. client.go identifies the client: by its registration (register.go), by its metadata document
+//     (documents.go), or by the configuration.
+//  3. authorize.go checks the authorization request, shows the consent page (pages.go), and sends
+//     the browser to the provider (provider.go). A cookie (cookie.go) binds the request to the browser.
+//  4. callback.go takes the provider's answer, stores the grant, and returns a code to the client.
+//     redirect.go decides which redirect URIs are allowed.
+//  5. token.go exchanges the code, and refresh.go a refresh token, for new tokens. mint.go makes and
+//     checks their strings. assertion.go authenticates clients that sign with a key.
+//  6. verify.go tells the guard who a token belongs to.
+//
+// account.go is the page on which users see and revoke their grants. connections.go holds the pages
+// on which users sign in to upstreams. ratelimit.go limits unauthenticated requests, and fetcher.go
+// limits fetches from URLs that clients supply. config.go is the section auth.oauth of the file.
+//
+// If the server cannot decide, because the database or the provider is down, it answers 503. An
+// outage never ends a sign-in.
 package authserver
 
 import (
@@ -42,38 +50,37 @@ import (
 	"junction/auth/store"
 )
 
-// Options is what a Server is made of. URL, Store and Keys are required.
+// Options configures New. URL, Store and Keys are required.
 type Options struct {
 	Config Config // validated
-	URL    string // where clients reach us, without a path: the issuer
-	// beyond those that everybody gets, which a client may ask for: what they give is for policies
-	// to say
+	URL    string // where clients reach this server, without a path; also the issuer
+	// Scopes are further scopes that a client may request. Policies decide what they give.
 	Scopes []string
-	Store  *store.Store // stays the caller's
+	Store  *store.Store // New does not take ownership
 	Keys   *seal.Ring
-	// HTTP asks the identity providers. Default: a client with a timeout. The operator names them,
-	// so that they may be in a private network.
+	// HTTP calls the identity providers, which may be in a private network. Default: a client with
+	// a timeout.
 	HTTP *http.Client
-	// Fetch reads what strangers' URLs name; nil reads none.
+	// Fetch reads documents from URLs that clients supply; nil reads none.
 	Fetch Fetch
-	// Granted reports whether any policy lets a person use anything; nil says yes. One that it does
-	// not is told so before the client is given a token.
+	// Granted reports whether any policy lets a user use anything. A user without any access is
+	// told so before the client receives a code. nil grants.
 	Granted func(*auth.Principal) bool
-	// Connector is who people connect upstreams by; nil: nobody connects any. MayUse reports
-	// whether policies let a person use anything of an upstream; nil says yes.
+	// Connector signs users in to upstreams; nil disables that. MayUse reports whether policies let
+	// a user use anything of an upstream; nil grants.
 	Connector Connector
 	MayUse    func(p *auth.Principal, upstream string) bool
-	// Address finds out where a request comes from, for what is written down; nil leaves that out.
+	// Address returns the client address of a request, for the log and the audit. It may be nil.
 	Address func(*http.Request) netip.Addr
-	// Ended is called after grants have ended, also on another replica, so that streams that rest
-	// on them can be closed. It may be nil.
+	// Ended is called after grants have ended, on this replica or another, so that their streams
+	// can be closed. It may be nil.
 	Ended func()
 	Log   *slog.Logger     // nil discards
 	Now   func() time.Time // nil is time.Now
 }
 
 // Server is the authorization server. It is an http.Handler, and the auth.Verifier of the tokens
-// that it gives. Close it.
+// that it issues. Close it.
 type Server struct {
 	config       Config
 	tokens       Tokens
@@ -82,13 +89,13 @@ type Server struct {
 	scopes       []string
 	store        *store.Store
 	registrar    registrar
-	documents    *documents // nil reads none
+	documents    *documents // nil if disabled
 	static       map[string]*client
 	providers    []*provider
 	minter       minter
 	cookies      [][]byte // keys
 	granted      func(*auth.Principal) bool
-	connector    Connector // nil: there is nothing to connect
+	connector    Connector // nil if there is nothing to connect
 	mayUse       func(*auth.Principal, string) bool
 	links        *seal.Vault // of ConnectURL
 	address      func(*http.Request) netip.Addr
@@ -98,15 +105,15 @@ type Server struct {
 	pages        *pages
 	routes       http.Handler
 	limits       rateLimits
-	logOverLimit rate.Sometimes // says that an address is refused
+	logOverLimit rate.Sometimes // limits the log line about rejected addresses
 	cache        tokenCache
 
 	stop   context.CancelFunc
 	polled sync.WaitGroup
 }
 
-// New returns a Server. It asks nobody for anything yet: a provider that is down keeps nothing from
-// starting.
+// New returns a Server and starts its poller. It does not contact the identity providers, so that
+// the program starts while a provider is down.
 func New(o Options) (*Server, error) {
 	f := &Server{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
@@ -118,7 +125,7 @@ func New(o Options) (*Server, error) {
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Path != "" {
-		return nil, fmt.Errorf("the URL of an authorization server ends after the host: %q", o.URL)
+		return nil, fmt.Errorf("the URL of an authorization server must have no path: %q", o.URL)
 	}
 	f.name = cmp.Or(f.config.Name, u.Host)
 	if f.log == nil {
@@ -174,7 +181,7 @@ func New(o Options) (*Server, error) {
 	return f, nil
 }
 
-// Close ends the Server; the store stays open.
+// Close stops the Server and waits for its poller. The store stays open.
 func (srv *Server) Close() {
 	srv.stop()
 	srv.polled.Wait()
@@ -182,7 +189,7 @@ func (srv *Server) Close() {
 
 func (srv *Server) router() http.Handler {
 	m := http.NewServeMux()
-	// for programs, also those that run in a browser on another page
+	// public endpoints are for programs, including scripts of other origins in a browser
 	public := func(pattern string, answer http.HandlerFunc, methods string) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
@@ -197,8 +204,7 @@ func (srv *Server) router() http.Handler {
 			}
 			if !strings.Contains(methods, r.Method) {
 				h.Set("Allow", methods)
-				// An authorization server says 400 to a GET of the token endpoint, which clients
-				// understand (RFC 6749, section 5.2).
+				// OAuth clients expect 400 from the token endpoint (RFC 6749, section 5.2).
 				status := http.StatusMethodNotAllowed
 				if r.URL.Path == "/oauth/token" {
 					status = http.StatusBadRequest
@@ -211,7 +217,7 @@ func (srv *Server) router() http.Handler {
 	}
 	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
 	public("/.well-known/oauth-authorization-server", srv.metadata, get)
-	// for clients that look below the path of the endpoint
+	// for clients that append the path of the endpoint
 	public("/.well-known/oauth-authorization-server/", srv.metadata, get)
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
 	public("/oauth/token", srv.limited(srv.limits.token, srv.token), post)
@@ -240,16 +246,16 @@ func (srv *Server) router() http.Handler {
 		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") ||
 			strings.HasPrefix(r.URL.Path, "/oauth/c") {
 			srv.page(w, http.StatusNotFound, "error",
-				pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+				pageData{Title: "Page not found", Text: "This server has no page at this address."})
 			return
 		}
-		fail(w, http.StatusNotFound, "not_found", "nothing is here")
+		fail(w, http.StatusNotFound, "not_found", "no such endpoint")
 	})
 	return m
 }
 
-// ServeHTTP answers a request. Pages, the log and the audit have its id where whoever serves it has
-// given it one, with auth.RequestIDs.
+// ServeHTTP answers a request. Pages, log lines and audit rows contain the request id if the caller
+// has set one with auth.RequestIDs.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	by := caller{request: auth.RequestID(w)}
@@ -265,14 +271,13 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	srv.routes.ServeHTTP(w, r)
 }
 
-// caller is where a request comes from, and its id, in the words of what is written down; "" where
-// that is not known.
+// caller is the address and the id of a request, as logged; "" if unknown.
 type caller struct {
 	address, request string
-	from             netip.Addr // the zero Addr where it is not known
+	from             netip.Addr // the zero Addr if unknown
 }
 
-// network is what a caller counts by where rows are bounded, "" where it is not known.
+// network is the network by which stored rows are limited, "" if unknown.
 func (c caller) network() string {
 	if n := networkOf(c.from); n.IsValid() {
 		return n.String()
@@ -280,7 +285,7 @@ func (c caller) network() string {
 	return ""
 }
 
-// callerKey finds the caller in the context of a request.
+// callerKey is the context key of the caller.
 type callerKey struct{}
 
 func callerOf(ctx context.Context) caller {
@@ -288,28 +293,28 @@ func callerOf(ctx context.Context) caller {
 	return by
 }
 
-// maxBody bounds every body that is sent to us; a form with an assertion has a few kilobytes.
+// maxBody is the largest request body in bytes. A form with a client assertion has a few kilobytes.
 const maxBody = 64 << 10
 
-// away answers a program when something that we need cannot be reached. It is never the client's
-// fault, and never the end of a sign-in.
+// answerOutage answers a program with 503 if something that the server needs cannot be reached. The
+// client keeps its tokens.
 func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
-	if _, theirs := errors.AsType[*fetchError](err); theirs { // a stranger can cause as many of these as they like
+	if _, theirs := errors.AsType[*fetchError](err); theirs { // anyone can cause these
 		if level = slog.LevelWarn; srv.limits.events.pass(callerOf(r.Context()).from, srv.now()) != withinLimit {
 			level = slog.LevelDebug
 		}
 	}
 	if r.Context().Err() == nil {
-		srv.log.Log(r.Context(), level, "a sign-in request could not be answered",
+		srv.log.Log(r.Context(), level, "cannot answer a sign-in request",
 			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable",
-		"the sign-in service cannot answer now; try again in a moment")
+		"the sign-in service is temporarily unavailable; try again in a moment")
 }
 
-// fail answers a program with an error (RFC 6749, section 5.2).
+// fail answers with an OAuth error as JSON (RFC 6749, section 5.2).
 func fail(w http.ResponseWriter, status int, code, description string) {
 	reply(w, status, struct {
 		Error       string `json:"error"`
@@ -317,7 +322,7 @@ func fail(w http.ResponseWriter, status int, code, description string) {
 	}{code, description})
 }
 
-// reply answers with JSON that nobody keeps, unless a header says otherwise already.
+// reply answers with JSON, with Cache-Control: no-store unless that header is already set.
 func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -336,8 +341,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// resource returns the canonical name of the endpoint that a client means, "" if it means none of
-// ours. Whoever names none means the one over everything.
+// resource returns the canonical name of a requested resource, "" if it is not an endpoint of this
+// server. An empty request means the endpoint that merges all upstreams.
 func (srv *Server) resource(given string) string {
 	if given == "" {
 		given = srv.url
@@ -352,13 +357,13 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// derive returns a secret that is made of others, the same each time. It is made with the first
-// key.
+// derive returns a secret computed from its arguments with the first key. Equal arguments give
+// equal secrets.
 func (srv *Server) derive(purpose string, of ...string) string {
 	return derive(srv.cookies[0], purpose, of)
 }
 
-// derived reports whether a text was derived so, with whatever key.
+// derived reports whether derive made the text with any of the keys.
 func (srv *Server) derived(text, purpose string, of ...string) bool {
 	return slices.ContainsFunc(srv.cookies,
 		func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
@@ -373,8 +378,8 @@ func derive(key []byte, purpose string, of []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// isOver reports whether an error of the store says something about a row, as opposed to one that
-// kept us from finding out.
+// isOver reports whether an error of the store describes the row (missing, expired, used or
+// revoked), and not a failure of the store.
 func isOver(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExpired) || errors.Is(err, store.ErrUsed) ||
 		errors.Is(err, store.ErrRevoked)

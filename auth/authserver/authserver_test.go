@@ -70,8 +70,8 @@ func TestAuthT80T81T84SignIn(t *testing.T) {
 	}
 	s.mustVerify(t, m["access_token"])
 	s.mustVerify(t, next["access_token"])
-	s.mustNotVerify(t, next["refresh_token"], "nobody knows it here")
-	s.mustNotVerify(t, fmt.Sprint(m["access_token"])+"x", "nobody knows it here")
+	s.mustNotVerify(t, next["refresh_token"], "this server does not know it")
+	s.mustNotVerify(t, fmt.Sprint(m["access_token"])+"x", "this server does not know it")
 	s.clock.forward(time.Hour - time.Second - s.clock.now().Sub(began))
 	s.mustVerify(t, next["access_token"])
 	s.clock.forward(3 * time.Second)
@@ -217,7 +217,7 @@ func TestHalfATokenIsNone(t *testing.T) {
 	if status, n := a.refresh(t, forge(m["refresh_token"])); status != 400 || n["error"] != "invalid_grant" {
 		t.Errorf("%d %v", status, n)
 	}
-	s.mustNotVerify(t, forge(m["access_token"]), "nobody knows it here")
+	s.mustNotVerify(t, forge(m["access_token"]), "this server does not know it")
 	s.mustVerify(t, m["access_token"])
 	code := a.mustCode(t, b)
 	if status, n := a.redeem(t, forge(code)); status != 400 || n["error"] != "invalid_grant" {

@@ -15,13 +15,13 @@ import (
 	"junction/auth/store"
 )
 
-// callback is GET /oauth/callback/{idp}: a provider's answer. It counts only in the browser that
-// was sent there, and once.
+// callback is GET /oauth/callback/{idp}: a provider's answer. It is accepted once, and only in the
+// browser that was sent to the provider.
 func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == r.PathValue("idp") })
 	if i < 0 {
 		srv.page(w, http.StatusNotFound, "error",
-			pageData{Title: "There is no such page", Text: "The address is not one of this server's."})
+			pageData{Title: "Page not found", Text: "This server has no page at this address."})
 		return
 	}
 	p, q := srv.providers[i], r.URL.Query()
@@ -56,7 +56,7 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 	srv.event(r, "signed_in", in.user.ID, row.ClientID, p.ID)
 	if row.Purpose == purposeLogin {
 		next := "/account"
-		if len(row.Request) > 0 { // the page of ours that wanted to know who it is
+		if len(row.Request) > 0 { // the page that required the sign-in
 			next = string(row.Request)
 		}
 		http.Redirect(w, r, srv.url+next, http.StatusSeeOther)
@@ -65,7 +65,7 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 	srv.deliver(w, r, row, who, in.user, in.idp)
 }
 
-// answerOf reads the provider's answer.
+// readAnswer reads the provider's answer. It returns the user and the refresh token.
 func (srv *Server) readAnswer(
 	ctx context.Context, p *provider, row store.AuthRequest, q url.Values,
 ) (identity, string, error) {
@@ -81,8 +81,8 @@ func (srv *Server) readAnswer(
 	return p.finish(ctx, q.Get("code"), row.Nonce, row.Verifier)
 }
 
-// notSignedIn tells a person why they are not signed in, and lets the client know if they go on.
-// user is "" if nobody knows who it is.
+// notSignedIn shows why a person is not signed in, with a link that reports it to the client. user
+// is "" if the user is unknown.
 func (srv *Server) notSignedIn(
 	w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who requestDetail, user string,
 	err error,
@@ -92,36 +92,36 @@ func (srv *Server) notSignedIn(
 		srv.showProviderOutage(w, r, p, err)
 		return
 	}
-	srv.log.Warn("somebody could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
+	srv.log.Warn("a user could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
 	d := pageData{Title: "You are not signed in", Client: who.Name}
 	if refused {
 		d.Text = p.label() + " answered: " + no.code + "."
 	} else {
-		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. Ask whoever " +
-			"runs it, or sign in with another account."
+		d.Text = "You have signed in at " + p.label() + ", but this account may not use this server. " +
+			"Ask the operator of this server, or sign in with another account."
 	}
 	if row.Purpose == purposeAuthorize {
 		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"the person could not sign in"})
+			"the user could not sign in"})
 	}
 	srv.page(w, http.StatusForbidden, "refused", d)
 }
 
-// signedIn is what a sign-in has left behind.
+// signedIn is what a sign-in has stored.
 type signedIn struct {
 	user   store.User
 	idp    store.IDPSession
 	cookie string
 }
 
-// claimsOf is what is kept of an identity.
+// storedClaims are the claims of an identity that the store keeps.
 type storedClaims struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// signIn stores who has signed in. The error wraps store.ErrRevoked if the operator has shut them
-// out.
+// signIn stores a user with their sessions. The error wraps store.ErrRevoked if the operator has
+// disabled the user.
 func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refreshToken string) (in signedIn, err error) {
 	claims, err := json.Marshal(storedClaims{id.Groups})
 	if err != nil {
@@ -153,7 +153,7 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 	return in, err
 }
 
-// carryOn is GET /oauth/continue: somebody who was signed in has agreed.
+// continueRequest is GET /oauth/continue: a user who was already signed in has approved a request.
 func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
 	binding := cookie(r, bindingCookie)
 	id := r.URL.Query().Get("tx")
@@ -168,7 +168,7 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
 	}
 	var who requestDetail
 	_ = json.Unmarshal(row.Detail, &who)
-	// Whoever agreed may have signed out since, or been shut out.
+	// The user may have signed out, or been disabled, since approving.
 	s, err := srv.session(r)
 	if err == nil && (s.user.ID != who.User || s.IDPSession != who.Session) {
 		err = store.ErrNotFound
@@ -184,7 +184,7 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
 	srv.deliver(w, r, row, who, s.user, idp)
 }
 
-// deliver makes a grant and a code of an approved request, and takes both to the client.
+// deliver makes a grant and a code for an approved request, and returns the code to the client.
 func (srv *Server) deliver(
 	w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail, user store.User,
 	idp store.IDPSession,
@@ -193,10 +193,10 @@ func (srv *Server) deliver(
 	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope,
 		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
 		srv.event(r, "not_granted", user.ID, row.ClientID, "")
-		d.Title, d.Text = "You are signed in, and may use nothing here", "You are "+d.User+
-			", and no policy of this server lets you use anything. Ask whoever runs it."
+		d.Title, d.Text = "You are signed in, but have no access", "You are "+d.User+
+			", and no policy of this server gives you access. Ask the operator of this server."
 		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"signed in, and no policy lets this person use anything"})
+			"no policy gives the user access to anything"})
 		srv.page(w, http.StatusForbidden, "refused", d)
 		return
 	}
@@ -216,8 +216,8 @@ func (srv *Server) deliver(
 		Scope: row.Scope, Expires: expires,
 	})
 	if err == nil {
-		// The client may have been shut out while the person was on their way. Now that the grant
-		// is stored, whoever shuts it out later ends that.
+		// The operator may have blocked the client in the meantime. From now on, blocking the
+		// client also ends this stored grant.
 		err = srv.checkBlocked(r.Context(), row.ClientID)
 	}
 	if wrong, ok := errors.AsType[*pageError](err); ok {
@@ -237,11 +237,11 @@ func (srv *Server) deliver(
 		return
 	}
 	d.Title = "Connected as " + d.User
-	d.Text = "Returning to " + who.Name + ". You can close this page if nothing happens any more."
+	d.Text = "Returning to " + who.Name + ". You can close this page."
 	srv.redirectByPage(w, answer, d)
 }
 
-// principal is who a user is for policies, by way of a grant.
+// principal is the principal of a user with the tokens of a grant.
 func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.Principal {
 	var c storedClaims
 	_ = json.Unmarshal(claims, &c)
@@ -252,8 +252,7 @@ func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.P
 	}
 }
 
-// event writes down what happened. What cannot be written down is logged: nobody is kept out for
-// it.
+// event audits an event of a request. If the audit fails, the request still goes on.
 func (srv *Server) event(r *http.Request, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	defer cancel()

@@ -13,32 +13,32 @@ import (
 	"junction/auth/store"
 )
 
-// clientKind says how a client says who it is.
+// clientKind says how a client is identified.
 type clientKind string
 
 const (
-	kindStatic     clientKind = "static"     // an operator wrote it into the file
-	kindDocument   clientKind = "document"   // its id is the URL of its metadata, so that its host is known
-	kindRegistered clientKind = "registered" // it says so itself
+	kindStatic     clientKind = "static"     // configured by the operator
+	kindDocument   clientKind = "document"   // its id is the URL of its metadata document, so that its host is verified
+	kindRegistered clientKind = "registered" // self-registered (unverified)
 )
 
-// client is a program that asks people to let it in. Its name is its own word, and means nothing;
-// Host is verified, and "" of one that is only registered.
+// client is a program that asks users for access. Name is self-reported. Host is verified; it is ""
+// for a registered client.
 type client struct {
 	ID        string
 	Kind      clientKind
 	Name      string
 	Host      string
 	Redirects []string
-	Keys      *clientKeys // of one that can sign; nil
-	MustSign  bool        // the client has no other way to say who it is
+	Keys      *clientKeys // nil if the client does not sign
+	MustSign  bool        // signing is the only authentication method of the client
 }
 
-// label is what people are shown.
-func (c *client) label() string { return cmp.Or(c.Name, c.Host, "An app without a name") }
+// label is the name of the client on pages.
+func (c *client) label() string { return cmp.Or(c.Name, c.Host, "Unnamed app") }
 
-// problem is what is wrong with a client, or with its redirect URI, in words for the person in the
-// browser: it is shown here and never sent anywhere.
+// pageError is a fault of a client or of its redirect URI. Its text is shown to the person in the
+// browser and is never sent to a redirect URI.
 type pageError struct {
 	code string // invalid_client, invalid_redirect_uri or blocked
 	text string
@@ -46,20 +46,21 @@ type pageError struct {
 
 func (p *pageError) Error() string { return p.text }
 
-// clientOf returns the client with an id. The error is a *problem if there is none; another means
-// that it could not be found out.
+// clientOf returns the client with an id. The error is a *pageError if there is none or it is
+// blocked; any other error means that the client could not be looked up.
 func (srv *Server) clientOf(ctx context.Context, id string) (*client, error) {
-	// First, so that nothing is fetched from where a client that is shut out comes from.
+	// The check comes first, so that nothing is fetched for a blocked client.
 	if err := srv.checkBlocked(ctx, id); err != nil {
 		return nil, err
 	}
 	return srv.resolve(ctx, id)
 }
 
-// blocked is the code of a problem that a new registration must not help with.
+// codeBlocked is the pageError code of a blocked client. The page then does not suggest to register
+// again.
 const codeBlocked = "blocked"
 
-// unblocked returns a *problem if the operator has shut a client out.
+// checkBlocked returns a *pageError if the operator has blocked the client.
 func (srv *Server) checkBlocked(ctx context.Context, id string) error {
 	err := srv.store.ClientBlocked(ctx, id)
 	if errors.Is(err, store.ErrRevoked) {
@@ -68,8 +69,8 @@ func (srv *Server) checkBlocked(ctx context.Context, id string) error {
 	return err
 }
 
-// NameOf returns what a client calls itself, as far as its client_id says that: "" of one whose id
-// is a URL. The error says why the id cannot be one of these two kinds.
+// NameOf returns the self-reported name in a client_id that this server issued, and "" for a
+// client_id that is a URL. The error says why the client_id is neither.
 func NameOf(keys *seal.Ring, id string) (string, error) {
 	if strings.HasPrefix(id, "https://") {
 		return "", checkDocumentURL(id)
@@ -96,8 +97,8 @@ func (srv *Server) resolve(ctx context.Context, id string) (*client, error) {
 		}
 		c, err := srv.registrar.open(id)
 		if err != nil {
-			return nil, &pageError{"invalid_client", "This server did not make the app's client_id, or no longer " +
-				"knows the key that it was made with."}
+			return nil, &pageError{"invalid_client", "This server did not issue the app's client_id, " +
+				"or issued it with a key that is no longer configured."}
 		}
 		return c, nil
 	case strings.HasPrefix(id, "https://"):
@@ -105,16 +106,16 @@ func (srv *Server) resolve(ctx context.Context, id string) (*client, error) {
 			return srv.documents.client(ctx, id)
 		}
 	}
-	return nil, &pageError{"invalid_client", "The app is not known here."}
+	return nil, &pageError{"invalid_client", "This server does not know the app."}
 }
 
-// redirectOf returns where the client wants its answer, if that may be.
+// redirectOf returns the redirect URI for an answer. The error is a *pageError.
 func redirectOf(c *client, given string) (string, error) {
 	if given == "" && len(c.Redirects) == 1 {
 		return c.Redirects[0], nil // RFC 6749, section 3.1.2.3
 	}
 	if given == "" {
-		return "", &pageError{"invalid_redirect_uri", "The app does not say where to return to (redirect_uri)."}
+		return "", &pageError{"invalid_redirect_uri", "The app did not send a redirect_uri."}
 	}
 	if !matchRedirect(c.Redirects, given) {
 		return "", &pageError{"invalid_redirect_uri", "The app wants to return to an address that it has not " +
@@ -125,16 +126,16 @@ func redirectOf(c *client, given string) (string, error) {
 
 const maxClientName = 80 // runes
 
-// clean returns a name without what would make it look like something else: control characters,
-// those that turn the direction of writing around, and those that have no width.
+// cleanName removes what could make a name look like something else: control characters, characters
+// that change the direction of writing, and invisible ones.
 func cleanName(name string) string {
 	n := 0
 	s := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || n >= maxClientName || !unicode.IsPrint(r) && r != ' ' {
 			return -1
 		}
-		// What is not printed has gone already: Go counts format characters (bidi, zero width,
-		// tags) among those. What is left are fillers that look like nothing.
+		// unicode.IsPrint has removed format characters (bidi, zero width, tags). These remaining
+		// ones are printed as nothing.
 		switch {
 		case r >= 0xFE00 && r <= 0xFE0F, r >= 0xE0100 && r <= 0xE01EF, r == 0x115F, r == 0x1160, r == 0x3164,
 			r == 0xFFA0, r == 0x034F, r == 0x2800:
@@ -146,8 +147,8 @@ func cleanName(name string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// visible returns a stranger's text for a page or a log, cut after n bytes: whatever is not plain
-// is escaped.
+// safeText returns untrusted text for a page or a log, cut after n bytes, with every character
+// outside of printable ASCII replaced.
 func safeText(s string, n int) string {
 	cut := len(s) > n
 	if cut {
@@ -165,7 +166,7 @@ func safeText(s string, n int) string {
 	return s
 }
 
-// target is where a redirect URI leads, in words for people.
+// displayTarget returns the target of a redirect URI for people. local means loopback.
 func displayTarget(uri string) (host string, local bool) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -177,4 +178,4 @@ func displayTarget(uri string) (host string, local bool) {
 	return u.Scheme + "://", false
 }
 
-var errNotIssued = errors.New("not made by us")
+var errNotIssued = errors.New("the client_id was not issued by this server")

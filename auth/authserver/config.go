@@ -14,13 +14,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Config is the file's auth.oauth section: people sign in with the organisation's identity
-// provider, and clients are given tokens of ours.
+// Config is the file's auth.oauth section: users sign in with the organisation's identity provider,
+// and clients receive tokens of this server.
 type Config struct {
 	// Name is what pages call this server. Default: the host of public_url.
 	Name string `yaml:"name"`
-	// IdentityProviders are who people sign in with. Where there are several, they choose.
-	// Required.
+	// IdentityProviders are the providers that users sign in with. If there are several, users
+	// choose one. Required.
 	IdentityProviders []IdentityProvider `yaml:"identity_providers"`
 	Clients           Clients            `yaml:"clients"`
 	Tokens            Tokens             `yaml:"tokens"`
@@ -31,41 +31,41 @@ type IdentityProvider struct {
 	// part of the redirect URI to register: <public_url>/oauth/callback/<id>. 1 to 32 of a-z, 0-9
 	// and -. Required.
 	ID   string `yaml:"id"`
-	Name string `yaml:"name"` // what people know it by, such as Acme SSO. Default: the id.
-	// its issuer, byte for byte as it writes it itself. https, or http on loopback. Required.
+	Name string `yaml:"name"` // shown to users, such as Acme SSO. Default: the id.
+	// its issuer, byte for byte as in its metadata. https, or http on loopback. Required.
 	Issuer   string `yaml:"issuer"`
-	ClientID string `yaml:"client_id"` // that it has given to this server. Required.
-	// the same; a reference such as ${IDP_SECRET}. Default: none, which is a public client.
+	ClientID string `yaml:"client_id"` // issued by the provider. Required.
+	// issued by the provider; use a reference such as ${IDP_SECRET}. Default: none, for a public
+	// client.
 	ClientSecret string `yaml:"client_secret"`
-	// Scopes are what is asked of it. Default: openid, profile, email, offline_access. openid must
-	// be among them.
+	// Scopes are requested from the provider. They must contain openid. Default: openid, profile,
+	// email, offline_access.
 	Scopes []string `yaml:"scopes"`
-	// SubjectClaims are the claims that together never change and are never given to another
-	// person, such as [oid] of Entra. Default: [sub].
+	// SubjectClaims are the claims that together identify a user, and that are never reassigned,
+	// such as [oid] of Entra. Default: [sub].
 	SubjectClaims []string `yaml:"subject_claims"`
 	Claims        Claims   `yaml:"claims"`
-	// RequiredClaims lets in only those whose claim has the value, or one of the values: { tid: … }
-	// of Entra, { hd: acme.example } of Google.
+	// RequiredClaims restricts sign-in to users whose claim has one of the values: { tid: … } of
+	// Entra, { hd: acme.example } of Google.
 	RequiredClaims map[string]OneOf `yaml:"required_claims"`
-	// EmailDomains lets in only those with an e-mail address there that the provider says it has
-	// verified.
+	// EmailDomains restricts sign-in to users with a verified e-mail address in one of the domains.
 	EmailDomains []string `yaml:"email_domains"`
-	// Parameters are added to the authorization request: { access_type: offline, prompt: consent }
-	// has Google give a refresh token.
+	// Parameters are added to the authorization request. { access_type: offline, prompt: consent }
+	// makes Google return a refresh token.
 	Parameters map[string]string `yaml:"parameters"`
 }
 
-// Claims says where a token has what. Each is a path from the outermost member inwards, since names
-// may have dots and slashes in them.
+// Claims says where to find values in a token. Each value is a path of claim names, from the
+// outside in; a name may contain dots and slashes.
 type Claims struct {
 	Groups []string `yaml:"groups"` // Default: [groups].
 }
 
-// OneOf is a value of the file, or a list of them.
+// OneOf is a value of the file, or a list of values.
 type OneOf []string
 
-// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what
-// is wanted instead of such a node.
+// Shape returns what to decode a YAML node into, a pointer to a part of the value, or else the
+// expected form of the node.
 func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
 		return (*[]string)(o), ""
@@ -77,49 +77,50 @@ func (o *OneOf) Shape(n *yaml.Node) (into any, want string) {
 	return nil, "text, or a list such as [one, two]"
 }
 
-// Clients is which programs may ask people to let them in.
+// Clients says which programs may ask users for access.
 type Clients struct {
-	DCR  Registration `yaml:"dcr"`  // open: every client may register; off: none. Default open.
-	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata
-	// private schemes that a client may be returned to. Default: those of well-known editors.
+	DCR  Registration `yaml:"dcr"`  // open: any client may register; off: none. Default open.
+	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata document
+	// allowed private schemes of redirect URIs. Default: those of well-known editors.
 	AllowedSchemes []string       `yaml:"allowed_schemes"`
-	Static         []StaticClient `yaml:"static"` // clients that the operator vouches for
+	Static         []StaticClient `yaml:"static"` // clients configured by the operator
 }
 
-// CIMD is about client metadata documents.
+// CIMD configures client ID metadata documents.
 type CIMD struct {
 	Trust Trust `yaml:"trust"` // any, allowlist or off. Default any.
-	// Hosts are those whose documents are read, with trust: allowlist.
+	// Hosts are the allowed hosts of documents with trust: allowlist.
 	Hosts []string `yaml:"hosts"`
-	// StaticDocuments are documents that are read from a file instead of the net, by their URL.
+	// StaticDocuments are files to read instead of fetching a document, by its URL.
 	StaticDocuments map[string]string `yaml:"static_documents"`
 }
 
-// StaticClient is a client of the file. It has no secret: PKCE protects its codes.
+// StaticClient is a configured client. It has no secret; PKCE protects its codes.
 type StaticClient struct {
 	ID           string   `yaml:"id"`            // Required.
 	Name         string   `yaml:"name"`          // Default: the id.
 	RedirectURIs []string `yaml:"redirect_uris"` // Required.
 }
 
-// Tokens is how long what we hand out is good.
+// Tokens are the lifetimes of codes, tokens and sign-ins.
 type Tokens struct {
-	// of an access token: 10m to 24h, since clients renew what has less than five minutes left.
-	// Default 1h.
+	// of an access token: 10m to 24h. Clients renew a token five minutes before it expires. Default
+	// 1h.
 	AccessTTL   time.Duration `yaml:"access_ttl"`
 	RefreshTTL  time.Duration `yaml:"refresh_ttl"`  // without use. Default 720h.
-	AbsoluteTTL time.Duration `yaml:"absolute_ttl"` // of a sign-in, however much it is used. Default 2160h.
-	// ReuseInterval is for how long a refresh token that was used gets the same answer again, for
-	// clients that lost it or run twice: 0 to 10m. Default 60s.
+	AbsoluteTTL time.Duration `yaml:"absolute_ttl"` // of a sign-in, even if it is used. Default 2160h.
+	// ReuseInterval is how long a used refresh token gets the same answer again, for clients that
+	// lost the answer or run twice: 0 to 10m. Default 60s.
 	ReuseInterval *time.Duration `yaml:"reuse_interval"`
-	// MaxAgeWithoutIDPRefresh is how long a sign-in is good of which the provider gives us no means
-	// to ask whether it still is. Default 24h.
+	// MaxAgeWithoutIDPRefresh limits a sign-in for which the provider issued no refresh token, so
+	// that it cannot be rechecked. Default 24h.
 	MaxAgeWithoutIDPRefresh time.Duration `yaml:"max_age_without_idp_refresh"`
-	// IDPOutageGrace is how long a sign-in goes on while the provider cannot be asked. Default 24h.
+	// IDPOutageGrace is how long a sign-in continues while the provider cannot be reached. Default
+	// 24h.
 	IDPOutageGrace time.Duration `yaml:"idp_outage_grace"`
 }
 
-// Registration is a word of the file.
+// Registration is the value of clients.dcr.
 type Registration string
 
 const (
@@ -127,7 +128,7 @@ const (
 	dcrOff  Registration = "off"
 )
 
-// UnmarshalText reads the word.
+// UnmarshalText rejects unknown values.
 func (d *Registration) UnmarshalText(text []byte) error {
 	if s := Registration(text); s == dcrOpen || s == dcrOff {
 		*d = s
@@ -136,7 +137,7 @@ func (d *Registration) UnmarshalText(text []byte) error {
 	return errors.New("want open or off")
 }
 
-// Trust is a word of the file.
+// Trust is the value of clients.cimd.trust.
 type Trust string
 
 const (
@@ -145,7 +146,7 @@ const (
 	trustOff       Trust = "off"
 )
 
-// UnmarshalText reads the word.
+// UnmarshalText rejects unknown values.
 func (t *Trust) UnmarshalText(text []byte) error {
 	if s := Trust(text); s == trustAny || s == trustAllowlist || s == trustOff {
 		*t = s
@@ -154,13 +155,13 @@ func (t *Trust) UnmarshalText(text []byte) error {
 	return errors.New("want any, allowlist or off")
 }
 
-// Problem is one mistake of the section: where, such as identity_providers[0].issuer, and what is
-// wrong and would be right.
+// Problem is one mistake in the section: its path, such as identity_providers[0].issuer, and a text
+// that says what is wrong and how to fix it.
 type Problem struct{ Path, Text string }
 
 var providerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// Validate returns the mistakes of values that are well formed each.
+// Validate returns the mistakes of a decoded section.
 func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
@@ -177,7 +178,8 @@ func (c *Config) Validate() []Problem {
 				"register")
 		case twice:
 			add(at+".id",
-				"is that of identity_providers[%d] too; each has its own redirect URI, so give each its own id", j)
+				"is also the id of identity_providers[%d]; give each provider its own id, since it is part of the "+
+					"redirect URI", j)
 		default:
 			ids[p.ID] = i
 		}
@@ -185,10 +187,10 @@ func (c *Config) Validate() []Problem {
 			add(at+".issuer", "%s", problem)
 		}
 		if p.ClientID == "" {
-			add(at+".client_id", "is missing; the provider gives it when you register this server there")
+			add(at+".client_id", "is missing; the provider issues it when you register this server there")
 		}
 		if len(p.Scopes) > 0 && !slices.Contains(p.Scopes, "openid") {
-			add(at+".scopes", "needs openid: without it the provider does not say who signed in")
+			add(at+".scopes", "must contain openid, or the provider does not return who signed in")
 		}
 		for name := range p.Parameters {
 			if slices.Contains(reservedParameters, name) {
@@ -199,14 +201,14 @@ func (c *Config) Validate() []Problem {
 	for i, s := range c.Clients.AllowedSchemes {
 		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" ||
 			s == "https" {
-			add(at, "%s can never be allowed: what it opens runs, or shows, what the address says", s)
+			add(at, "%s is never allowed, because its URLs run code or show content; remove it", s)
 		} else if !privateScheme.MatchString(s) {
-			add(at, "want the name of a scheme, such as cursor, in lower case and without ://")
+			add(at, "want the name of a scheme in lower case and without ://, such as cursor")
 		}
 	}
 	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 &&
 		len(c.Clients.CIMD.StaticDocuments) == 0 {
-		add("clients.cimd.hosts", "is missing; trust: allowlist lets in nobody without it")
+		add("clients.cimd.hosts", "is missing; trust: allowlist rejects every client without it")
 	}
 	static := map[string]bool{}
 	for i, s := range c.Clients.Static {
@@ -215,16 +217,16 @@ func (c *Config) Validate() []Problem {
 		case s.ID == "":
 			add(at+".id", "is missing")
 		case static[s.ID]:
-			add(at+".id", "is there twice")
+			add(at+".id", "is a duplicate; give each client its own id")
 		case strings.HasPrefix(s.ID, registeredPrefix) || strings.HasPrefix(s.ID, "https://"):
-			add(at+".id", "looks like one that a client makes itself; choose another, such as legacy-app")
+			add(at+".id", "must not start with dcr_ or https://, which clients use; choose another, such as legacy-app")
 		}
 		static[s.ID] = true
 		if len(s.RedirectURIs) == 0 {
 			add(at+".redirect_uris", "is missing")
 		}
 		for j, uri := range s.RedirectURIs {
-			// The operator may know a host that looks like nobody's on the net.
+			// The operator may configure a host that is not public.
 			u, err := url.Parse(uri)
 			if err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && !strings.Contains(uri, "#") {
 				continue
@@ -254,11 +256,11 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", shortDuration(*r))
 	}
 	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {
-		add("tokens.absolute_ttl", "is shorter than refresh_ttl, which would never be reached")
+		add("tokens.absolute_ttl", "is shorter than refresh_ttl; make it longer, or refresh_ttl shorter")
 	}
 }
 
-// short writes a duration as people do.
+// shortDuration formats a duration without trailing zero units.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -292,8 +294,8 @@ func (c Clients) schemes() []string {
 	return c.AllowedSchemes
 }
 
-// ownParameters of an authorization request mean something to us, or would change what the provider
-// answers, and how.
+// reservedParameters of an authorization request are set by this server, or would change the
+// answer.
 var reservedParameters = []string{
 	"client_id", "redirect_uri", "response_type", "response_mode", "scope", "state", "nonce", "code_challenge",
 	"code_challenge_method", "request", "request_uri",
@@ -303,9 +305,9 @@ func issuerProblem(issuer string) string {
 	u, err := url.Parse(issuer)
 	switch {
 	case issuer == "":
-		return "is missing; it is the URL before /.well-known/openid-configuration"
+		return "is missing; want the URL before /.well-known/openid-configuration"
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "want a URL, as the provider writes it itself, such as https://login.example.com"
+		return "want a URL as in the provider's metadata, such as https://login.example.com"
 	case u.Scheme == "https":
 		return ""
 	case u.Scheme == "http":
@@ -313,5 +315,5 @@ func issuerProblem(issuer string) string {
 			return ""
 		}
 	}
-	return "want https: whoever is on the way could say who signed in; http is for loopback alone"
+	return "want https, or http on loopback: over plain http an attacker could sign in as anyone"
 }

@@ -15,33 +15,32 @@ import (
 	"junction/auth/store"
 )
 
-// This file holds the pages on which people connect the upstreams that want each of them to sign
-// in. What somebody is given there is stored as theirs who is signed in in the browser that it came
-// back to, and that had been sent there; a link that was made for somebody else is refused on top,
-// so that nobody wonders whose it is.
+// This file holds the pages on which users connect upstreams that need a sign-in of each user.
+// Tokens are stored for the user who is signed in in the browser that was sent to the upstream. A
+// link made for another user is rejected.
 
-// Connector is the OAuth client of what people connect: package upstream/oauth. An error of it that
-// has a method Public() string is told to the person in these words.
+// Connector is the OAuth client of upstreams; package upstream/oauth implements it. If an error has
+// a method Public() string, that text is shown to the user.
 type Connector interface {
-	// Upstreams are the names of what people connect.
+	// Upstreams returns the names of the upstreams that users connect.
 	Upstreams() []string
-	// Describe returns where a person will sign in, and what will be asked for there.
+	// Describe returns the host where a user will sign in, and the scopes that will be requested.
 	Describe(ctx context.Context, upstream string) (at string, scopes []string, err error)
-	// Begin returns where the browser is to go, and what Finish needs of that.
+	// Begin returns the URL to send the browser to, and the state that Finish needs.
 	Begin(ctx context.Context, upstream, state, verifier string) (where string, kept []byte, err error)
-	// Finish takes the answer that the browser has brought back, and stores what the user, who is
-	// the principal, is given.
+	// Finish takes the answer that the browser brought back, and stores the user's tokens.
+	// principal is the ID of the same user.
 	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user,
 		principal string) error
-	// Disconnect ends a user's connection; of one that is not there too it may be an error.
+	// Disconnect ends a user's connection. It may return an error if there is none.
 	Disconnect(ctx context.Context, upstream, user string) error
-	// Document is who we are, for authorization servers to read; nil is nothing.
+	// Document is this server's client metadata document; nil if there is none.
 	Document() []byte
 }
 
 const purposeConnect = "connect"
 
-// onTheWay is what is kept of a person who has gone to connect an upstream.
+// connectState is stored while a user connects an upstream.
 type connectState struct {
 	User    string          `json:"user"`
 	Session string          `json:"session"`
@@ -52,17 +51,17 @@ type connectState struct {
 type upstreamRow struct {
 	Name, At, Since   string
 	Connected, Broken bool
-	Gone              bool // nobody can connect it any more
+	Gone              bool // it is no longer configured
 }
 
-// ConnectURL returns the page on which a principal connects an upstream. Nobody else can do
-// anything with it.
+// ConnectURL returns the page on which a principal connects an upstream. The link works for that
+// principal alone.
 func (srv *Server) ConnectURL(upstream, principal string) string {
 	return srv.url + "/connect/" + url.PathEscape(upstream) + "?t=" +
 		base64.RawURLEncoding.EncodeToString(srv.links.Seal([]byte(principal), upstream))
 }
 
-// linkOf returns whom a link was made for, "" if we have not made it.
+// linkPrincipal returns the principal of a link, "" if ConnectURL did not make it.
 func (srv *Server) linkPrincipal(upstream, t string) string {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(t)
 	if err != nil {
@@ -75,29 +74,29 @@ func (srv *Server) linkPrincipal(upstream, t string) string {
 	return string(principal)
 }
 
-// connectable returns the name of the upstream that a request is about; if it is "", the request
-// has been answered.
+// connectableUpstream returns the name of the upstream in the path. If it is "", the request has
+// been answered.
 func (srv *Server) connectableUpstream(w http.ResponseWriter, r *http.Request) string {
 	name := r.PathValue("upstream")
 	if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "There is no such server",
-			Text: "Nothing of that name is connected here by the people who use it."})
+		srv.page(w, http.StatusNotFound, "error", pageData{Title: "Server not found",
+			Text: "No server with this name needs a connection."})
 		return ""
 	}
 	return name
 }
 
-// uses reports whether policies let somebody use anything of an upstream, with what their apps may
-// ask for.
+// canUse reports whether policies let a user use anything of an upstream, with all scopes that apps
+// may request.
 func (srv *Server) canUse(s session, upstream string) bool {
 	return srv.mayUse == nil ||
 		srv.mayUse(srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")}), upstream)
 }
 
-// principal is who a session's apps act for.
+// principal is the ID of the user as a principal.
 func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
-// connectPage is GET /connect/{upstream}: what connecting means, and for whom.
+// connectPage is GET /connect/{upstream}. It explains the connection and asks for confirmation.
 func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	name := srv.connectableUpstream(w, r)
 	if name == "" {
@@ -105,7 +104,7 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	}
 	link := r.URL.Query().Get("t")
 	if link != "" && (len(link) > maxLink || srv.linkPrincipal(name, link) == "") {
-		link = "?" // not ours: a stranger's text is not stored
+		link = "?" // invalid; foreign text is not stored
 	}
 	s, err := srv.session(r)
 	if isOver(err) {
@@ -120,10 +119,11 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("t") != "" && srv.linkPrincipal(name, link) != s.principal() {
 		srv.event(r, "connect_refused", s.user.ID, "", name)
 		srv.page(w, http.StatusForbidden, "error",
-			pageData{Title: "This link is not for you", Next: srv.url + "/account", Label: "Go to your account",
-				Text: "It was made for somebody else, and you are signed in as " + s.label() +
-					". Nothing was connected. Whoever has sent it to you may want you to sign in for them. " +
-					"To connect " + name + " for yourself, start from your own app or from your account."})
+			pageData{Title: "This link is for another user", Next: srv.url + "/account", Label: "Go to your account",
+				Text: "You are signed in as " + s.label() + ", and this link was made for another user. " +
+					"Nothing was connected. " +
+					"If another person sent you this link, they may want to use your account at " +
+					name + ". To connect " + name + " for yourself, start from your own app or your account page."})
 		return
 	}
 	if !srv.mayConnect(w, s, name) {
@@ -143,19 +143,20 @@ func (srv *Server) connectCSRF(name string, s session, binding string) string {
 	return srv.derive("csrf", purposeConnect, name, s.user.ID, binding)
 }
 
-// mayConnect reports whether policies let the person use what they want to connect; if not, they
-// have been told.
+// mayConnect reports whether policies let the user use the upstream. If not, the request has been
+// answered.
 func (srv *Server) mayConnect(w http.ResponseWriter, s session, name string) bool {
 	if srv.canUse(s, name) {
 		return true
 	}
-	srv.page(w, http.StatusForbidden, "error", pageData{Title: "You may not use " + name,
-		Text: "You are " + s.label() + ", and no policy of this server lets you use anything of it. Ask whoever " +
-			"runs this server."})
+	srv.page(w, http.StatusForbidden, "error", pageData{Title: "No access to " + name,
+		Text: "You are " + s.label() + ", and no policy of this server gives you access to it. " +
+			"Ask the operator of this server."})
 	return false
 }
 
-// connectUpstream is POST /connect/{upstream}: the person goes there.
+// connectUpstream is POST /connect/{upstream}. It sends the browser to the upstream's authorization
+// server.
 func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	name := srv.connectableUpstream(w, r)
 	if name == "" || !srv.sameOriginForm(w, r) {
@@ -169,7 +170,7 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 	binding := cookie(r, bindingCookie)
 	if err != nil || binding == "" ||
 		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page is too old",
+		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
 			Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
 		return
 	}
@@ -198,16 +199,16 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	srv.redirectByPage(w, where,
-		pageData{Title: "Going to " + name, Text: "You will sign in there, and come back here."})
+		pageData{Title: "Going to " + name, Text: "You sign in there and then return to this server."})
 }
 
-// connectKey is where a request keeps which upstream answers it. No identity provider has such an
-// id.
+// connectKey is the provider id under which a request to connect an upstream is stored. No identity
+// provider has such an id.
 func connectKey(name string) string { return "upstream:" + name }
 
-// connectBack is GET /connect/{upstream}/callback: the answer of an upstream's authorization
-// server. It counts once, in the browser that was sent there, and for the person who was signed in
-// in it then and still is.
+// connectCallback is GET /connect/{upstream}/callback: the answer of an upstream's authorization
+// server. It is accepted once, in the browser that was sent there, for the user who is still signed
+// in.
 func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
 	name := srv.connectableUpstream(w, r)
 	if name == "" {
@@ -236,9 +237,10 @@ func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
 		srv.event(r, "connect_refused", way.User, "", name)
 		srv.page(w, http.StatusForbidden, "error",
-			pageData{Title: "Somebody else is signed in now", Next: srv.url + "/account", Label: "Go to your account",
-				Text: "Whoever went to connect " + name + " is not signed in here any more, so that nothing was " +
-					"connected."})
+			pageData{Title: "You are signed in as another user", Next: srv.url + "/account",
+				Label: "Go to your account",
+				Text: "The user who started to connect " + name + " is no longer signed in in this browser. " +
+					"Nothing was connected."})
 		return
 	}
 	if !srv.mayConnect(w, s, name) {
@@ -253,7 +255,7 @@ func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
 	srv.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
 }
 
-// notConnected tells a person why an upstream is not connected.
+// notConnected shows why an upstream is not connected.
 func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) {
 	said, known := errors.AsType[interface {
 		error
@@ -264,12 +266,12 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 		return
 	}
 	if r.Context().Err() == nil {
-		srv.log.Warn("an upstream could not be connected", "upstream", name, "request_id", auth.RequestID(w), "error",
+		srv.log.Warn("a user could not connect an upstream", "upstream", name, "request_id", auth.RequestID(w), "error",
 			err)
 	}
 	srv.page(w, http.StatusBadGateway, "error",
 		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
-			Text: "This is why: " + safeText(said.Public(), 300) + "."})
+			Text: "Reason: " + safeText(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
@@ -293,7 +295,8 @@ func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
 }
 
-// upstreams are those of the account page: what the person may connect, and what they have.
+// upstreams returns the rows of the account page: the upstreams that the user may connect or has
+// connected.
 func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow, err error) {
 	if srv.connector == nil {
 		return nil, nil
@@ -320,7 +323,7 @@ func (srv *Server) upstreams(ctx context.Context, s session) (rows []upstreamRow
 	return rows, nil
 }
 
-// ourDocument is GET /oauth/client-metadata.json: who we are to the authorization servers of
+// clientDocument is GET /oauth/client-metadata.json: this server's metadata as an OAuth client of
 // upstreams.
 func (srv *Server) clientDocument(w http.ResponseWriter, _ *http.Request) {
 	var text []byte
@@ -328,7 +331,7 @@ func (srv *Server) clientDocument(w http.ResponseWriter, _ *http.Request) {
 		text = srv.connector.Document()
 	}
 	if text == nil {
-		fail(w, http.StatusNotFound, "not_found", "nothing is here")
+		fail(w, http.StatusNotFound, "not_found", "this server has no client metadata document")
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=300")

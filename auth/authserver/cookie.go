@@ -8,17 +8,17 @@ import (
 	"junction/auth/store"
 )
 
-// The cookies: one says that it is the browser that a request began in, the other that somebody has
-// signed in in it. Their names make browsers refuse them from other hosts, and send them over https
-// alone, or on this machine.
+// The cookies. One identifies the browser in which a request began, the other the signed-in user.
+// The prefix __Host- makes browsers bind them to this host and send them over https or loopback
+// only.
 const (
 	bindingCookie = "__Host-junction_tx"
 	sessionCookie = "__Host-junction_session"
 	sessionTTL    = 12 * time.Hour
 )
 
-// binding returns the secret of the browser, and gives it one if it has none. It stays the same, so
-// that several sign-ins can go on in one browser.
+// binding returns the secret of the browser. It sets a new one only if there is none, so that
+// several sign-ins can run in one browser.
 func (srv *Server) binding(w http.ResponseWriter, r *http.Request) string {
 	b := cookie(r, bindingCookie)
 	if b == "" {
@@ -28,7 +28,7 @@ func (srv *Server) binding(w http.ResponseWriter, r *http.Request) string {
 	return b
 }
 
-// cookie returns the value of a cookie, if it can be one of ours.
+// cookie returns the value of a cookie, "" if it is missing or malformed.
 func cookie(r *http.Request, name string) string {
 	c, err := r.Cookie(name)
 	if err != nil || len(c.Value) != 43 || !printable(c.Value) {
@@ -46,7 +46,7 @@ func setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
 	http.SetCookie(w, c)
 }
 
-// session is who is signed in in a browser.
+// session is a signed-in browser with its user.
 type session struct {
 	store.WebSession
 	user store.User
@@ -54,7 +54,7 @@ type session struct {
 
 func (s session) label() string { return cmp.Or(s.user.Email, s.user.Display, s.user.Subject) }
 
-// session returns who is signed in in the browser; store.ErrNotFound and the like if nobody is.
+// session returns the session of the browser. The error satisfies isOver if no user is signed in.
 func (srv *Server) session(r *http.Request) (session, error) {
 	value := cookie(r, sessionCookie)
 	if value == "" {
@@ -64,12 +64,12 @@ func (srv *Server) session(r *http.Request) (session, error) {
 	return session{s, user}, err
 }
 
-// ownForm reports whether a POST comes from a page of ours, as far as the browser says; if not, it
-// has been answered. The token in the form is checked apart.
+// sameOriginForm reports whether a POST comes from a page of this server, by its headers, and
+// parses the form. If not, the request has been answered. The caller checks the CSRF token.
 func (srv *Server) sameOriginForm(w http.ResponseWriter, r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
-	// Pages that send no referrer have the browser send Origin: null (Fetch, section 3.2), which a
-	// page of somebody else's in a frame has too; that one is cross-site.
+	// A page without a referrer makes browsers send Origin: null (Fetch, section 3.2). A sandboxed
+	// frame of another site does so too, but is cross-site.
 	own := origin == "" || origin == srv.url || origin == "null" && site == "same-origin"
 	if !own || site != "" && site != "same-origin" {
 		srv.startAgain(w, false)

@@ -21,18 +21,17 @@ import (
 	"junction/auth/store"
 )
 
-// Fetched is what a URL answered.
+// Fetched is the answer of a URL.
 type Fetched struct {
 	Body  []byte
-	Fresh time.Duration // for how long it may be kept, by its own word; negative if it does not say
+	Fresh time.Duration // how long it may be cached by its own headers; negative if they do not say
 }
 
-// Fetch reads a document of JSON that a stranger's URL names, of at most max bytes. The text of the
-// error is for the person in the browser: what went wrong, in a few words, and nothing of what is
-// inside.
+// Fetch reads a JSON document of at most max bytes from an untrusted URL. The text of the error is
+// shown to the person in the browser: it names the failure and no details of the network.
 type Fetch func(ctx context.Context, url string, max int64) (Fetched, error)
 
-// FetchWith returns the Fetch that a fetcher is.
+// FetchWith returns a Fetch that uses a Fetcher.
 func FetchWith(f *fetch.Fetcher) Fetch {
 	return func(ctx context.Context, url string, max int64) (Fetched, error) {
 		d, err := f.GetJSON(ctx, url, max)
@@ -46,7 +45,8 @@ func FetchWith(f *fetch.Fetcher) Fetch {
 	}
 }
 
-// freshness reads Cache-Control; negative if it does not say.
+// freshness returns how long Cache-Control allows an answer to be kept, negative if it does not
+// say.
 func freshness(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
@@ -70,21 +70,20 @@ const (
 	failedFor   = time.Minute
 )
 
-// documents are clients whose id is the URL of their metadata. Each document is kept in the store
-// for a while, and fetched once however many ask.
+// documents are the clients whose id is the URL of their metadata document. Each document is cached
+// in the store. Concurrent requests for a document share one fetch.
 type documents struct {
 	srv     *Server
-	fetcher *limitedFetcher // nil reads nothing from the net
+	fetcher *limitedFetcher // nil disables fetching
 	keys    clientKeySets
 	static  map[string][]byte
 }
 
-// unreachable means that a document, or the keys of a client, cannot be had now; what it says is
-// not known.
+// fetchError means that a document, or the keys of a client, could not be fetched.
 type fetchError struct{ host, why string }
 
 func (u *fetchError) Error() string {
-	return "what the app publishes at " + u.host + " cannot be read: " + u.why
+	return "cannot fetch from the app's host " + u.host + ": " + u.why
 }
 
 func newDocuments(f *Server, fetch Fetch) (*documents, error) {
@@ -106,13 +105,13 @@ func newDocuments(f *Server, fetch Fetch) (*documents, error) {
 	return d, nil
 }
 
-// checkDocumentURL returns what is wrong with a client_id that is a URL, if anything is
+// checkDocumentURL returns why a URL cannot be a client_id, or nil
 // (draft-ietf-oauth-client-id-metadata-document, section 3).
 func checkDocumentURL(id string) error {
 	u, err := url.Parse(id)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.Opaque != "":
-		return errors.New("it is no https URL")
+		return errors.New("it is not an https URL")
 	case u.User != nil || strings.Contains(id, "#") || strings.Contains(u.Host, "@"):
 		return errors.New("it has a user name or a fragment")
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
@@ -120,31 +119,33 @@ func checkDocumentURL(id string) error {
 	case u.Path == "" || u.Path == "/":
 		return errors.New("it has no path")
 	case len(id) > 1024 || !printable(id) || u.Host != strings.ToLower(u.Host):
-		return errors.New("it is too long, or is not written as browsers write it")
+		return errors.New("it is longer than 1024 bytes, or contains upper case in the host or characters that are " +
+			"not ASCII")
 	}
 	for _, segment := range strings.Split(u.EscapedPath(), "/") {
 		if s := strings.ToLower(strings.ReplaceAll(strings.ToLower(segment), "%2e", ".")); s == "." || s == ".." {
-			return errors.New("it has dots for folders")
+			return errors.New("its path contains . or .. segments")
 		}
 	}
 	return nil
 }
 
-// client returns the client of a document.
+// client returns the client of a document. The error is a *pageError, a *fetchError or one of the
+// store.
 func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	if text, ok := d.static[id]; ok {
 		return d.parse(id, text)
 	}
 	if err := checkDocumentURL(id); err != nil {
 		return nil, &pageError{"invalid_client",
-			"The address by which the app says what it is cannot be used: " + err.Error() + "."}
+			"The app's client_id cannot be used: " + err.Error() + "."}
 	}
 	u, err := url.Parse(id)
 	if err != nil {
 		return nil, err
 	}
 	if c := d.srv.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
-		return nil, &pageError{"invalid_client", "The operator of this server does not let apps of " + u.Host + " in."}
+		return nil, &pageError{"invalid_client", "The operator of this server does not allow apps of " + u.Host + "."}
 	}
 	if d.fetcher == nil {
 		return nil, &pageError{"invalid_client", "This server does not read the descriptions of apps from the net."}
@@ -156,8 +157,8 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	return d.parse(id, text)
 }
 
-// text returns a document: the kept one while it is fresh, a new one after that, and the kept one
-// for a day more if there is no new one.
+// text returns a document from the cache while it is fresh, and else fetches it. If the fetch
+// fails, an expired document stays usable for a day.
 func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 	for {
 		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
@@ -171,7 +172,7 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 			continue // another request has fetched it
 		}
 		defer done()
-		// The document may have come between the look and the turn.
+		// Another request may have fetched the document before this turn began.
 		kept, text, fresh, err := d.kept(ctx, id, host)
 		if fresh || err != nil {
 			return text, err
@@ -180,8 +181,8 @@ func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
 	}
 }
 
-// kept returns what the store has, and whether that is the answer: a document, or the reason why
-// there is none.
+// kept returns the cached row of a document. If it is fresh, it decides: text is the document, or
+// err the failure of the last fetch.
 func (d *documents) kept(
 	ctx context.Context, id, host string,
 ) (kept store.Document, text []byte, fresh bool, err error) {
@@ -198,7 +199,7 @@ func (d *documents) kept(
 }
 
 func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {
-	ctx = context.WithoutCancel(ctx) // others wait for it
+	ctx = context.WithoutCancel(ctx) // other requests wait for the result
 	now := d.srv.now()
 	allowed, err := d.srv.store.ClientAllowed(ctx, id)
 	if err != nil {
@@ -206,7 +207,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 	}
 	usable := len(kept.Body) > 0 && now.Before(kept.Fetched.Add(freshMost+staleMost))
 	got, err := d.fetcher.get(ctx, id, maxDocument, allowed)
-	if errors.Is(err, errTooManyFetches) { // says nothing about the document, so that it is not remembered
+	if errors.Is(err, errTooManyFetches) { // says nothing about the document, so the failure is not cached
 		if usable {
 			return kept.Body, nil
 		}
@@ -214,7 +215,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 	}
 	if err == nil {
 		if _, wrong := d.parse(id, got.Body); wrong != nil {
-			err = errors.New("it is not a description of the app")
+			err = errors.New("it is not a valid metadata document")
 			if p, ok := errors.AsType[*pageError](wrong); ok {
 				_ = d.srv.store.PutDocument(ctx,
 					store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
@@ -244,8 +245,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }
 
-// description is a client's metadata document: what means something here of the members of RFC
-// 7591.
+// description is a client's metadata document, with the members of RFC 7591 that are used here.
 type description struct {
 	ClientID     string              `json:"client_id"`
 	ClientName   string              `json:"client_name"`
@@ -258,28 +258,28 @@ type description struct {
 	JWKSURI      string              `json:"jwks_uri"`
 }
 
-// parse returns the client that a document describes. The error is a *problem.
+// parse returns the client that a document describes. The error is a *pageError.
 func (d *documents) parse(id string, text []byte) (*client, error) {
 	no := func(why string) (*client, error) {
-		return nil, &pageError{"invalid_client", "What the app says of itself cannot be used: " + why + "."}
+		return nil, &pageError{"invalid_client", "The app's metadata document cannot be used: " + why + "."}
 	}
 	if hasDuplicates(text) {
-		return no("a member is there twice, or it is no JSON object")
+		return no("it is not a JSON object, or has a duplicate member")
 	}
 	var m description
 	if err := json.Unmarshal(text, &m); err != nil {
-		return no("it is not the metadata of a client")
+		return no("a member has the wrong type")
 	}
 	u, err := url.Parse(id)
 	switch {
 	case err != nil:
-		return no("its address is no URL")
+		return no("its address is not a URL")
 	case m.ClientID != id:
-		return no("its client_id is another address")
+		return no("its client_id differs from its address")
 	case cleanName(m.ClientName) == "":
 		return no("client_name is missing")
 	case m.Secret != nil || m.SecretEnds != nil:
-		return no("it has a secret, which everybody can read")
+		return no("it contains a client secret, which is then public")
 	}
 	c := &client{ID: id, Kind: kindDocument, Name: cleanName(m.ClientName), Host: u.Host}
 	for _, uri := range m.RedirectURIs {
@@ -288,7 +288,7 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 		}
 	}
 	if len(c.Redirects) == 0 {
-		return no("no redirect URI of it can be used")
+		return no("it has no valid redirect URI")
 	}
 	open := m.AuthMethod == "" || m.AuthMethod == "none" || slices.Contains(m.AuthMethods, "none")
 	signs := m.AuthMethod == "private_key_jwt" || slices.Contains(m.AuthMethods, "private_key_jwt")
@@ -304,16 +304,16 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 		}
 		c.Keys = &clientKeys{URI: m.JWKSURI}
 	case signs && !open:
-		return no("it signs, and has no keys")
+		return no("private_key_jwt needs jwks or jwks_uri")
 	case !open:
-		return no("token_endpoint_auth_method is none of none, private_key_jwt")
+		return no("token_endpoint_auth_method must be none or private_key_jwt")
 	}
 	c.MustSign = !open
 	return c, nil
 }
 
-// twice reports whether a text is no JSON object, or one in which, at whatever depth, a member is
-// there twice: two readers could see two clients in it.
+// hasDuplicates reports whether a text is not a JSON object, or contains an object with a duplicate
+// member: parsers would disagree on its meaning.
 func hasDuplicates(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -326,9 +326,9 @@ func hasDuplicates(text []byte) bool {
 	return !errors.Is(err, io.EOF)
 }
 
-var errDuplicate = errors.New("a member is there twice")
+var errDuplicate = errors.New("a member occurs twice")
 
-// members reads the rest of an object whose brace has been read.
+// skipObject reads the rest of an object after its opening brace.
 func skipObject(d *json.Decoder, depth int) error {
 	seen := map[string]bool{}
 	for d.More() {

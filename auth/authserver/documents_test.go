@@ -164,10 +164,11 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		"https://localhost/c.json":        {&here, string(fetch.Private)},
 		"https://client.example/redirect": {&allowed, string(fetch.Status)},
 		"https://client.example/large":    {&allowed, string(fetch.TooLarge)},
-		"https://client.example/full":     {&allowed, "its client_id is another address"}, // which it was read for
-		"https://client.example/page":     {&allowed, string(fetch.Type)},
-		"https://client.example/slow":     {&allowed, string(fetch.TooLarge)},
-		"https://client.example/twice":    {&allowed, "a member is there twice"},
+		// which it was read for
+		"https://client.example/full":  {&allowed, "its client_id differs from its address"},
+		"https://client.example/page":  {&allowed, string(fetch.Type)},
+		"https://client.example/slow":  {&allowed, string(fetch.TooLarge)},
+		"https://client.example/twice": {&allowed, "has a duplicate member"},
 	} {
 		s := mustStand(t, func(o *Options) {
 			o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// outside fetches what the URLs of strangers name: each URL once at a time, and all of them
-// together at a bounded pace. Fetches for clients that a user has allowed have a pace of their own,
-// so that strangers cannot use it up. newOutside makes one.
+// limitedFetcher fetches URLs that clients supply, at a limited rate, and each URL once at a time.
+// Fetches for clients that a user has allowed have a rate of their own, which others cannot use up.
+// Make it with newLimitedFetcher.
 type limitedFetcher struct {
 	fetch     Fetch
 	strangers *rateLimit
@@ -31,11 +31,11 @@ func newLimitedFetcher(fetch Fetch, strangers *rateLimit, now func() time.Time) 
 	}
 }
 
-// errCrowded means that nothing was fetched, because too much was. It says nothing about the URL.
-var errTooManyFetches = errors.New("this server reads too many descriptions of apps at the moment; try again in a minute")
+// errTooManyFetches means that the rate limit prevented a fetch. It says nothing about the URL.
+var errTooManyFetches = errors.New("this server fetches too many documents at the moment; try again in a minute")
 
-// turn gives the caller the only turn at a URL, until done is called. If another caller has it,
-// turn waits until that one is done, and returns nil: there may be something new.
+// turn gives the caller the exclusive turn to fetch a URL, until done is called. If another caller
+// has the turn, it waits for that caller and returns nil: the result may be there now.
 func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), err error) {
 	o.mu.Lock()
 	busy := o.busy[where]
@@ -59,7 +59,7 @@ func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), e
 	}
 }
 
-// get fetches a URL for the caller of ctx. allowed says that a user has allowed the client.
+// get fetches a URL for the request of ctx. allowed means that a user has allowed the client.
 func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
 	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed &&
 		o.strangers.pass(callerOf(ctx).from, o.now()) != withinLimit {
@@ -68,9 +68,8 @@ func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allow
 	return o.fetch(ctx, where, max)
 }
 
-// clientKeySets are the keys of clients that publish them by URL (jwks_uri), of which each is kept
-// for an hour. A signature that no key fits has them fetched anew, once a minute; so are those that
-// could not be had.
+// clientKeySets caches the keys that clients publish at a URL (jwks_uri) for an hour. If no key
+// fits a signature, or the last fetch failed, the keys are fetched again, at most once a minute.
 type clientKeySets struct {
 	fetcher *limitedFetcher
 	now     func() time.Time
@@ -79,10 +78,10 @@ type clientKeySets struct {
 	kept map[string]keptKeys // by URL
 }
 
-// keptKeys is what is known of a URL.
+// keptKeys is the cache entry of a URL.
 type keptKeys struct {
-	set     *jose.JSONWebKeySet // the last that could be had; nil if none could
-	fetched time.Time           // when that was
+	set     *jose.JSONWebKeySet // the last that was fetched; nil if none was
+	fetched time.Time           // when set was fetched
 	bytes   int
 	tried   time.Time // when the last fetch began
 	failure error     // of the last fetch
@@ -90,14 +89,13 @@ type keptKeys struct {
 
 const (
 	maxKeys      = 64 << 10  // bytes of a set
-	maxSets      = 200       // that are kept
-	maxSetsBytes = 1 << 20   // of all of them, as they were fetched
-	keysKept     = time.Hour // without a signature that does not fit
+	maxSets      = 200       // cached at most
+	maxSetsBytes = 1 << 20   // of all cached sets, as fetched
+	keysKept     = time.Hour // unless a signature fits no key
 	keysTried    = time.Minute
 )
 
-// get returns the keys at a URL on a host. again says that a signature fits none of those that get
-// returned before.
+// get returns the keys at a URL. again means that no key of the last result fits a signature.
 func (k *clientKeySets) get(ctx context.Context, where, host string, again bool) (*jose.JSONWebKeySet, error) {
 	for {
 		if set, settled, err := k.known(where, again); settled {
@@ -108,18 +106,18 @@ func (k *clientKeySets) get(ctx context.Context, where, host string, again bool)
 			return nil, err
 		}
 		if done == nil {
-			continue // another request has fetched them
+			continue // another request has fetched the keys
 		}
 		defer done()
 		if set, settled, err := k.known(where, again); settled {
 			return set, err
 		}
-		return k.load(context.WithoutCancel(ctx), where, host) // others wait for it
+		return k.load(context.WithoutCancel(ctx), where, host) // other requests wait for the result
 	}
 }
 
-// known returns what is known of a URL, and whether that is the answer. Keys that were good stay so
-// while there are no new ones.
+// known returns the cached result for a URL. settled is false if the keys must be fetched. Valid
+// keys stay in use while new ones cannot be fetched.
 func (k *clientKeySets) known(where string, again bool) (set *jose.JSONWebKeySet, settled bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,13 +135,13 @@ func (k *clientKeySets) known(where string, again bool) (set *jose.JSONWebKeySet
 	return nil, false, nil
 }
 
-// load fetches the keys at a URL, and remembers what came of it.
+// load fetches the keys at a URL and caches the result.
 func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSONWebKeySet, error) {
 	began := k.now()
 	got, err := k.fetcher.get(ctx, where, maxKeys, true)
 	set := &jose.JSONWebKeySet{}
 	if err == nil && json.Unmarshal(got.Body, set) != nil {
-		err = errors.New("it is not a set of keys")
+		err = errors.New("it is not a JSON Web Key Set")
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,7 +162,7 @@ func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSO
 	return nil, next.failure
 }
 
-// makeRoom forgets the sets that were fetched first, but for the one at a URL.
+// makeRoom deletes the oldest sets until the cache is within its limits, except the set at one URL.
 func (k *clientKeySets) makeRoom(but string) {
 	for {
 		bytes, oldest := 0, ""

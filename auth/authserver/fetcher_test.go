@@ -219,7 +219,7 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 	b := newBrowserAt(t, "198.51.100.7")
 	for i := range 150 {
 		if p := b.once(http.MethodGet, name(i).asks(), nil); p.status != 400 || i > 20 &&
-			!strings.Contains(p.body, "this server reads too many descriptions of apps at the moment") {
+			!strings.Contains(p.body, "this server fetches too many documents at the moment") {
 			t.Fatalf("client %d: %d %s", i, p.status, p.body)
 		}
 		status, m := name(-1-i).refresh(t, "jct_rt_x.y") // from another address

@@ -6,8 +6,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The scopes of this server: to use it, and to go on doing so. The second is for clients that ask
-// for it before they believe in a refresh token; all get one.
+// The scopes of this server: mcp gives access, and offline_access exists for clients that request
+// it before they expect a refresh token. Every client receives one.
 const (
 	scopeMCP     = "mcp"
 	scopeOffline = "offline_access"
@@ -20,8 +20,8 @@ var (
 	assertionAlgs = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.PS256}
 )
 
-// document is the authorization server's metadata (RFC 8414, section 2). All URLs in it come from
-// the configuration, whatever a request says of itself.
+// document is the authorization server's metadata (RFC 8414, section 2). Its URLs come from the
+// configuration, never from a request.
 type document struct {
 	Issuer                                 string                    `json:"issuer"`
 	AuthorizationEndpoint                  string                    `json:"authorization_endpoint"`

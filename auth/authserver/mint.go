@@ -20,8 +20,7 @@ import (
 	"junction/auth/store"
 )
 
-// The prefixes tell people, and programs that search for leaked secrets, which kind of token they
-// see.
+// The prefixes show people, and programs that search for leaked secrets, the kind of a token.
 const (
 	accessPrefix  = "jct_at_"
 	refreshPrefix = "jct_rt_"
@@ -32,8 +31,8 @@ const (
 
 // minter makes and checks the strings of codes and tokens. A string is a prefix, 32 random bytes, a
 // dot, and the HMAC-SHA-512/256 of these bytes, both in base64url without padding. The store holds
-// the HMAC as it is written there, called the signature: without the random bytes it is worth
-// nothing. The first secret makes tokens; all of them check. The zero minter accepts no token.
+// only the HMAC, called the signature, from which the token cannot be computed. The first secret
+// makes tokens; all of them check. The zero minter accepts no token.
 type minter struct{ secrets [][]byte }
 
 const (
@@ -41,8 +40,8 @@ const (
 	partLen  = 43 // characters of each part
 )
 
-// oneSpelling decodes a part of a token, and refuses other spellings of the same bytes. It skips
-// line ends; partLen characters with a line end among them are too few for partSize bytes.
+// strictBase64 decodes a part of a token, and rejects other encodings of the same bytes. It skips
+// line ends, but then partLen characters are too few for partSize bytes.
 var strictBase64 = base64.RawURLEncoding.Strict()
 
 // mint returns a new token and its signature.
@@ -53,8 +52,7 @@ func (m minter) mint(prefix string) (token, signature string) {
 	return prefix + base64.RawURLEncoding.EncodeToString(random) + "." + signature, signature
 }
 
-// signature returns the signature of a token that was made with one of the secrets. ok is false for
-// every other string.
+// signature returns the signature of a token. ok is false unless one of the secrets made the token.
 func (m minter) signature(token, prefix string) (signature string, ok bool) {
 	bare, ok := strings.CutPrefix(token, prefix)
 	if !ok || len(bare) != partLen+1+partLen || bare[partLen] != '.' {
@@ -80,8 +78,8 @@ func sign(secret, random []byte) []byte {
 	return h.Sum(nil)
 }
 
-// record is what the row of a code or a token holds beside its columns, as JSON. It contains no
-// secret. Rows of releases that used ory/fosite have the same members.
+// record is the JSON column of a code or token row. It contains no secret. Rows of releases that
+// used ory/fosite have the same members.
 type record struct {
 	Client    string               `json:"client"`
 	At        time.Time            `json:"at"`
@@ -92,7 +90,7 @@ type record struct {
 	Expires   map[string]time.Time `json:"expires"` // by kind; the columns of the store decide
 }
 
-// readRecord returns the record of a row that rests on a grant.
+// readRecord returns the record of a code or token of a grant.
 func readRecord(text []byte, g store.Grant) (record, error) {
 	var rec record
 	if err := json.Unmarshal(text, &rec); err != nil {
@@ -108,8 +106,8 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 // error wraps store.ErrRevoked if the session that the grant rests on has ended.
 func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g store.Grant) (redirect string, err error) {
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
-		// Locked until the grant is there: whoever ends the session ends the grant too, or has
-		// ended the session already.
+		// The session stays locked until the grant is stored: whoever ends the session then also
+		// ends the grant.
 		if _, err := srv.store.IDPSession(ctx, g.IDPSession); err != nil {
 			return err
 		}
@@ -126,11 +124,11 @@ func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g stor
 	return redirect, err
 }
 
-// addCode stores a new code of a grant, with the challenge that its verifier must meet.
+// addCode stores a new code of a grant with its PKCE challenge.
 func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.Grant) (code string, err error) {
 	scope, now := strings.Fields(g.Scope), srv.now().UTC()
 	if !subset(scope, srv.scopes) {
-		return "", errors.New("a request was approved for a scope that this server does not have any more")
+		return "", errors.New("the approved request has a scope that this server no longer has")
 	}
 	expires := now.Add(codeTTL)
 	rec := record{
@@ -156,8 +154,8 @@ func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.
 	return code, srv.store.AddPKCE(ctx, signature, text, expires)
 }
 
-// checkVerifier compares a verifier with the challenge of a code, and deletes the challenge: a code
-// has one try. The error is an *oauthError if the verifier is wrong.
+// checkVerifier compares a PKCE verifier with the challenge of a code, and deletes the challenge:
+// each code has one try. The error is an *oauthError if the verifier is wrong.
 func (srv *Server) checkVerifier(ctx context.Context, code, verifier string) error {
 	text, err := srv.store.TakePKCE(ctx, code)
 	switch {
@@ -178,8 +176,8 @@ func (srv *Server) checkVerifier(ctx context.Context, code, verifier string) err
 
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
 
-// matchVerifier returns nil if a verifier meets a challenge of the method S256 (RFC 7636, section
-// 4.6). Other methods are refused.
+// matchVerifier returns nil if a verifier matches a challenge of the method S256 (RFC 7636, section
+// 4.6).
 func matchVerifier(verifier, challenge, method string) error {
 	sum := sha256.Sum256([]byte(verifier))
 	met := base64.RawURLEncoding.EncodeToString(sum[:])
@@ -198,15 +196,15 @@ func matchVerifier(verifier, challenge, method string) error {
 	return nil
 }
 
-// tokens are a new pair, and what the client is told of it.
+// tokens are a new pair of tokens, as the response for the client.
 type tokens struct {
 	refreshSignature string
 	response         []byte
 }
 
-// addTokens stores an access token and a refresh token of a grant. rec is the record of the code or
-// of the refresh token that is exchanged. narrow, if not nil, are the scopes of the access token
-// alone. Neither token outlives the grant.
+// addTokens stores a new access token and refresh token of a grant. rec is the record of the code
+// or refresh token that is exchanged. narrow, if not nil, are the scopes of the access token.
+// Neither token outlives the grant.
 func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (tokens, error) {
 	now := srv.now().UTC()
 	left := g.Expires.Sub(now)

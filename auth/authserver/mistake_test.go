@@ -54,7 +54,7 @@ func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn
 	switch {
 	case sentOn && p.status == http.StatusSeeOther && p.header.Get("Refresh") == "":
 	case !sentOn && p.status == http.StatusBadRequest && p.next() == "" && strings.Contains(p.body, "("+code+")") &&
-		strings.Contains(p.body, "No user of this server allows the app to return to") &&
+		strings.Contains(p.body, "You were not sent there, because no user has allowed this app yet") &&
 		strings.Contains(p.body, u.Host) && p.header.Get("Content-Security-Policy") != "" &&
 		len(p.header["Set-Cookie"]) == 0:
 	default:

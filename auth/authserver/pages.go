@@ -15,39 +15,38 @@ import (
 //go:embed pages
 var files embed.FS
 
-// pages are what people see: plain HTML and one stylesheet, without a script, and without anything
-// from elsewhere.
+// pages are the HTML pages: one stylesheet, no scripts, and no content from other origins.
 type pages struct {
 	all    map[string]*template.Template
 	policy string // Content-Security-Policy
 }
 
-// pageData is what a page may show. All of it is text; nothing of it is HTML.
+// pageData is the data of a page. All of it is text that the templates escape.
 type pageData struct {
 	Title, Text string
-	Server      string // ours
-	Request     string // its id
+	Server      string // the name of this server
+	Request     string // id of the request
 
-	Code         string // of OAuth, for what is wrong
+	Code         string // OAuth error code
 	Tx, CSRF     string
 	Client, Kind string
 	ClientHost   string
-	Blocked      bool   // the client is: nothing that the person can do helps
-	Target       string // where the client is returned to
-	Local        bool   // that is this machine
+	Blocked      bool   // the client is blocked, and the user cannot change that
+	Target       string // where the browser will go
+	Local        bool   // Target is on this computer
 	Resource     string
 	User         string
-	Scopes       string // that not every client gets
-	Lasts        string // without use
+	Scopes       string // beyond the default ones
+	Lasts        string // how long access lasts without use
 	Providers    []choice
-	Next, Label  string // where the page goes on to, and what that is called
+	Next, Label  string // link to go on, and its text
 	Grants       []grantRow
-	Upstream     string // that somebody connects
+	Upstream     string // that the user connects
 	Upstreams    []upstreamRow
 }
 
-// Link is Next for a link: where clients are returned to has been checked by redirect.go, the rest
-// is ours or the provider's.
+// Link is Next as a trusted URL. redirect.go has checked redirect URIs; other links come from this
+// server or the provider.
 func (d pageData) Link() template.URL { return template.URL(d.Next) }
 
 type choice struct{ ID, Name string }
@@ -84,7 +83,7 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// pageHeaders are those of everything that a browser shows.
+// pageHeaders sets the security headers of everything that a browser shows.
 func pageHeaders(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -99,8 +98,8 @@ func (srv *Server) page(w http.ResponseWriter, status int, name string, d pageDa
 	d.Server, d.Request = srv.name, auth.RequestID(w)
 	var b bytes.Buffer
 	if err := srv.pages.all[name].Execute(&b, d); err != nil {
-		srv.log.Error("a page could not be written", "page", name, "error", err)
-		http.Error(w, "This server cannot answer now.", http.StatusInternalServerError)
+		srv.log.Error("cannot render a page", "page", name, "error", err)
+		http.Error(w, "This server cannot answer right now.", http.StatusInternalServerError)
 		return
 	}
 	pageHeaders(w)

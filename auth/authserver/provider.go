@@ -17,12 +17,11 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// provider is an identity provider. It is found when somebody first needs it, and looked for again
-// a little later where that fails: one that is down keeps neither us from starting nor the others
-// from working.
+// provider is an identity provider. It is discovered when it is first needed, and again after a
+// failure, so that a provider that is down affects neither the start nor other providers.
 type provider struct {
 	IdentityProvider
-	redirect string // our own, one for each provider, so that an answer cannot be brought to another's
+	redirect string // one for each provider, against mix-up attacks
 	http     *http.Client
 	now      func() time.Time
 
@@ -32,7 +31,7 @@ type provider struct {
 	again time.Time   // when the next try may be made; guarded by mu
 }
 
-// discovered is what the provider says of itself.
+// discovered is the metadata of a provider.
 type discovered struct {
 	*oidc.Provider
 	IssParameter bool     `json:"authorization_response_iss_parameter_supported"`
@@ -40,7 +39,7 @@ type discovered struct {
 	UserInfo     string   `json:"userinfo_endpoint"`
 }
 
-// identity is who signed in, as the provider has it.
+// identity is a signed-in user according to the provider.
 type identity struct {
 	Issuer, Subject string
 	Email           string // "" unless the provider has verified it
@@ -48,19 +47,18 @@ type identity struct {
 	Groups          []string
 }
 
-// The ways in which a sign-in fails. Any other error means that the provider could not be asked.
+// The ways in which a sign-in fails. Any other error means that the provider could not be reached.
 var (
-	errEnded = errors.New("the provider has ended the sign-in")
-	errRules = errors.New("the person may not sign in here")
+	errEnded = errors.New("the provider has ended the session")
+	errRules = errors.New("the user may not sign in here")
 )
 
-// refusal is an answer of the provider that is no: code is its own word, shown to people.
+// providerError is an error answer of the provider. Its code is shown to the user.
 type providerError struct{ code string }
 
-func (r *providerError) Error() string { return "the provider refuses: " + r.code }
+func (r *providerError) Error() string { return "the provider answered with the error " + r.code }
 
-// asymmetric are the algorithms that a provider may sign with: none that we would need its secret
-// for.
+// asymmetric are the allowed signing algorithms of a provider. None of them uses the client secret.
 var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256,
 	oidc.PS384, oidc.PS512, oidc.EdDSA}
 
@@ -71,8 +69,8 @@ const (
 
 func (p *provider) label() string { return cmp.Or(p.Name, p.ID) }
 
-// discover returns what the provider says of itself. It may wait for the network, and for another
-// who is asking already.
+// discover returns the metadata of the provider. It may block on the network, or on another
+// goroutine that discovers.
 func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +80,7 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	if p.now().Before(p.again) {
 		return nil, p.err
 	}
-	// What is found outlives the request, and so must the context that it keeps.
+	// The result outlives the request, so its context must too.
 	limit, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), p.http), providerPatience)
 	defer cancel()
 	o, err := oidc.NewProvider(limit, p.Issuer)
@@ -107,7 +105,7 @@ func (p *provider) oauth(d *discovered) *oauth2.Config {
 		RedirectURL: p.redirect, Scopes: wanted}
 }
 
-// begin returns where the browser is to go.
+// begin returns the authorization URL for the browser.
 func (p *provider) begin(ctx context.Context, state, nonce, verifier string) (string, error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -120,8 +118,7 @@ func (p *provider) begin(ctx context.Context, state, nonce, verifier string) (st
 	return p.oauth(d).AuthCodeURL(state, options...), nil
 }
 
-// issuer checks the iss of an answer (RFC 9207): the one of another provider means that a code was
-// mixed up.
+// issuer checks the iss parameter of an answer, which detects mix-up attacks (RFC 9207).
 func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -136,7 +133,7 @@ func (p *provider) issuer(ctx context.Context, q url.Values) error {
 	return nil
 }
 
-// finish redeems a code and returns who signed in, with the refresh token, "" if there is none.
+// finish redeems a code. It returns the user, and the refresh token or "".
 func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (identity, string, error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -152,8 +149,8 @@ func (p *provider) finish(ctx context.Context, code, nonce, verifier string) (id
 	return id, token.RefreshToken, err
 }
 
-// renew asks whether a sign-in is still good. The new refresh token is the old one where the
-// provider keeps it. The error is errEnded if it is not good any more.
+// renew asks the provider whether a session still stands. It returns the current refresh token,
+// which is the old one if the provider keeps it. The error is errEnded if the session has ended.
 func (p *provider) renew(ctx context.Context, refreshToken, subject string) (identity, string, error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -178,7 +175,8 @@ func (p *provider) renew(ctx context.Context, refreshToken, subject string) (ide
 	return id, token.RefreshToken, err
 }
 
-// answered tells an answer of the provider that is no from a failure to get one.
+// asProviderError returns a *providerError if the provider answered with an error, and err if there
+// was no answer.
 func asProviderError(err error) error {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil && e.Response.StatusCode < 500 &&
 		e.Response.StatusCode != http.StatusTooManyRequests {
@@ -191,8 +189,8 @@ func asProviderError(err error) error {
 	return err
 }
 
-// identify finds out whom the tokens are of. With the nonce "" they come from a refresh, which may
-// bring no ID token.
+// identify returns the user whom the tokens belong to. nonce is "" after a refresh, which may
+// return no ID token.
 func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
@@ -204,7 +202,7 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: algorithms,
 			Now: p.now}).Verify(ctx, raw)
 		if err == nil && nonce != "" && idToken.Nonce != nonce {
-			err = errors.New("the nonce is another one")
+			err = errors.New("the nonce does not match")
 		}
 		if err == nil && idToken.AccessTokenHash != "" {
 			err = idToken.VerifyAccessToken(token.AccessToken)
@@ -224,8 +222,8 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 	return p.person(claims)
 }
 
-// complete adds what the ID token leaves to the userinfo endpoint: many providers keep e-mail and
-// groups there.
+// complete adds the claims that the ID token lacks from the userinfo endpoint, where many providers
+// return e-mail and groups.
 func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
 	_, email := claims["email"]
 	_, groups := at(claims, p.groupsPath())
@@ -234,7 +232,7 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	}
 	info, err := d.Provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
 	if err != nil {
-		return fmt.Errorf("ask %s who signed in: %w", p.Issuer, err)
+		return fmt.Errorf("get userinfo from %s: %w", p.Issuer, err)
 	}
 	more := map[string]any{}
 	if err := info.Claims(&more); err != nil {
@@ -258,7 +256,8 @@ func (p *provider) groupsPath() []string {
 	return []string{"groups"}
 }
 
-// person makes an identity of claims, if the rules of the file let it in.
+// person makes an identity of claims. The error wraps errRules if the configuration rejects the
+// user.
 func (p *provider) person(claims map[string]any) (identity, error) {
 	id := identity{Issuer: p.Issuer}
 	names := p.SubjectClaims
@@ -269,7 +268,7 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 	for _, name := range names {
 		s, _ := claims[name].(string)
 		if s == "" {
-			return identity{}, fmt.Errorf("%w: the provider does not say its %s", errRules, name)
+			return identity{}, fmt.Errorf("%w: the provider returned no claim %s", errRules, name)
 		}
 		parts = append(parts, url.PathEscape(s))
 	}
@@ -289,30 +288,30 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 	if groups, there := at(claims, p.groupsPath()); there {
 		list, ok := texts(groups)
 		if !ok {
-			return identity{}, fmt.Errorf("%w: the claim of its groups is no list of names", errRules)
+			return identity{}, fmt.Errorf("%w: the groups claim is not a list of strings", errRules)
 		}
 		id.Groups = list
 	}
 	for name, want := range p.RequiredClaims {
 		got, _ := texts(claims[name])
 		if !slices.ContainsFunc(got, func(s string) bool { return slices.Contains(want, s) }) {
-			return identity{}, fmt.Errorf("%w: its %s is not one that may", errRules, name)
+			return identity{}, fmt.Errorf("%w: the claim %s has no value of required_claims", errRules, name)
 		}
 	}
 	if len(p.EmailDomains) > 0 {
 		_, domain, _ := strings.Cut(id.Email, "@")
 		if !slices.ContainsFunc(p.EmailDomains,
 			func(d string) bool { return domain != "" && strings.EqualFold(d, domain) }) {
-			return identity{}, fmt.Errorf("%w: it has no verified e-mail address in the domains that may", errRules)
+			return identity{}, fmt.Errorf("%w: no verified e-mail address in email_domains", errRules)
 		}
 	}
 	return id, nil
 }
 
-// verified reads email_verified, which some providers write as a string.
+// verified reads email_verified, which some providers send as a string.
 func verified(v any) bool { return v == true || v == "true" }
 
-// at follows a path of members.
+// at returns the value at a path of claim names.
 func at(claims map[string]any, path []string) (any, bool) {
 	var v any = claims
 	for _, name := range path {
@@ -327,7 +326,7 @@ func at(claims map[string]any, path []string) (any, bool) {
 	return v, v != nil
 }
 
-// texts reads a string, or a list of strings. Booleans and numbers count by their JSON.
+// texts reads a string or a list of strings. A boolean or number is read as its JSON text.
 func texts(v any) ([]string, bool) {
 	switch v := v.(type) {
 	case string:

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// gate lets what strangers cause through at a bounded pace: first what one address causes, then
-// what all cause. One address gets a twentieth of the pace and a fifth of the burst, and so it
-// cannot use up what is there for the others. newGate makes one.
+// rateLimit limits unauthenticated requests: per source network, and in total. One network gets a
+// twentieth of the rate and a fifth of the burst, so that it cannot use up the limit of the others.
+// Make it with newRateLimit.
 type rateLimit struct {
 	near sources // IPv4 /32, IPv6 /64
-	wide sources // IPv6 /48, which one customer of a provider often has whole: four times as much
+	wide sources // IPv6 /48, which one customer often has: four times as much
 	all  *rate.Limiter
 }
 
@@ -26,17 +26,17 @@ func newRateLimit(perSecond rate.Limit, burst int) *rateLimit {
 	}
 }
 
-// passage is what a gate says.
+// limitResult is the decision of a rateLimit.
 type limitResult int
 
 const (
 	withinLimit     limitResult = iota
-	overSourceLimit             // from this address
-	overTotalLimit              // from all together
+	overSourceLimit             // of this network
+	overTotalLimit              // of all networks
 )
 
-// pass counts an event of an address, and reports whether it may happen. What is refused for its
-// address takes nothing from the others.
+// pass counts an event and decides whether it may happen. A rejection for the source does not count
+// against the total.
 func (g *rateLimit) pass(from netip.Addr, now time.Time) limitResult {
 	if !g.near.pass(networkOf(from), now) {
 		return overSourceLimit
@@ -50,8 +50,8 @@ func (g *rateLimit) pass(from netip.Addr, now time.Time) limitResult {
 	return withinLimit
 }
 
-// networkOf returns the network that counts as one address: whoever has an address of IPv6 has its
-// /64 too. Addresses that are not known are one network together, the zero one.
+// networkOf returns the network that counts as one source: an IPv6 address counts as its /64.
+// Unknown addresses share the zero network.
 func networkOf(from netip.Addr) netip.Prefix {
 	bits := 32
 	if from.Is6() {
@@ -61,7 +61,7 @@ func networkOf(from netip.Addr) netip.Prefix {
 	return network
 }
 
-// sources are the limiters of the networks that were here lately.
+// sources are the limiters of the networks seen recently.
 type sources struct {
 	limit rate.Limit
 	burst int
@@ -70,7 +70,7 @@ type sources struct {
 	by map[netip.Prefix]*rate.Limiter
 }
 
-const maxSources = 4096 // for each gate; 100 to 200 bytes each
+const maxSources = 4096 // for each rateLimit; 100 to 200 bytes each
 
 func (s *sources) pass(network netip.Prefix, now time.Time) bool {
 	s.mu.Lock()
@@ -84,9 +84,9 @@ func (s *sources) pass(network netip.Prefix, now time.Time) bool {
 	return l.AllowN(now, 1)
 }
 
-// makeRoom forgets networks while there are too many: of a few at random those whose burst has
-// filled up again, for which nothing changes, or else the first. A network that is forgotten begins
-// anew, which harms no other one; what all may do together stays bounded.
+// makeRoom deletes networks while there are too many: among a few random ones those with a full
+// burst, which changes nothing for them, and else one of them. A deleted network starts anew; the
+// total stays limited.
 func (s *sources) makeRoom(now time.Time) {
 	if s.by == nil {
 		s.by = map[netip.Prefix]*rate.Limiter{}
@@ -112,16 +112,16 @@ func (s *sources) makeRoom(now time.Time) {
 	}
 }
 
-// gates bound the paths that need no credential, each on its own: a flood of one of them keeps
-// nobody from another.
+// rateLimits are the limits of the endpoints that need no credential. Each endpoint has its own, so
+// that a flood of one does not block the others.
 type rateLimits struct {
 	begin    *rateLimit // pages that store a request
-	finish   *rateLimit // what comes after them, so that a person who has begun can go on
+	finish   *rateLimit // the pages after them, so that started sign-ins can go on
 	register *rateLimit
 	token    *rateLimit
 	revoke   *rateLimit
-	fetches  *rateLimit // of documents of clients that no user has allowed
-	events   *rateLimit // that are written down
+	fetches  *rateLimit // of documents, for clients that no user has allowed
+	events   *rateLimit // written to the audit
 }
 
 func newRateLimits() rateLimits {
@@ -132,7 +132,7 @@ func newRateLimits() rateLimits {
 	}
 }
 
-// limited returns a handler for programs that refuses requests beyond what the gate lets through.
+// limited wraps a handler for programs with a rate limit.
 func (srv *Server) limited(g *rateLimit, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if why := srv.overLimit(g, w, r); why != "" {
@@ -143,7 +143,7 @@ func (srv *Server) limited(g *rateLimit, answer http.HandlerFunc) http.HandlerFu
 	}
 }
 
-// limitedPage is limited for people.
+// limitedPage wraps a handler for people with a rate limit.
 func (srv *Server) limitedPage(g *rateLimit, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if why := srv.overLimit(g, w, r); why != "" {
@@ -154,13 +154,13 @@ func (srv *Server) limitedPage(g *rateLimit, answer http.HandlerFunc) http.Handl
 	}
 }
 
-// crowded returns why a gate refuses a request, "" if it does not.
+// overLimit returns the reason to reject a request, "" if it is within the limit.
 func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Request) string {
 	by := callerOf(r.Context())
 	switch g.pass(by.from, srv.now()) {
 	case overSourceLimit:
 		srv.logOverLimit.Do(func() {
-			srv.log.Warn("an address sends too many sign-in requests; they are refused. "+
+			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
 				"If it is a reverse proxy, add it to auth.trusted_proxies", "address", by.address, "path",
 				r.URL.Path, "request_id", by.request)
 		})

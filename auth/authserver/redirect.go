@@ -9,35 +9,33 @@ import (
 	"strings"
 )
 
-// maxRedirect bounds a redirect URI. Real ones have a hundred bytes.
+// maxRedirect is the largest size of a redirect URI in bytes. Real ones have about a hundred.
 const maxRedirect = 1024
 
-// never are the schemes that run something, or show something, instead of leaving the browser:
-// nobody can allow them.
+// forbiddenSchemes run code or show content in the browser instead of opening an app. The
+// configuration cannot allow them.
 var forbiddenSchemes = []string{"javascript", "data", "file", "vbscript", "blob", "about", "intent", "view-source",
 	"filesystem", "ws", "wss", "ftp"}
 
-// defaultSchemes are the private schemes of clients that we know.
+// defaultSchemes are the private schemes of well-known clients.
 var defaultSchemes = []string{"cursor", "vscode", "vscode-insiders", "windsurf", "code-oss", "zed"}
 
-// checkRedirect returns what is wrong with a redirect URI of somebody who registers, if anything
-// is. Three kinds are right: https to a host with a public look, http to this very machine, and a
-// private scheme that is allowed.
+// checkRedirect returns why a client may not register a redirect URI, or nil. Three kinds are
+// allowed: https to a public host, http to loopback, and an allowed private scheme.
 func checkRedirect(uri string, schemes []string) error {
 	if uri == "" || len(uri) > maxRedirect {
 		return fmt.Errorf("a redirect URI has 1 to %d bytes", maxRedirect)
 	}
 	for i := range len(uri) {
-		// Browsers repair what is not allowed in a URI, each in its own way, and come to another
-		// host than we do.
+		// Browsers correct invalid characters in different ways, and may arrive at another host.
 		if c := uri[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\\\"<>^`{|}", c) >= 0 {
-			return errors.New("it has a character that no URI has")
+			return errors.New("it contains a character that is not allowed in a URI")
 		}
 	}
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
-		return errors.New("it is no URI")
+		return errors.New("it is not a URI")
 	case strings.Contains(uri, "#"):
 		return errors.New("it has a fragment")
 	case u.User != nil || strings.Contains(u.Host, "@"):
@@ -50,51 +48,49 @@ func checkRedirect(uri string, schemes []string) error {
 		return checkHost(u)
 	case u.Scheme == "http":
 		if !loopback(u.Hostname()) || u.Opaque != "" {
-			return errors.New("http is for localhost, 127.0.0.1 and [::1] alone")
+			return errors.New("http is only allowed for localhost, 127.0.0.1 and [::1]; use https")
 		}
 		return nil
 	case !slices.Contains(schemes, u.Scheme):
-		return fmt.Errorf("the scheme %s is not allowed here (auth.oauth.clients.allowed_schemes)", u.Scheme)
+		return fmt.Errorf("the scheme %s is not in auth.oauth.clients.allowed_schemes", u.Scheme)
 	case !strings.HasPrefix(uri[len(u.Scheme):], "://") || u.Host == "" && u.Path == "":
-		return errors.New("it leads nowhere")
+		return errors.New("it has no host and no path")
 	}
 	return nil
 }
 
-// checkHost wants a host of https that looks as if it were somebody's on the net, or this machine.
+// checkHost returns why the host of an https URL is neither public nor loopback, or nil.
 func checkHost(u *url.URL) error {
 	name := u.Hostname()
 	if ip, err := netip.ParseAddr(name); err == nil {
 		if ip = ip.Unmap(); ip.IsLoopback() && ip.String() == name || ip.IsGlobalUnicast() && !ip.IsPrivate() {
 			return nil
 		}
-		return errors.New("its address is in no public network")
+		return errors.New("its address is not public")
 	}
 	if u.Opaque != "" || name != "localhost" &&
 		(!strings.Contains(name, ".") || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".")) {
-		return errors.New("its host is no public name")
+		return errors.New("its host is not a public name")
 	}
 	return nil
 }
 
-// loopback reports whether the host of a URL is one of the three names that every browser takes for
-// this machine (RFC 8252, section 7.3). No look-up: what another name means is up to whoever owns
-// it.
+// loopback reports whether a host is one of the three names of this machine (RFC 8252, section
+// 7.3). It does not resolve names, which their owners could point anywhere.
 func loopback(host string) bool {
 	return host == "127.0.0.1" || host == "::1" || strings.EqualFold(host, "localhost")
 }
 
-// isLoopback reports whether a redirect URI leads to this machine by http, so that nobody knows
-// which program will get it.
+// isLoopback reports whether a redirect URI leads to this machine by http, so that any local
+// program may receive the answer.
 func isLoopback(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && u.Scheme == "http" && loopback(u.Hostname())
 }
 
-// matchRedirect reports whether a client that registered these URIs may be answered at the given
-// one. It must be one of them, byte for byte, but for the port of http on this machine, which a
-// program cannot know beforehand (RFC 8252, section 7.3). localhost and 127.0.0.1 are different
-// hosts.
+// matchRedirect reports whether a redirect URI is one of the registered ones. They must be equal,
+// byte for byte, except for the port of http on loopback, which a client cannot know beforehand
+// (RFC 8252, section 7.3). localhost and 127.0.0.1 are different hosts.
 func matchRedirect(registered []string, given string) bool {
 	if slices.Contains(registered, given) {
 		return true

@@ -14,11 +14,11 @@ import (
 	"junction/auth/store"
 )
 
-// refresh exchanges a refresh token for its successor. The store sees to it that this happens once,
-// that whoever did not hear the answer gets it again, and that nobody else does.
+// refresh exchanges a refresh token for its successor. store.Refresh makes sure that this happens
+// once, and that a client which lost the answer gets the same answer again.
 func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, error) {
 	ctx := r.Context()
-	gone := bad("invalid_grant", "the refresh token is not good, or not any more")
+	gone := bad("invalid_grant", "the refresh token is invalid or expired")
 	signature, ok := srv.minter.signature(q.Get("refresh_token"), refreshPrefix)
 	if !ok {
 		return nil, gone
@@ -44,16 +44,16 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		Address: by.address, RequestID: by.request,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
-			return store.Successor{}, bad("invalid_target", "the token is for %s", g.Resource)
+			return store.Successor{}, bad("invalid_target", "the refresh token is for the resource %s", g.Resource)
 		}
 		var narrow []string
 		if asked := strings.Fields(q.Get("scope")); len(asked) > 0 {
 			granted := strings.Fields(g.Scope)
-			// Who asks to stay signed in is told nothing new.
+			// A request for offline_access changes nothing, so it is accepted.
 			asked = slices.DeleteFunc(asked,
 				func(scope string) bool { return scope == scopeOffline && !slices.Contains(granted, scopeOffline) })
 			if !subset(asked, granted) {
-				return store.Successor{}, bad("invalid_scope", "the person has allowed %s", g.Scope)
+				return store.Successor{}, bad("invalid_scope", "the user has allowed only the scope %s", g.Scope)
 			}
 			narrow = asked
 		}
@@ -71,7 +71,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		return store.Successor{Signature: made.refreshSignature, Response: made.response}, err
 	})
 	if errors.Is(err, store.ErrReused) {
-		srv.log.Warn("a refresh token was used twice: its grant has ended", "client", safeText(c.ID, 64), "grant",
+		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant",
 			t.Grant)
 		srv.grantsEnded(t.Grant)
 		return nil, gone
@@ -79,21 +79,21 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	if err != nil {
 		return nil, toldIfOver(err, gone)
 	}
-	_ = srv.store.TouchGrant(ctx, t.Grant) // what is lost is when it was used
+	_ = srv.store.TouchGrant(ctx, t.Grant) // only the time of use is lost
 	return body, nil
 }
 
 const (
-	recheckAfter   = time.Minute      // for how long what a provider has said is believed without asking again
-	recheckTimeout = 30 * time.Second // for how long one of us may ask it
+	recheckAfter   = time.Minute      // how long the provider's last answer is trusted
+	recheckTimeout = 30 * time.Second // for one request to the provider
 )
 
-// confirm asks the provider whether the person behind a grant may still sign in, and what groups
-// they are in. If they may not, their grants have ended when it returns, and the store knows. An
-// error means that nobody can say, and that too much time has gone by to go on all the same.
+// recheckSession asks the provider whether the user of a grant may still sign in, and which groups
+// they have. If not, it ends their grants in the store and returns nil. An error means that the
+// provider cannot be reached, and that the outage has lasted too long to go on.
 func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
-	// It does not end half-way because a client hangs up: a provider that replaces its own refresh
-	// tokens tells the new one once.
+	// A client that disconnects must not interrupt this: a provider that rotates its refresh tokens
+	// sends the new one only once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recheckTimeout)
 	defer cancel()
 	session, err := srv.store.IDPSession(ctx, g.IDPSession)
@@ -120,9 +120,9 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
 	switch {
 	case errors.Is(err, store.ErrUsed) && now.Before(session.OKUntil):
-		return nil // somebody is asking; what was last known holds meanwhile
+		return nil // another request asks; the last result holds meanwhile
 	case errors.Is(err, store.ErrUsed):
-		return errors.New("the provider is being asked")
+		return errors.New("another request is asking the provider")
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
@@ -137,7 +137,7 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 		return srv.endSession(ctx, session.ID, "idp_session_ended")
 	}
 	if err != nil {
-		srv.log.Warn("a provider cannot be asked whether a person may still sign in", "provider", session.IDP,
+		srv.log.Warn("cannot ask the provider whether a user may still sign in", "provider", session.IDP,
 			"good until", session.OKUntil, "error", err)
 		if release := srv.store.UpdateIDPSession(ctx, session); release != nil && !isOver(release) {
 			return release
@@ -163,7 +163,7 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	if isOver(err) {
 		return nil
 	}
-	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // what is remembered of their tokens has the old groups
+	srv.dropUser(auth.UserID(user.Issuer, user.Subject)) // the cache has the old groups
 	return err
 }
 

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// A client_id that we hand out is the registration itself: dcr_ and, in base64url, the version, the
-// id of a key, the deflated metadata, and an HMAC of all that. We keep nothing, so that there is
-// nothing to fill up and nothing that could be lost, and an id is good for as long as its key is.
+// A client_id issued here is the registration itself: dcr_ and, in base64url, the version, the id
+// of a key, the deflated metadata, and an HMAC over all of it. The server stores nothing, so
+// registrations cannot fill the store, and an id is valid as long as its key is configured.
 const (
 	registeredPrefix  = "dcr_"
 	registeredVersion = 1
@@ -29,24 +29,24 @@ const (
 	maxRedirects      = 10
 )
 
-// registrar makes and reads client ids. It is immutable; newRegistrar makes it.
+// registrar makes and reads client ids. It is immutable; make it with newRegistrar.
 type registrar struct {
-	keys [][]byte // the first makes them
-	// that have read the dictionary: a new one takes a megabyte, and most of the time of a
+	keys [][]byte // the first one signs
+	// writers that have read the dictionary; a new one takes a megabyte, and most of the time of a
 	// registration
 	deflaters *sync.Pool
 }
 
 func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
 
-// metadata is what an id holds. Its form is for ever: members are only added.
+// sealedClient is the content of an id. Its members must never change; new ones may be added.
 type sealedClient struct {
 	Name      string   `json:"n,omitempty"`
 	Redirects []string `json:"r"`
 }
 
-// dictionary is what real registrations have in common, so that ids are short. A change makes old
-// ids unreadable; another needs another version.
+// dictionary is the common text of real registrations, so that ids are short. A change makes old
+// ids unreadable; use a new version for another dictionary.
 const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
 	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
 
@@ -84,7 +84,7 @@ func (r registrar) seal(m sealedClient) (string, error) {
 	return id, nil
 }
 
-// open returns the client of an id. Anything but what seal has made is errNotOurs.
+// open returns the client of an id. The error is errNotIssued unless seal made the id.
 func (r registrar) open(id string) (*client, error) {
 	text, ok := strings.CutPrefix(id, registeredPrefix)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -116,14 +116,14 @@ func mac(key, text []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// registration is a client's own description (RFC 7591, section 2): the members that mean something
-// here. Others are ignored, as are unknown values of those.
+// registration is a registration request (RFC 7591, section 2), with the members that are used
+// here.
 type registration struct {
 	RedirectURIs []string `json:"redirect_uris"`
 	ClientName   string   `json:"client_name"`
 }
 
-// registered is the answer: the record as it is in effect, whatever was asked for.
+// registered is the answer to a registration: the values in effect.
 type registered struct {
 	ClientID                string   `json:"client_id"`
 	ClientIDIssuedAt        int64    `json:"client_id_issued_at"`
@@ -135,9 +135,8 @@ type registered struct {
 	Scope                   string   `json:"scope"`
 }
 
-// register is POST /oauth/register: it makes a client_id of what a client says of itself. Redirect
-// URIs that cannot be are left out, since clients send sets for all the places that they run in;
-// the answer has those that are left.
+// register is POST /oauth/register. Invalid redirect URIs are left out, since clients send sets for
+// all the places that they run in; the answer lists the rest.
 func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		fail(w, http.StatusBadRequest, "invalid_client_metadata", "send application/json")
@@ -149,12 +148,12 @@ func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			status = http.StatusRequestEntityTooLarge
 		}
-		fail(w, status, "invalid_client_metadata", "the body could not be read, or is larger than 16 KiB")
+		fail(w, status, "invalid_client_metadata", "cannot read the body, or it is larger than 16 KiB")
 		return
 	}
 	var asked registration
 	if err := json.Unmarshal(body, &asked); err != nil {
-		fail(w, http.StatusBadRequest, "invalid_client_metadata", "the body is no JSON object with redirect_uris "+
+		fail(w, http.StatusBadRequest, "invalid_client_metadata", "the body is not a JSON object with redirect_uris "+
 			"and client_name")
 		return
 	}
@@ -172,7 +171,7 @@ func (srv *Server) register(w http.ResponseWriter, r *http.Request) {
 		m.Redirects = append(m.Redirects, uri)
 	}
 	if len(m.Redirects) == 0 {
-		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "no redirect URI can be used: "+why.Error())
+		fail(w, http.StatusBadRequest, "invalid_redirect_uri", "no redirect URI is valid: "+why.Error())
 		return
 	}
 	id, err := srv.registrar.seal(m)

@@ -297,9 +297,9 @@ func TestAuthT49Names(t *testing.T) {
 		p := newBrowser(t).once(http.MethodGet,
 			app{s, member(t, body, "client_id"), strings.Repeat("v", 43), clientAt}.asks(), nil)
 		_, shown, _ := strings.Cut(p.body, "The app calls itself <b>")
-		shown, _, _ = strings.Cut(shown, "</b>. Nobody has checked that name.")
+		shown, _, _ = strings.Cut(shown, "</b>. This name is not verified.")
 		if want == "" {
-			want = "An app without a name"
+			want = "Unnamed app"
 		}
 		if got := html.UnescapeString(shown); name != "\xff\xfe" && got != want ||
 			strings.ContainsFunc(p.body, func(r rune) bool { return r != '\n' && unicode.Is(unicode.C, r) }) {

@@ -13,7 +13,7 @@ import (
 	"junction/auth/store"
 )
 
-// oauthError is what a client is told: what it did wrong.
+// oauthError is an error for the client.
 type oauthError struct {
 	status            int
 	code, description string
@@ -38,28 +38,28 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-// bounded are the parameters that are looked at and have no bound of their own. Others are ignored
-// (RFC 6749, section 3.2).
+// bounded lists the parameters with a size limit of maxLen. Unknown parameters are ignored (RFC
+// 6749, section 3.2).
 var bounded = []string{
 	"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token",
 }
 
-// form returns the parameters of a request for programs: a form in the body and nowhere else, each
-// parameter once.
+// form returns the parameters of a request from a program. They must be in the body, and each may
+// occur once.
 func form(r *http.Request) (url.Values, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		media != "application/x-www-form-urlencoded" {
 		return nil, bad("invalid_request", "send application/x-www-form-urlencoded")
 	}
 	if r.URL.RawQuery != "" {
-		return nil, bad("invalid_request", "the parameters go into the body")
+		return nil, bad("invalid_request", "send the parameters in the body, not in the URL")
 	}
 	if err := r.ParseForm(); err != nil {
-		return nil, bad("invalid_request", "the body is no form, or too large")
+		return nil, bad("invalid_request", "cannot read the body as a form, or it is too large")
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
-			return nil, bad("invalid_request", "%s is there twice", safeText(name, 40))
+			return nil, bad("invalid_request", "%s occurs more than once", safeText(name, 40))
 		}
 		if slices.Contains(bounded, name) && len(values[0]) > maxLen(name) {
 			return nil, bad("invalid_request", "%s is longer than %d bytes", name, maxLen(name))
@@ -68,7 +68,7 @@ func form(r *http.Request) (url.Values, error) {
 	return r.PostForm, nil
 }
 
-// answer writes what the client is told, whatever came of its request.
+// answer writes the response to a program.
 func (srv *Server) answer(w http.ResponseWriter, r *http.Request, body []byte, err error) {
 	told, ok := errors.AsType[*oauthError](err)
 	switch {
@@ -108,10 +108,10 @@ func (srv *Server) exchange(r *http.Request) ([]byte, error) {
 	return nil, bad("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
 }
 
-// redeem exchanges a code for tokens. Whoever tries it with a wrong verifier has used it up, and a
-// second use takes back what came of the first.
+// redeem exchanges a code for tokens. A wrong verifier uses the code up. A second use of the code
+// revokes the tokens of the first one.
 func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte, err error) {
-	gone := bad("invalid_grant", "the code is not good, or not any more")
+	gone := bad("invalid_grant", "the code is invalid, expired or already used")
 	signature, ok := srv.minter.signature(q.Get("code"), codePrefix)
 	if !ok {
 		return nil, gone
@@ -125,9 +125,9 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 		g, over := srv.store.Grant(ctx, code.Grant)
 		switch {
 		case over != nil && g.ID == "":
-			return fmt.Errorf("the grant of a code: %w", errors.Join(errInconsistent, over))
+			return fmt.Errorf("read the grant of a code: %w", errors.Join(errInconsistent, over))
 		case g.ClientID != c.ID:
-			return gone // and it stays good for whoever it was made for
+			return gone // the code stays valid for its own client
 		case errors.Is(stale, store.ErrUsed) && over == nil:
 			reused = g.ID
 			if _, err := srv.store.RevokeGrant(ctx, g.ID, "code_reuse"); err != nil {
@@ -146,11 +146,11 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 			return toldIfOver(over, gone)
 		}
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
-			return bad("invalid_target", "the code is for %s", g.Resource)
+			return bad("invalid_target", "the code is for the resource %s", g.Resource)
 		}
 		body, err = srv.exchangeCode(ctx, code, g, q)
 		if told, ok := errors.AsType[*oauthError](err); ok {
-			return store.Keep(told) // the verifier has been tried
+			return store.Keep(told) // keep that the verifier was tried
 		}
 		return err
 	})
@@ -165,7 +165,7 @@ func (srv *Server) redeem(r *http.Request, c *client, q url.Values) (body []byte
 
 var errInconsistent = errors.New("the store is inconsistent")
 
-// outcome is what a client is told of a row that is over; other errors stay what they are.
+// toldIfOver returns told if err says that a row is over, and else err.
 func toldIfOver(err error, told *oauthError) error {
 	if isOver(err) {
 		return told
@@ -173,8 +173,8 @@ func toldIfOver(err error, told *oauthError) error {
 	return err
 }
 
-// exchangeCode makes tokens of a code that is good, if the request names the redirect URI and the
-// verifier of it. It runs in the transaction that has locked the code.
+// exchangeCode makes tokens for a valid code, after checking the redirect URI and the verifier. It
+// runs in the transaction that has locked the code.
 func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Grant, q url.Values) ([]byte, error) {
 	rec, err := readRecord(code.Request, g)
 	if err != nil {
@@ -194,8 +194,8 @@ func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Gr
 	return made.response, err
 }
 
-// revoke is POST /oauth/revoke (RFC 7009): whichever token of a family is given up, the family
-// goes. Whoever has a token may do that, and of one that is not good there is nothing to do.
+// revoke is POST /oauth/revoke (RFC 7009). Revoking any token of a grant ends the grant. Having the
+// token is enough to revoke it, and an invalid token is no error.
 func (srv *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	err := srv.revokeToken(r)
 	srv.answer(w, r, []byte("{}"), err)
@@ -241,7 +241,7 @@ func (srv *Server) revokeToken(r *http.Request) error {
 		return err
 	}
 	if id != "" && g.ClientID != id {
-		return nil // as if it did not exist: nothing of another client's ends
+		return nil // another client's token stays, as if it were unknown
 	}
 	if err := srv.endGrant(ctx, g.ID, "revoked_by_client"); err != nil {
 		return err

@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	cacheTTL    = 5 * time.Second // for how long a token that was good is good without a look into the store
+	cacheTTL    = 5 * time.Second // how long a valid token is trusted without a query
 	pollEvery   = 5 * time.Second
-	clockMargin = time.Minute // for clocks of replicas that differ
+	clockMargin = time.Minute // for clock differences between replicas
 	maxCached   = 20_000
 )
 
-// known is what this process remembers of tokens and of grants.
+// tokenCache remembers tokens and ended grants in this process.
 type tokenCache struct {
 	mu     sync.RWMutex
 	tokens map[auth.Hash]*knownToken
-	ended  map[string]time.Time // grants, and when we heard
+	ended  map[string]time.Time // by grant: when this process learned of it
 }
 
-// verdict is whose a token is, and until when we believe it.
+// knownToken is the cached principal of a token.
 type knownToken struct {
 	principal auth.Principal
 	until     time.Time
 }
 
-// Verify is auth.Verifier's: it knows the access tokens that were given here.
+// Verify implements auth.Verifier for the access tokens of this server.
 func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*auth.Principal, error) {
 	hash, now := auth.Hash(sha256.Sum256([]byte(token))), srv.now()
 	srv.cache.mu.RLock()
@@ -45,15 +45,12 @@ func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*
 	srv.cache.mu.RUnlock()
 	if v == nil || !now.Before(v.until) {
 		a, err := srv.introspect(ctx, token)
-		if errors.Is(err, errBadToken) {
-			return nil, invalid(err)
-		}
 		if err != nil {
 			return nil, err
 		}
 		if now.After(a.Grant.Used.Add(time.Minute)) {
 			if err := srv.store.TouchGrant(ctx, a.Grant.ID); err != nil {
-				srv.log.Debug("when a grant was used could not be noted", "error", err)
+				srv.log.Debug("cannot store when a grant was used", "error", err)
 			}
 		}
 		p := srv.principal(a.User, a.User.Claims, a.Grant)
@@ -62,7 +59,7 @@ func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*
 		srv.cacheToken(hash, v)
 	}
 	if !now.Before(v.principal.Expires) {
-		return nil, invalid(fmt.Errorf("%w: it is expired", errBadToken))
+		return nil, fmt.Errorf("%w: it is expired", auth.ErrInvalidToken)
 	}
 	p := v.principal
 	p.Address = from
@@ -75,23 +72,21 @@ type Access struct {
 	Scopes []string
 }
 
-var errBadToken = errors.New("the token is not good")
-
-// introspect returns what an access token gives access to. The error wraps errBadToken if the token
-// is not valid.
+// introspect returns what an access token gives access to. The error wraps
+// auth.ErrInvalidToken if the token is not valid.
 func (srv *Server) introspect(ctx context.Context, token string) (Access, error) {
 	signature, ok := srv.minter.signature(token, accessPrefix)
 	if !ok {
-		return Access{}, fmt.Errorf("%w: nobody knows it here", errBadToken)
+		return Access{}, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
 	}
 	a, err := srv.store.Access(ctx, signature)
 	switch {
 	case errors.Is(err, store.ErrExpired):
-		return Access{}, fmt.Errorf("%w: it is expired", errBadToken)
+		return Access{}, fmt.Errorf("%w: it is expired", auth.ErrInvalidToken)
 	case errors.Is(err, store.ErrRevoked):
-		return Access{}, fmt.Errorf("%w: it was revoked", errBadToken)
+		return Access{}, fmt.Errorf("%w: it was revoked", auth.ErrInvalidToken)
 	case isOver(err):
-		return Access{}, fmt.Errorf("%w: nobody knows it here", errBadToken)
+		return Access{}, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
 	case err != nil:
 		return Access{}, err
 	}
@@ -102,21 +97,13 @@ func (srv *Server) introspect(ctx context.Context, token string) (Access, error)
 	return Access{a, r.Granted}, nil
 }
 
-func invalid(err error) error {
-	text := err.Error()
-	if text = text[min(len(text), len(errBadToken.Error())):]; text == "" {
-		text = ": nobody knows it here"
-	}
-	return fmt.Errorf("%w%s", auth.ErrInvalidToken, text)
-}
-
 func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {
 	srv.cache.mu.Lock()
 	defer srv.cache.mu.Unlock()
 	if _, over := srv.cache.ended[v.principal.Grant]; over {
-		return // it ended while we looked
+		return // it ended during the query
 	}
-	for s, old := range srv.cache.tokens { // a few at random are enough
+	for s, old := range srv.cache.tokens { // a few random entries are enough
 		if len(srv.cache.tokens) < maxCached && srv.now().Before(old.until) {
 			break
 		}
@@ -125,8 +112,8 @@ func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {
 	srv.cache.tokens[hash] = v
 }
 
-// Still reports whether a principal that Verify returned would be let in again, as far as is known
-// without asking: its token is not over, and nobody has taken its grant back.
+// Still reports, from memory alone, whether a principal that Verify returned is still valid: its
+// token has not expired, and its grant was not revoked.
 func (srv *Server) Still(p *auth.Principal) bool {
 	if p.Kind != auth.KindUser || p.Grant == "" || !srv.now().Before(p.Expires) {
 		return false
@@ -137,14 +124,14 @@ func (srv *Server) Still(p *auth.Principal) bool {
 	return !over
 }
 
-// refreshed has the store asked again for what somebody's tokens are worth.
+// dropUser removes a user's tokens from the cache, so that the store is asked again.
 func (srv *Server) dropUser(user string) {
 	srv.cache.mu.Lock()
 	defer srv.cache.mu.Unlock()
 	maps.DeleteFunc(srv.cache.tokens, func(_ auth.Hash, v *knownToken) bool { return v.principal.ID == user })
 }
 
-// forget ends what rests on the grants.
+// grantsEnded drops ended grants from the cache and calls ended.
 func (srv *Server) grantsEnded(grants ...string) {
 	srv.cache.mu.Lock()
 	maps.DeleteFunc(srv.cache.tokens,
@@ -164,7 +151,7 @@ func (srv *Server) grantsEnded(grants ...string) {
 	}
 }
 
-// endGrant ends a grant with all its tokens.
+// endGrant revokes a grant with all its tokens.
 func (srv *Server) endGrant(ctx context.Context, id, why string) error {
 	_, err := srv.store.RevokeGrant(ctx, id, why)
 	if err == nil {
@@ -173,7 +160,7 @@ func (srv *Server) endGrant(ctx context.Context, id, why string) error {
 	return err
 }
 
-// poll hears of grants that have ended on other replicas, or by the command line.
+// poll finds grants that were ended by other replicas or by the command line.
 func (srv *Server) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -187,7 +174,7 @@ func (srv *Server) poll(ctx context.Context) {
 		now := srv.now()
 		ids, err := srv.store.RevokedSince(ctx, since)
 		if err != nil {
-			srv.log.Debug("which sign-ins have ended could not be found out", "error", err)
+			srv.log.Debug("cannot find out which grants have ended", "error", err)
 			continue
 		}
 		since = now.Add(-clockMargin)
@@ -210,9 +197,9 @@ func (srv *Server) poll(ctx context.Context) {
 	}
 }
 
-// audit writes down what happened. Of what strangers do it writes down what comes at a pace that
-// leaves room on the disk for the rest; the remainder is for debugging. ctx is that of a request,
-// or comes from one: it says where that came from.
+// audit logs an event and stores it in the audit. Events that unauthenticated requests can cause
+// are rate-limited there: the rest is logged at debug level only. ctx comes from the request, whose
+// address and id are recorded.
 func (srv *Server) audit(ctx context.Context, what, user, client, detail string) {
 	level := slog.LevelInfo
 	by := callerOf(ctx)
@@ -230,6 +217,6 @@ func (srv *Server) audit(ctx context.Context, what, user, client, detail string)
 		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
 	}
 	if err := srv.store.Audit(ctx, e); err != nil {
-		srv.log.Error("an event could not be written down", "event", what, "error", err)
+		srv.log.Error("cannot store an audit event", "event", what, "error", err)
 	}
 }

@@ -63,7 +63,7 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	}
 
 	v = bobsBrowser.visit(link, false, "Continue")
-	if last := v.Pages[len(v.Pages)-1]; !strings.HasPrefix(last.Title, "This link is not for you") || !strings.Contains(last.Text, "bob@acme.example") {
+	if last := v.Pages[len(v.Pages)-1]; !strings.HasPrefix(last.Title, "This link is for another user") || !strings.Contains(last.Text, "bob@acme.example") {
 		t.Errorf("by her link he comes to %+v after %s", last, v.titles())
 	}
 	if v = bobsBrowser.visit(c.origin+"/account", false); !strings.Contains(v.Pages[0].Text, "linear is not connected") {

@@ -171,7 +171,7 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	if g := cid.connectUntil("Your account", c.origin+"/account"); !strings.Contains(g.body, "dora@acme.example") {
 		t.Fatalf("the account is %s", g.body)
 	}
-	if g := cid.open(back); g.title() != "Somebody else is signed in now" || g.status != 403 {
+	if g := cid.open(back); g.title() != "You are signed in as another user" || g.status != 403 {
 		t.Errorf("with another session = %d:\n%s", g.status, g.body)
 	}
 	if l.count("token authorization_code") != 1 {
@@ -426,7 +426,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	if n := l.count("401") - before; n != 2 || len(l.accounts()) != calls {
 		t.Errorf("a call was answered 401 %d times, and %d were made; want 2 and %d", n, len(l.accounts()), calls)
 	}
-	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> has to be connected again") {
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> must be connected again") {
 		t.Errorf("her account shows %s", g.body)
 	}
 	l.change(func() { l.refused, l.token = nil, nil })
@@ -448,7 +448,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Errorf("then she sees %q", tools)
 	}
-	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> has to be connected again") {
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "linear</b> must be connected again") {
 		t.Errorf("her account shows %s", g.body)
 	}
 	ann.mustConnect(t)
@@ -519,7 +519,7 @@ policies:
 	want("before", ann, "/web/mcp", "linear__connect")
 	want("before", ann, "/rest/mcp", "up__echo")
 	want("before", bob, "/mcp", "up__echo")
-	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "You may not use linear" || l.count("metadata") > 0 {
+	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "No access to linear" || l.count("metadata") > 0 {
 		t.Errorf("he comes to %s (%d), and the server was asked %q", g.url, g.status, l.asked)
 	}
 	if g := bob.open(c.origin + "/account"); strings.Contains(g.body, "linear") {
@@ -585,7 +585,7 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"renamed__connect"}) {
 		t.Errorf("under another name she sees %q", tools)
 	}
-	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "not offered here any more") || !strings.Contains(g.body, "renamed</b> is not connected") {
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "no longer available") || !strings.Contains(g.body, "renamed</b> is not connected") {
 		t.Errorf("her account shows %s", g.body)
 	}
 	reload(3, string(file))

@@ -164,7 +164,7 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	if got := showing(t, c.Program, upstream.EraModern, "", "/mcp").Call(t, "tools/list", "", harness.With("Authorization", "Bearer "+next.Access)); got.Status != 401 {
 		t.Errorf("the token after everything was revoked: %s", got)
 	}
-	if g := newPerson(t, "ann").open(a.authorize()); g.status != 400 || !strings.Contains(g.body, "no longer knows the key") {
+	if g := newPerson(t, "ann").open(a.authorize()); g.status != 400 || !strings.Contains(g.body, "a key that is no longer configured") {
 		t.Errorf("an app that was registered with the old key: %d %s", g.status, g.body)
 	}
 	if _, again := a.token(t, "grant_type", "refresh_token", "refresh_token", next.Refresh); again.Access != "" {
@@ -222,7 +222,7 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 		if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
 			t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
 		}
-		c.Stderr.MustMatch(t, regexp.MustCompile(`error="the person may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), harness.Patience, c.Done)
+		c.Stderr.MustMatch(t, regexp.MustCompile(`error="the user may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), harness.Patience, c.Done)
 		c.mustOperate(t, "users", "enable", "ann@acme.example")
 		good.mustSignIn(t, ann)
 	})

@@ -35,7 +35,8 @@ func TestSafety5HostsOfTheSignIn(t *testing.T) {
 			} {
 				status, header, text := mustGet(t, method, p.Origin()+path, harness.With("Host", host))
 				refused := status == http.StatusForbidden &&
-					string(text) == fmt.Sprintf("Host header %q is not allowed. Behind a proxy, pass the original Host header "+
+					string(text) == fmt.Sprintf("Host header %q is not allowed. Behind a proxy, pass the original "+
+						"Host header "+
 						"(nginx: proxy_set_header Host $host), or add it to allowed_hosts.\n", host)
 				if refused == allowed || refused && (header.Get("Set-Cookie") != "" ||
 					header.Get("Access-Control-Allow-Origin") != "") {
@@ -64,7 +65,8 @@ func TestSafety5MistakeInABrowser(t *testing.T) {
 	v := b.visit(mistake, false)
 	if len(v.Pages) != 1 || v.Returned != "" || !strings.Contains(v.Pages[0].Title, "This app cannot sign you in") ||
 		!strings.Contains(v.Pages[0].Text, "code_challenge_method must be S256 (invalid_request)") ||
-		!strings.Contains(v.Pages[0].Text, "No user of this server allows the app to return to app.example.com. For that reason") {
+		!strings.Contains(v.Pages[0].Text, "The app asked to send you to app.example.com. You were not sent there, "+
+			"because no user has allowed this app yet") {
 		t.Fatalf("it ends at %q after %+v", v.Returned, v.Pages)
 	}
 	if links := v.Pages[0].Links; len(links) != 1 ||
@@ -141,7 +143,7 @@ func TestSafety9AFloodAndAPerson(t *testing.T) {
 			t.Errorf("sign-in %d: %d %+v", i, status, p)
 		}
 	}
-	if n := strings.Count(c.Stderr.String(), "an address sends too many sign-in requests"); n != 1 {
+	if n := strings.Count(c.Stderr.String(), "rejecting sign-in requests: too many from one address"); n != 1 {
 		t.Errorf("the log says %d times which address it is", n)
 	}
 }
