@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// address returns where a request comes from: its peer, unless that is a trusted proxy. Then it is
-// the last entry of X-Forwarded-For that is none, since each proxy appends whom it was asked by,
-// and what stands before that entry is the word of somebody we do not trust. Where all are trusted,
-// it is the first of them. The zero value means that it cannot be found out.
+// address returns the client address of a request: its peer, or, if the peer is a trusted proxy,
+// the last entry of X-Forwarded-For that is not a trusted proxy. Each proxy appends its peer, so
+// earlier entries are not trustworthy. If all entries are trusted, it returns the first. The zero
+// value means unknown.
 func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -28,8 +28,8 @@ func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 			} else {
 				entry, more = rest, false
 			}
-			// A trusted proxy that does not say who asked it leaves us without an answer; its own
-			// address would be the wrong one.
+			// If a trusted proxy sends no valid address, the client is unknown; the proxy's own
+			// address would be wrong.
 			if from = forwarded(strings.Trim(entry, " \t")); !within(from, trusted) {
 				return from
 			}
@@ -38,8 +38,7 @@ func address(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return from
 }
 
-// forwarded reads one entry of X-Forwarded-For: an address, which some proxies give a port, and
-// IPv6 brackets.
+// forwarded parses an entry of X-Forwarded-For: an address, possibly with a port or brackets.
 func forwarded(entry string) netip.Addr {
 	if a, err := netip.ParseAddr(entry); err == nil {
 		return plain(a)
@@ -59,7 +58,8 @@ func forwarded(entry string) netip.Addr {
 // plain returns an address in the form that prefixes are compared with.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// within reports whether one of the networks holds the address. No network holds the zero value.
+// within reports whether one of the networks contains the address. No network contains the zero
+// value.
 func within(a netip.Addr, networks []netip.Prefix) bool {
 	for _, n := range networks {
 		if n.Contains(a) {

@@ -1,13 +1,18 @@
-// Package auth finds out who a request comes from.
+// Package auth authenticates requests. It knows no MCP, and does not decide what a principal may
+// do.
 //
-// auth.go has the Principal and the Guard, which every request passes before anything looks at its
-// message; address.go finds the client's address behind proxies. keys.go has the API keys.
-// tokens.go finds out by the look of a token who knows it: the keys, whoever hands out tokens of
-// our own, an authorization server whose tokens can be read (jwt.go, with its keys in keyset.go),
-// or one that must be asked (introspection.go). claims.go makes a Principal of what these servers
-// say; providers.go keeps what is known of them from one reload to the next. resource.go tells
-// clients where to sign in. request.go gives requests their ids. config.go is the section of the
-// file. The package knows no MCP, and decides nothing about what a principal may do.
+// By file:
+//
+//   - auth.go: Principal, and Guard, which authenticates each request before its message is read.
+//   - address.go: the client's address behind trusted proxies.
+//   - tokens.go: chooses the verifier of a token by its form: API keys (keys.go), tokens of our own
+//     authorization server, signed tokens of other issuers (jwt.go, with their keys in keyset.go), or
+//     introspection (introspection.go).
+//   - claims.go: makes a Principal of the claims of another authorization server.
+//   - providers.go: keeps the state of these servers across reloads.
+//   - resource.go: tells clients where to sign in.
+//   - request.go: request ids.
+//   - config.go: the section auth of the file.
 package auth
 
 import (
@@ -24,117 +29,114 @@ import (
 	"time"
 )
 
-// Kind says how a principal was found out.
+// Kind says how a principal authenticated.
 type Kind string
 
 const (
-	KindLocal   Kind = "local"   // nobody has to say who they are: only this machine reaches us
-	KindKey     Kind = "key"     // by an API key
-	KindUser    Kind = "user"    // a person who signed in
-	KindService Kind = "service" // a program that signed in as itself
+	KindLocal   Kind = "local"   // without authentication, on a loopback address
+	KindKey     Kind = "key"     // with an API key
+	KindUser    Kind = "user"    // a user who signed in
+	KindService Kind = "service" // a program with its own OAuth identity
 )
 
-// Principal is who a request comes from. It is immutable once Authenticate or Verify has returned
-// it, may be kept for as long as one likes, and refers to no memory of the request. Two principals
-// are the same one exactly if their IDs are equal: what is bound to a principal is bound to its ID
-// (and its Grant).
+// Principal is the authenticated sender of a request. It is immutable once Authenticate or Verify
+// has returned it, may be kept, and refers to no memory of the request. Principals with equal IDs
+// are the same; whatever is bound to a principal is bound to its ID and its Grant.
 type Principal struct {
 	Kind Kind
-	ID   string // "local", "key:<name>"; of a user it names the issuer too, so that IDs of two issuers never meet
-	Key  string // the name of the API key, of KindKey
+	ID   string // "local", "key:<name>"; for users and services it contains the issuer
+	Key  string // name of the API key; only for KindKey
 
-	User, Issuer, Email string // of KindUser; Email only if the issuer has verified it
+	User, Issuer, Email string // only for KindUser; Email only if the issuer has verified it
 	Groups, Scopes      []string
-	OAuthClient         string // whom the user, or the service, signed in with
+	OAuthClient         string // the OAuth client of the user or service
 
-	// Resources are what the token of a user or a service is for: URLs of our endpoints, or names
-	// of another kind, each of which stands for all of them. Without any it is for none. Of other
-	// principals it says nothing: a key is for all endpoints.
+	// Resources are the audiences of the token of a user or service that this server accepts: URLs
+	// of its endpoints, or other names, each of which stands for all endpoints. An empty list
+	// matches no endpoint. Other kinds may use all endpoints.
 	Resources []string
 
-	// Grant is the one sign-in that the token comes from. It is "" of a key: the entries of one
-	// name are one principal, so that a session outlives the rotation.
+	// Grant identifies the sign-in that the token comes from. It is "" for a key: entries with the
+	// same name are one principal, so that a session survives a key rotation.
 	Grant string
-	// Expires is when what was verified ends, and the streams that it opened with it. Zero means
-	// never.
+	// Expires is when the credential expires, which also ends the streams that it opened. Zero
+	// means never.
 	Expires time.Time
-	// Address is where the request comes from; the zero value means that it could not be found out,
-	// and is in no network.
+	// Address is the client address; the zero value if unknown, which is in no network.
 	Address netip.Addr
 
-	hash     Hash   // of the key, or of the token, that was verified
-	signedBy string // print of the key that has signed a token
-	source   string // print of the entry of the file that a token was verified by; "" of keys and of our own tokens
+	hash     Hash   // of the verified key or token
+	signedBy string // fingerprint of the key that signed the token
+	source   string // fingerprint of the configuration entry that verified the token; "" for keys and our tokens
 }
 
-// LogValue shows the ID alone.
+// LogValue logs only the ID.
 func (p *Principal) LogValue() slog.Value { return slog.StringValue(p.ID) }
 
-// Local is the principal of a Guard without a Verifier, for a request from 127.0.0.1. From another
-// address it is the same principal with that address.
+// Local is the principal of a request from 127.0.0.1 if the Guard has no Verifier. Requests from
+// other addresses get the same principal with their address.
 var Local = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
 // local6 is Local for a request from ::1.
 var local6 = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.IPv6Loopback()}
 
-// ErrInvalidToken means that a token is no good, as opposed to an error that kept us from finding
-// out. Who returns it wraps it, with a reason: the client is told the whole text of the error, so
-// it says nothing that is not for whoever sent the token.
+// ErrInvalidToken means that a token was checked and is not valid; other errors mean that it could
+// not be checked. Wrap it with a reason. The client sees the whole text of the error, so that it
+// must not contain anything that the sender of the token may not know.
 var ErrInvalidToken = errors.New("the token is not valid")
 
-// ScopeError means that a token is good, but that its scopes do not let anybody in. Scopes are all
-// that are needed.
+// ScopeError means that a token is valid but lacks scopes. Scopes are all that are required.
 type ScopeError struct{ Scopes []string }
 
 func (e *ScopeError) Error() string {
 	return "the token lacks a scope; needed are: " + strings.Join(e.Scopes, " ")
 }
 
-// Verifier finds out whose a token is. The error wraps ErrInvalidToken if it is nobody's, or not
-// any more, or not from that address, and it is a *ScopeError if a new sign-in with more scopes
-// would help; any other error means that it could not be found out. It may be called by several
-// goroutines at once, and may block until ctx ends.
+// Verifier returns the principal of a token. The error wraps ErrInvalidToken if the token is
+// unknown, expired, revoked or used from a wrong address. It is a *ScopeError if the client should
+// sign in again with more scopes. Any other error means that the token could not be checked. Verify
+// may be called concurrently, and may block until ctx ends.
 //
-// One that also has the method Still(*Principal) bool is asked by it whether a principal that it,
-// or the one that was in its place before a reload, has verified would be verified again. The
-// principals of one without that method would not.
+// A Verifier may also have the method Still(*Principal) bool. It reports, without blocking, whether
+// it would accept the principal again, even if its predecessor before a reload has verified the
+// principal. Principals of a Verifier without that method are not accepted again.
 type Verifier interface {
 	Verify(ctx context.Context, token string, from netip.Addr) (*Principal, error)
 }
 
-// Guard lets requests in. It is immutable, and may be used by several goroutines at once. A nil
-// *Guard lets nobody in: nobody has said yet who may.
+// Guard authenticates requests. It is immutable, and may be used by several goroutines. A nil
+// *Guard answers every request with 503.
 type Guard struct {
-	// Verifier knows the tokens. Without one everybody is Local, so that such a Guard is only for
-	// an address that nobody but this machine reaches.
+	// Verifier checks tokens. If it is nil, every request is Local; use such a Guard only on a
+	// loopback address.
 	Verifier Verifier
-	// Resources are our endpoints for those who sign in. Without them nobody can: there are keys,
-	// or nothing.
+	// Resources are the endpoints to sign in for; nil if users cannot sign in.
 	Resources *Resources
-	// TrustedProxies are the peers whose X-Forwarded-For is believed.
+	// TrustedProxies are the networks whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
-	// Log is told why a token could not be verified; nil discards.
+	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger
-	// Refused is told of requests that the guard has answered itself, but for those that show
-	// nothing, since so begins each sign-in. It must not block, and anybody can have it called as
-	// often as they like. It may be nil.
+	// Refused is called for each rejected request, except those without a token, which begin each
+	// sign-in. It must not block, and unauthenticated clients can cause it to be called at any
+	// rate. It may be nil.
 	Refused func(Refusal)
 }
 
-// Refusal is a request that was not let in. Nothing in it is secret.
+// Refusal describes a rejected request. It contains no secret.
 type Refusal struct {
 	RequestID string
-	Address   netip.Addr // the zero Addr when it is not known
+	Address   netip.Addr // the zero Addr if unknown
 	Path      string     // as the client asked for it
 	Status    int
-	Code      string // what went wrong, in a word of OAuth: invalid_token, say
+	Code      string // OAuth error code, such as invalid_token
 }
 
-// Authenticate returns who sent the request. If it is nil, the request has been answered: with 401
-// and a challenge where there is no token, or one that is not good, or not for this endpoint, which
-// the path of the request names; with 403 where it lacks a scope; with 400 where it is unclear or
-// in the URL, which logs keep; with 503 where it could not be found out, so that nobody throws away
-// a good token for it.
+// Authenticate returns the principal of a request. If it returns nil, it has answered the request:
+//
+//   - 401 with a challenge: no token, an invalid one, or one for another endpoint than the path
+//   - 403: the token lacks a scope
+//   - 400: the token is in the URL, which logs keep, or the header is malformed
+//   - 503: the token could not be checked; the client must keep it
 func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal {
 	if g == nil {
 		unavailable(w, "the server is starting")
@@ -147,8 +149,8 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		}
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
-		refuse(w, http.StatusBadRequest, problem{"invalid_request", "a token has no place in a URL, which logs " +
-			"keep: replace it, and send the new one as Authorization: Bearer"}, nil, "")
+		refuse(w, http.StatusBadRequest, problem{"invalid_request", "tokens in URLs end up in logs: " +
+			"revoke this token, and send a new one as 'Authorization: Bearer TOKEN'"}, nil, "")
 		refused(http.StatusBadRequest, "invalid_request")
 		return nil
 	}
@@ -182,22 +184,20 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		return nil
 	case err != nil || p == nil:
 		if g.Log != nil && r.Context().Err() == nil {
-			g.Log.Error("a token could not be verified", "address", from, "error", err)
+			g.Log.Error("cannot verify a token", "address", from, "error", err)
 		}
-		unavailable(w, "the token could not be verified now")
+		unavailable(w, "the token cannot be verified at the moment; try again later")
 		refused(http.StatusServiceUnavailable, "temporarily_unavailable")
 		return nil
 	}
 	return p
 }
 
-// Address returns where a request comes from, as Authenticate finds it out. The zero Addr means
-// that it cannot be found out.
+// Address returns the client address of a request. The zero Addr means unknown.
 func (g *Guard) Address(r *http.Request) netip.Addr { return address(r, g.TrustedProxies) }
 
-// Still reports whether a principal, by what it was verified with, would still be let in from where
-// it came. It is for what outlives a request: sessions and streams are asked of the new Guard after
-// a reload. It does not wait for anything.
+// Still reports, without blocking, whether a principal would still be accepted from its address.
+// Sessions and streams outlive a request, so the new Guard checks them after a reload.
 func (g *Guard) Still(p *Principal) bool {
 	if g == nil || p == nil {
 		return false
@@ -208,13 +208,13 @@ func (g *Guard) Still(p *Principal) bool {
 	return still(g.Verifier, p)
 }
 
-// still asks the Verifier, which may be nil; see there.
+// still calls the Still method of a Verifier, which may be nil.
 func still(v Verifier, p *Principal) bool {
 	keeper, ok := v.(interface{ Still(*Principal) bool })
 	return ok && keeper.Still(p)
 }
 
-// local is the principal of whoever reaches us from an address while nobody needs a token.
+// local returns the Local principal for an address.
 func local(from netip.Addr) *Principal {
 	switch from {
 	case Local.Address:
@@ -228,12 +228,12 @@ func local(from netip.Addr) *Principal {
 }
 
 var (
-	errTwice     = errors.New("there is more than one Authorization header; send one")
+	errTwice     = errors.New("the request has more than one Authorization header; send one")
 	errMalformed = errors.New("the Authorization header is malformed; want Bearer, a space, and the token")
 )
 
-// bearer returns the token of the Authorization headers, "" where there is none: another scheme
-// than Bearer is no try to show one (RFC 6750, section 3.1).
+// bearer returns the token of the Authorization headers. It is "" without a header, or with another
+// scheme than Bearer (RFC 6750, section 3.1).
 func bearer(headers []string) (string, error) {
 	switch len(headers) {
 	case 0:
@@ -259,13 +259,13 @@ func bearer(headers []string) (string, error) {
 func b64token(s string) bool {
 	s = strings.TrimRight(s, "=")
 	strange := byte(0)
-	for i := range len(s) { // without a branch: tokens are long, and come with every request
+	for i := range len(s) { // branch-free: tokens are long and come with every request
 		strange |= outsideToken[s[i]]
 	}
 	return s != "" && strange == 0
 }
 
-// outsideToken is 0 for the characters of a token but for the = at its end.
+// outsideToken is 0 for the characters of a token, except the = at its end.
 var outsideToken = func() (set [256]byte) {
 	for c := range set {
 		if !alphanumeric(byte(c)) && strings.IndexByte("-._~+/", byte(c)) < 0 {
@@ -279,8 +279,8 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// tokenInQuery reports whether somebody has put a token into the query of a URL: anything of ours,
-// under whatever name, or the parameter that there is a name for (RFC 6750, section 2.3).
+// tokenInQuery reports whether the query of a URL contains a token: one of ours under any name, or
+// the parameter access_token (RFC 6750, section 2.3).
 func tokenInQuery(query string) bool {
 	for parameter := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 		name, value, _ := strings.Cut(parameter, "=")
@@ -299,16 +299,15 @@ func unescape(s string) string {
 	return s
 }
 
-// tokenPrefix begins every token that we hand out.
+// tokenPrefix begins every token that this server issues.
 const tokenPrefix = "jct_"
 
-// problem is why a request is not let in. Its code is "" where no token was sent: then the
-// challenge has no error (RFC 6750, section 3.1).
+// problem is the reason to reject a request. Its code is "" if no token was sent: the challenge
+// then has no error (RFC 6750, section 3.1).
 type problem struct{ code, description string }
 
-// refuse answers a request that is not let in, and says the same in the header, for clients, and in
-// the body, for people. With resources, which may be nil, the header says where to sign in for the
-// endpoint at the path.
+// refuse rejects a request, with the same reason in the header and in the body. If resources is not
+// nil, the header says where to sign in for the endpoint at the path.
 func refuse(w http.ResponseWriter, status int, p problem, resources *Resources, path string) {
 	w.Header().Set("WWW-Authenticate", challenge(p)+resources.where(path, nil))
 	if p.code == "" {
@@ -325,15 +324,14 @@ func challenge(p problem) string {
 	return c
 }
 
-// unavailable answers a request of which nobody can say now whether it may be let in. It is no
-// challenge, so that the client keeps its token.
+// unavailable answers 503 without a challenge, so that the client keeps its token.
 func unavailable(w http.ResponseWriter, description string) {
 	w.Header().Set("Retry-After", "5")
 	write(w, http.StatusServiceUnavailable, problem{"temporarily_unavailable", description})
 }
 
-// Deny answers a request of somebody who is known and may do nothing with it, whatever they sign in
-// with: it is no challenge, since a client that was told to sign in again would do so for ever.
+// Deny answers 403 to an authenticated request that policies reject. It sends no challenge: a
+// client would sign in again and again.
 func Deny(w http.ResponseWriter, description string) {
 	write(w, http.StatusForbidden, problem{"access_denied", description})
 }
@@ -346,7 +344,7 @@ func write(w http.ResponseWriter, status int, p problem) {
 	}{p.code, p.description, RequestID(w)})
 }
 
-// writeJSON answers with a document of ours, which can always be written.
+// writeJSON answers with a document, which must be marshallable.
 func writeJSON(w http.ResponseWriter, status int, cache string, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -361,7 +359,7 @@ func writeJSON(w http.ResponseWriter, status int, cache string, document any) {
 	_, _ = w.Write(body)
 }
 
-// quotable returns s without what error_description may not hold (RFC 6750, section 3).
+// quotable removes characters that error_description may not contain (RFC 6750, section 3).
 func quotable(s string) string {
 	return string(slices.DeleteFunc([]byte(s),
 		func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }))

@@ -15,23 +15,23 @@ import (
 	"unicode/utf8"
 )
 
-// claims are what an authorization server says of a token. Their names are compared to the letter.
+// claims are the claims of a token. Names are case-sensitive.
 type claims map[string]json.RawMessage
 
-// judge decides what claims of one entry of the file are worth.
+// judge checks the claims of a token against a configuration entry.
 type judge struct {
 	issuer         string
 	audiences      []string
 	audienceClaim  string
-	skew           time.Duration // for which the clock of the issuer may be off
+	skew           time.Duration // tolerated clock difference
 	requiredScopes []string
 	requiredClaims map[string]string
 	paths          Claims
-	print          string // of the entry
+	print          string // fingerprint of the entry
 	now            func() time.Time
 }
 
-// newJudge returns the judge of an entry of the file, whose print tells it from others.
+// newJudge returns the judge of a configuration entry with a fingerprint.
 func newJudge(r *TokenRules, print string, now func() time.Time) judge {
 	return judge{
 		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim,
@@ -50,14 +50,14 @@ func canonicals(list []string) []string {
 
 var (
 	errExpired = fmt.Errorf("%w: it is expired", ErrInvalidToken)
-	errEarly   = fmt.Errorf("%w: it is not good yet", ErrInvalidToken)
-	errSubject = fmt.Errorf("%w: it does not say whose it is", ErrInvalidToken)
+	errEarly   = fmt.Errorf("%w: it is not valid yet", ErrInvalidToken)
+	errSubject = fmt.Errorf("%w: it has no valid subject", ErrInvalidToken)
 	errBound   = fmt.Errorf("%w: sender-constrained tokens are not supported", ErrInvalidToken)
 )
 
-// principal returns whose a token with these claims is, or why it is nobody's.
+// principal returns the principal of a token with these claims.
 func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
-	if _, bound := c["cnf"]; bound { // good for whoever proves to have a key, which nobody asks for here
+	if _, bound := c["cnf"]; bound { // requires a proof of possession, which is not supported
 		return nil, errBound
 	}
 	expires, err := j.times(c)
@@ -110,7 +110,7 @@ func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
 	return p, nil
 }
 
-// maxSubject is what OpenID Connect allows a subject to have, twice.
+// maxSubject is twice the length that OpenID Connect allows for a subject.
 const maxSubject = 512
 
 // printable reports whether a name can be part of an ID.
@@ -119,19 +119,18 @@ func printable(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// UserID is the ID of the principal whom an issuer calls subject, as logs and the audit have it. It
-// is one person, whether their token comes from the issuer itself or from us, where they have
-// signed in with that issuer.
+// UserID returns the ID of the principal with a subject at an issuer, as in logs and the audit. A
+// user has the same ID with a token of the issuer and with one of our authorization server.
 func UserID(issuer, subject string) string { return signedInID(KindUser, issuer, subject) }
 
-// signedInID is the ID of whoever has signed in, with a short print of the issuer: issuers are of
-// the file, so that nobody has a reason to look for two with one print.
+// signedInID returns the ID of a user or service. It contains a short hash of the issuer: issuers
+// are configured, so that nobody can search for a collision.
 func signedInID(kind Kind, issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer))
 	return string(kind) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject
 }
 
-// times returns when a token ends; zero is never.
+// times checks exp and nbf, and returns when a token expires; zero means never.
 func (j *judge) times(c claims) (time.Time, error) {
 	now := j.now()
 	exp, there, err := c.time("exp")
@@ -153,11 +152,11 @@ func (j *judge) times(c claims) (time.Time, error) {
 	return exp, nil
 }
 
-// resources returns what the token is for, of what the file accepts.
+// resources returns the accepted audiences of a token.
 func (j *judge) resources(c claims) ([]string, error) {
 	named, err := list(c[j.audienceClaim])
 	if err != nil {
-		return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, j.audienceClaim)
+		return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, j.audienceClaim)
 	}
 	var ours []string
 	for _, a := range named {
@@ -167,31 +166,32 @@ func (j *judge) resources(c claims) ([]string, error) {
 	}
 	switch {
 	case len(named) == 0:
-		return nil, fmt.Errorf("%w: it does not say what it is for; this server is %s", ErrInvalidToken,
+		return nil, fmt.Errorf("%w: it has no audience; this server accepts %s", ErrInvalidToken,
 			strings.Join(j.audiences, " "))
 	case len(ours) == 0:
-		return nil, fmt.Errorf("%w: it is for %s; this server is %s", ErrInvalidToken, strings.Join(named, " "),
+		return nil, fmt.Errorf("%w: its audience is %s; this server accepts %s", ErrInvalidToken,
+			strings.Join(named, " "),
 			strings.Join(j.audiences, " "))
 	}
 	return ours, nil
 }
 
-// required wants claims to have certain values, or one of their values to be that.
+// required checks required_claims: each claim must have the value, or contain it.
 func (j *judge) required(c claims) error {
 	for name, want := range j.requiredClaims {
 		value := c[name]
 		values, err := list(value)
-		if err != nil { // a number or true is compared with the text that it is written with
+		if err != nil { // numbers and booleans are compared as JSON text
 			values = []string{string(value)}
 		}
 		if !slices.Contains(values, want) {
-			return fmt.Errorf("%w: its claim %s is not what this server wants", ErrInvalidToken, name)
+			return fmt.Errorf("%w: its claim %s does not have the required value", ErrInvalidToken, name)
 		}
 	}
 	return nil
 }
 
-// text returns a claim that is a text; "" where it is absent.
+// text returns a claim that is a string; "" if it is absent.
 func (c claims) text(name string) (string, error) {
 	values, err := list(c[name])
 	if err != nil || len(values) > 1 {
@@ -208,19 +208,18 @@ func (c claims) time(name string) (time.Time, bool, error) {
 	}
 	var seconds float64
 	if err := json.Unmarshal(v, &seconds); err != nil || string(v) == "null" || math.Abs(seconds) > 1<<40 {
-		return time.Time{}, false, fmt.Errorf("%w: its claim %s is no time", ErrInvalidToken, name)
+		return time.Time{}, false, fmt.Errorf("%w: its claim %s is not a time", ErrInvalidToken, name)
 	}
 	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second))), true, nil
 }
 
-// scopes returns those of scope and of scp, each of which is a text with spaces between them, or a
-// list.
+// scopes returns the scopes of the claims scope and scp, which are lists or strings with spaces.
 func (c claims) scopes() ([]string, error) {
 	var all []string
 	for _, name := range []string{"scope", "scp"} {
 		values, err := list(c[name])
 		if err != nil {
-			return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, name)
+			return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, name)
 		}
 		for _, v := range values {
 			all = append(all, strings.Fields(v)...)
@@ -230,7 +229,7 @@ func (c claims) scopes() ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// at returns the texts that a path of names leads to; none where one of them is absent.
+// at returns the strings at a path of claims; none if the path does not exist.
 func (c claims) at(path []string) ([]string, error) {
 	for i, name := range path {
 		v, there := c[name]
@@ -240,20 +239,21 @@ func (c claims) at(path []string) ([]string, error) {
 		if i == len(path)-1 {
 			values, err := list(v)
 			if err != nil {
-				return nil, fmt.Errorf("%w: its claim %s is no text", ErrInvalidToken, strings.Join(path, " / "))
+				return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, strings.Join(path, " / "))
 			}
 			return values, nil
 		}
 		if c = nil; json.Unmarshal(v, &c) != nil {
-			return nil, fmt.Errorf("%w: its claim %s is no object", ErrInvalidToken, strings.Join(path[:i+1], " / "))
+			return nil, fmt.Errorf("%w: its claim %s is not an object", ErrInvalidToken,
+				strings.Join(path[:i+1], " / "))
 		}
 	}
 	return nil, nil
 }
 
-var errNoText = errors.New("no text")
+var errNoText = errors.New("not a string")
 
-// list reads a text, or a list of texts; none where there is nothing.
+// list reads a string or a list of strings; none if it is absent or null.
 func list(v json.RawMessage) ([]string, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return nil, nil

@@ -14,83 +14,85 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Config is the file's auth section.
+// Config is the auth section of the file.
 type Config struct {
-	// APIKeys are the keys that clients may show. When there are any, or any other way to say who
-	// one is, every request needs it; without, whoever reaches the address is let in, which must
-	// then be on loopback.
+	// APIKeys are the keys of clients. With any key, or any other way to authenticate, every
+	// request must authenticate. Without any, every request is accepted, which is allowed on
+	// loopback only.
 	APIKeys []Key `yaml:"api_keys"`
-	// JWT are authorization servers whose access tokens are signed, so that they can be verified
-	// here. Each issuer has one entry.
+	// JWT are authorization servers with signed access tokens, which are verified locally. Each
+	// issuer has one entry.
 	JWT []Issuer `yaml:"jwt"`
-	// Introspection is an authorization server that is asked about each token that is neither ours
-	// nor of JWT. Default: none.
+	// Introspection is an authorization server to ask about each token that is neither ours nor of
+	// JWT. Default: none.
 	Introspection *Introspection `yaml:"introspection"`
-	// ScopeCapabilities are the capabilities that each scope of a token gives. With it, a user or a
-	// service holds only those of the capabilities that policies give which one of the token's
-	// scopes gives too. Default: scopes take nothing away.
+	// ScopeCapabilities are the capabilities that each scope of a token allows. If it is set, users
+	// and services hold only those capabilities of their policies that one of their token's scopes
+	// allows. Default: scopes do not restrict.
 	ScopeCapabilities map[string][]string `yaml:"scope_capabilities"`
-	// TrustedProxies are the networks of the proxies in front of us: a request from there comes
-	// from the last address in its X-Forwarded-For that is in none of them.
+	// TrustedProxies are the networks of the reverse proxies in front of this server. A request
+	// from one has the address of the last entry in X-Forwarded-For outside of these networks.
 	TrustedProxies []CIDR `yaml:"trusted_proxies"`
-	// None true states that every request is let in on purpose, also one that came through a proxy:
-	// the proxy authenticates. Without it, a file without authentication cannot have an https
-	// public_url, and requests with headers of a proxy are refused.
+	// None: true allows every request deliberately, also through a proxy that authenticates.
+	// Without it, a configuration without authentication cannot have an https public_url, and
+	// requests with headers of a proxy are rejected.
 	None bool `yaml:"none"`
 }
 
-// Key is what the file holds of one API key. Two entries of one name are one principal: that is how
-// a key is replaced without a moment in which none is good.
+// Key is the configuration of one API key. Entries with the same name are one principal, so that a
+// key can be replaced without interruption.
 type Key struct {
-	Name string `yaml:"name"` // who has the key, for policies and logs: 1 to 64 of A-Z, a-z, 0-9 and . _ - @. Required.
-	// "sha256:" and 64 hexadecimal digits, as junction keys create prints it. Required; the key
-	// itself is in no file.
+	// Name is the holder of the key, for policies and logs: 1 to 64 of A-Z, a-z, 0-9 and . _ - @.
+	// Required.
+	Name string `yaml:"name"`
+	// "sha256:" and 64 hexadecimal digits, as printed by junction keys create. Required. The key
+	// itself must not be in the file.
 	Hash Hash `yaml:"hash"`
-	// CIDRs are the networks that the key is good from. Default: all.
+	// CIDRs are the networks from which the key is accepted. Default: all.
 	CIDRs []CIDR `yaml:"cidrs"`
-	// Expires is the last day on which the key is good, in UTC, or a moment. Default: never.
+	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
 	Expires Moment `yaml:"expires"`
 }
 
-// TokenRules are what tokens of an authorization server have to be, and where in them things are.
+// TokenRules are the requirements on tokens of an authorization server.
 type TokenRules struct {
-	// Issuer is the authorization server as it calls itself, byte for byte: an https URL, or http
-	// on loopback. Clients sign in there, and no token may name another one. Required.
+	// Issuer is the identifier of the authorization server, byte for byte: an https URL, or http on
+	// loopback. Clients sign in there, and tokens must name it. Required.
 	Issuer string `yaml:"issuer"`
-	// Audiences are what its tokens may be for. That which is the URL of an endpoint of ours is
-	// good there alone, another one everywhere. Required.
+	// Audiences are the accepted audiences of tokens. The URL of an endpoint is valid there only;
+	// any other audience is valid at all endpoints. Required.
 	Audiences []string `yaml:"audiences"`
-	// AudienceClaim is the claim that says what a token is for. Default aud; client_id where access
-	// tokens have no aud.
+	// AudienceClaim is the claim with the audience. Default aud; use client_id for access tokens
+	// without aud.
 	AudienceClaim string `yaml:"audience_claim"`
-	// RequiredScopes are what a token needs to be let in at all; clients are told to ask for them.
+	// RequiredScopes are the scopes that every token needs; clients are told to request them.
 	RequiredScopes []string `yaml:"required_scopes"`
-	// RequiredClaims are values that claims of a token must have, such as the tenant. A claim that
-	// is a list must hold it.
+	// RequiredClaims are required values of claims, such as the tenant. A list must contain the
+	// value.
 	RequiredClaims map[string]string `yaml:"required_claims"`
-	// Claims say where in a token things are.
+	// Claims are the paths of values in a token.
 	Claims Claims `yaml:"claims"`
 }
 
-// Issuer is what the file holds of an authorization server that signs its access tokens.
+// Issuer is the configuration of an authorization server with signed access tokens.
 type Issuer struct {
 	TokenRules `yaml:",inline"`
-	// JWKSURL is where its keys are. Default: what its metadata says, which is found by OpenID
-	// Connect or by RFC 8414.
+	// JWKSURL is the URL of its keys. Default: as in its metadata, which is discovered by OpenID
+	// Connect or RFC 8414.
 	JWKSURL string `yaml:"jwks_url"`
-	// Algorithms are those that its tokens may be signed with. Default: RS256, ES256, PS256.
+	// Algorithms are the accepted signing algorithms. Default: RS256, ES256, PS256.
 	Algorithms []string `yaml:"algorithms"`
-	// ClockSkew is how far its clock may be off. Default 60s.
+	// ClockSkew is the tolerated difference of its clock. Default 60s.
 	ClockSkew time.Duration `yaml:"clock_skew"`
-	// RequireATJWT true takes only tokens whose header has the type at+jwt.
+	// RequireATJWT: true accepts only tokens with the header type at+jwt.
 	RequireATJWT bool `yaml:"require_at_jwt"`
 }
 
-// Claims are where in a token things are. Each is a path: the names that lead to it, such as
-// [realm_access, roles]; a name may hold dots and slashes.
+// Claims are the paths of values in a token. A path is a list of names, such as [realm_access,
+// roles]; a name may contain dots and slashes.
 type Claims struct {
-	Subject []string `yaml:"subject"` // whose it is. Default [sub].
-	Groups  []string `yaml:"groups"`  // the groups that the user is in. Default [groups].
+	Subject []string `yaml:"subject"` // the user. Default [sub].
+	Groups  []string `yaml:"groups"`  // the user's groups. Default [groups].
 }
 
 func (c *Claims) subject() []string { return orElse(c.Subject, "sub") }
@@ -106,27 +108,27 @@ func orElse(list []string, other ...string) []string {
 func (i *Issuer) skew() time.Duration  { return cmp.Or(i.ClockSkew, time.Minute) }
 func (i *Issuer) algorithms() []string { return orElse(i.Algorithms, "RS256", "ES256", "PS256") }
 
-// Introspection is what the file holds of an authorization server that is asked about each token
-// (RFC 7662).
+// Introspection is the configuration of an authorization server that is asked about each token (RFC
+// 7662).
 type Introspection struct {
 	TokenRules `yaml:",inline"`
-	// Endpoint is where it is asked. Required.
+	// Endpoint is its introspection endpoint. Required.
 	Endpoint string `yaml:"endpoint"`
-	// ClientID and ClientSecret are who we are there. Both are required.
+	// ClientID and ClientSecret authenticate this server there. Both are required.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
 }
 
-// CIDR is a network of the file, such as 10.0.0.0/8.
+// CIDR is a network, such as 10.0.0.0/8.
 type CIDR struct{ netip.Prefix }
 
-// UnmarshalText reads a network. It refuses one that would not mean what it seems to.
+// UnmarshalText parses a network. It rejects ambiguous notations.
 func (c *CIDR) UnmarshalText(text []byte) error {
 	s := string(text)
 	p, err := netip.ParsePrefix(s)
 	if a, addressErr := netip.ParseAddr(s); err != nil && addressErr == nil && a.Zone() == "" {
 		a = a.Unmap()
-		return fmt.Errorf("want a network; write %s/%d for this address alone", a, a.BitLen())
+		return fmt.Errorf("want a network; write %s/%d for this one address", a, a.BitLen())
 	}
 	switch {
 	case err != nil:
@@ -135,20 +137,19 @@ func (c *CIDR) UnmarshalText(text []byte) error {
 		if p.Bits() < 96 {
 			return errors.New("want a network, such as 10.0.0.0/8 or 2001:db8::/32")
 		}
-		return fmt.Errorf("IPv4 addresses are compared as such; write %s",
+		return fmt.Errorf("want an IPv4 network in IPv4 notation; write %s",
 			netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked())
 	case p != p.Masked():
-		return fmt.Errorf("the address goes on after its first %d bits; write %s", p.Bits(), p.Masked())
+		return fmt.Errorf("the address has bits set after the first %d; write %s", p.Bits(), p.Masked())
 	}
 	c.Prefix = p
 	return nil
 }
 
-// Moment is a point in time of the file: a day, which counts to its end in UTC, or a time with its
-// zone.
+// Moment is a time in the file: a day, which lasts to its end in UTC, or a time with its zone.
 type Moment struct{ time.Time }
 
-// UnmarshalText reads 2027-06-30 or 2027-06-30T12:00:00Z.
+// UnmarshalText parses 2027-06-30 or 2027-06-30T12:00:00Z.
 func (m *Moment) UnmarshalText(text []byte) error {
 	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
 		m.Time = day.AddDate(0, 0, 1)
@@ -162,59 +163,59 @@ func (m *Moment) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns the moment as the file may have it.
+// String formats the moment as in the file.
 func (m Moment) String() string { return m.UTC().Format(time.RFC3339) }
 
-// Problem is one mistake of the section: where, such as api_keys[0].name, and what is wrong and
-// would be right.
+// Problem is one mistake in the section: its path, such as api_keys[0].name, and a text that says
+// what is wrong and how to fix it.
 type Problem struct{ Path, Text string }
 
-// Validate returns the mistakes of values that are well formed each.
+// Validate returns the mistakes of a decoded section.
 func (c *Config) Validate() []Problem {
 	var ps []Problem
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
-	if c.APIKeys != nil && len(c.APIKeys) == 0 { // who takes out the last key wants to let nobody in
-		add("api_keys", "has no key, and so would not have anybody need one; make one with junction keys create, or "+
+	if c.APIKeys != nil && len(c.APIKeys) == 0 { // removing the last key must not disable authentication
+		add("api_keys", "is empty, which would disable authentication; add a key with junction keys create, or "+
 			"remove the list")
 	}
 	first := map[Hash]int{}
 	for i, k := range c.APIKeys {
 		at := fmt.Sprintf("api_keys[%d]", i)
 		if k.CIDRs != nil && len(k.CIDRs) == 0 {
-			add(at+".cidrs", "is an empty list; name a network, or remove the key if it is good everywhere")
+			add(at+".cidrs", "is empty; name a network, or remove cidrs to allow all networks")
 		}
 		if k.Name == "" {
-			add(at+".name", "is missing; name who has the key, such as ci")
+			add(at+".name", "is missing; name the holder of the key, such as ci")
 		} else if !ValidName(k.Name) {
 			add(at+".name", "want 1 to %d of A-Z, a-z, 0-9 and . _ - @, such as ci", maxName)
 		}
 		if k.Hash == (Hash{}) {
-			add(at+".hash", "is missing; junction keys create makes a key and prints it, junction keys hash prints "+
-				"that of a key you have")
+			add(at+".hash", "is missing; get it from junction keys create for a new key, or from junction keys "+
+				"hash for an existing one")
 			continue
 		}
 		switch j, twice := first[k.Hash]; {
 		case !twice:
 			first[k.Hash] = i
 		case c.APIKeys[j].Name == k.Name:
-			add(at, "is api_keys[%d] again, name and hash; a second entry of one name is for a second key, so keep one",
+			add(at, "is a duplicate of api_keys[%d]; remove one of the two",
 				j)
 		default:
-			add(at+".hash", "is that of api_keys[%d] too, so that nobody could say whose the key is; give each its own",
+			add(at+".hash", "is also the hash of api_keys[%d]; give each holder a key of their own",
 				j)
 		}
 	}
 	c.validateServers(add)
 	for i, p := range c.TrustedProxies {
 		if p.IsValid() && p.Bits() == 0 {
-			add(fmt.Sprintf("trusted_proxies[%d]", i), "would let everybody say where they come from; name the "+
+			add(fmt.Sprintf("trusted_proxies[%d]", i), "would trust every client to set its own address; name the "+
 				"addresses of your proxies")
 		}
 	}
 	return ps
 }
 
-// validate looks at what is said of a server, at a path.
+// validate checks the rules of a server at a path.
 func (r *TokenRules) validate(at string, add func(path, format string, args ...any)) {
 	if r.Issuer == "" {
 		add(at+".issuer", "is missing; name the authorization server, such as https://login.example.com")
@@ -222,13 +223,14 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 		add(at+".issuer", "%s", problem)
 	}
 	if len(r.Audiences) == 0 {
-		add(at+".audiences", "is missing; name what tokens for this server are for, such as "+
-			"https://mcp.example.com/mcp: one for anybody else must not be good here")
+		add(at+".audiences", "is missing; name the audience of tokens for this server, such as "+
+			"https://mcp.example.com/mcp, so that tokens for other servers are rejected")
 	}
 	for i, a := range r.Audiences {
 		if a == "" {
-			add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name what tokens for this server are for, such "+
-				"as https://mcp.example.com/mcp")
+			add(fmt.Sprintf("%s.audiences[%d]", at, i), "is empty; name the audience of tokens for this server, "+
+				"such as "+
+				"https://mcp.example.com/mcp")
 		}
 	}
 	for _, claim := range []struct {
@@ -236,13 +238,13 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 		path []string
 	}{{"subject", r.Claims.Subject}, {"groups", r.Claims.Groups}} {
 		if slices.Contains(claim.path, "") {
-			add(at+".claims."+claim.name, "has an empty name; want the names that lead to the claim, such as "+
+			add(at+".claims."+claim.name, "has an empty name; want the path of the claim, such as "+
 				"[realm_access, roles]")
 		}
 	}
 	for i, s := range r.RequiredScopes {
 		if !validScope(s) {
-			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; several are several "+
+			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; write several as several "+
 				"elements of the list")
 		}
 	}
@@ -253,14 +255,15 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 	}
 }
 
-// validateServers looks at the authorization servers.
+// validateServers checks the authorization servers.
 func (c *Config) validateServers(add func(path, format string, args ...any)) {
 	first := map[string]int{}
 	for n := range c.JWT {
 		i, at := &c.JWT[n], fmt.Sprintf("jwt[%d]", n)
 		i.validate(at, add)
 		if m, twice := first[i.Issuer]; twice && i.Issuer != "" {
-			add(at+".issuer", "is that of jwt[%d] too; write one entry for each issuer, with all its audiences", m)
+			add(at+".issuer", "is also the issuer of jwt[%d]; write one entry for each issuer, with all its "+
+				"audiences", m)
 		} else {
 			first[i.Issuer] = n
 		}
@@ -269,49 +272,49 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		}
 		for k, a := range i.Algorithms {
 			if !slices.Contains(asymmetric, jose.SignatureAlgorithm(a)) {
-				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is none that others can check and nobody else can "+
-					"make; want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
+				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is not an asymmetric signature algorithm; "+
+					"want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
 			}
 		}
 		if i.ClockSkew > maxSkew {
-			add(at+".clock_skew", "keeps tokens good that ended long ago; want at most %s", maxSkew)
+			add(at+".clock_skew", "would accept tokens that expired long ago; want at most %s", maxSkew)
 		}
 	}
 	if i := c.Introspection; i != nil {
 		const at = "introspection"
 		i.validate(at, add)
 		if i.Endpoint == "" {
-			add(at+".endpoint", "is missing; name the URL where the server is asked about a token")
+			add(at+".endpoint", "is missing; name the introspection endpoint of the server")
 		} else if problem := remoteProblem(i.Endpoint); problem != "" {
 			add(at+".endpoint", "%s", problem)
 		}
 		if i.ClientID == "" {
-			add(at+".client_id", "is missing; the server answers only whom it knows")
+			add(at+".client_id", "is missing; the server answers only known clients")
 		}
 		if i.ClientSecret == "" {
-			add(at+".client_secret", "is missing; keep it elsewhere, as ${file:/path} or ${VAR}")
+			add(at+".client_secret", "is missing; refer to it as ${file:/path} or ${VAR}")
 		}
 	}
 	for _, scope := range slices.Sorted(maps.Keys(c.ScopeCapabilities)) {
 		if !validScope(scope) {
-			add("scope_capabilities."+scope, "is no scope; want one, such as mcp, and the capabilities that it gives")
+			add("scope_capabilities."+scope, "is not a scope; want a scope, such as mcp, and the capabilities that "+
+				"it allows")
 		}
 		if slices.Contains(c.ScopeCapabilities[scope], "") {
-			add("scope_capabilities."+scope, "has an empty capability; want the names that policies give")
+			add("scope_capabilities."+scope, "has an empty capability; want names of capabilities in policies")
 		}
 	}
 }
 
 const maxSkew = 5 * time.Minute
 
-// SignsIn reports whether there is an authorization server of somebody else's that clients can sign
-// in at.
+// SignsIn reports whether clients can sign in at an authorization server of another party.
 func (c *Config) SignsIn() bool { return len(c.JWT) > 0 || c.Introspection != nil }
 
-// Needed reports whether a request must say who it comes from.
+// Needed reports whether requests must authenticate.
 func (c *Config) Needed() bool { return len(c.APIKeys) > 0 || c.SignsIn() }
 
-// remoteProblem says what is wrong with the URL of an authorization server, if anything is.
+// remoteProblem returns what is wrong with the URL of an authorization server, or "".
 func remoteProblem(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -319,7 +322,7 @@ func remoteProblem(s string) string {
 		u.User != nil || u.Fragment != "":
 		return "want a URL, such as https://login.example.com"
 	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
-		return "want https: who changes what comes from there can let anybody in; http is for loopback alone"
+		return "want https, or http on loopback: over plain http an attacker could sign in as anyone"
 	}
 	return ""
 }
@@ -339,7 +342,7 @@ func validScope(s string) bool {
 	return s != ""
 }
 
-// Warnings returns what is no mistake, and most likely not meant, at a public URL.
+// Warnings returns likely mistakes at a public URL.
 func (c *Config) Warnings(publicURL string) []Problem {
 	var ps []Problem
 	ours := canonical(publicURL)
@@ -348,8 +351,8 @@ func (c *Config) Warnings(publicURL string) []Problem {
 			u, err := url.Parse(canonical(a))
 			if err == nil && u.Host != "" && endpointPath(u.Path) &&
 				(publicURL == "" || u.Scheme+"://"+u.Host != ours) {
-				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is no endpoint below public_url, " +
-					"so that such a token is good at all endpoints; is it, or public_url, as it should be?"})
+				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is not an endpoint below " +
+					"public_url, so tokens with it are valid at all endpoints; check both values"})
 			}
 		}
 	}
@@ -362,9 +365,9 @@ func (c *Config) Warnings(publicURL string) []Problem {
 	return ps
 }
 
-// Guard returns the Guard of the section, which has been validated, at a public URL. It has no Log
-// yet. own knows the tokens that begin with jct_at_, which we hand out ourselves at that URL; nil
-// where we do not. What the providers know of entries that were there before stays.
+// Guard returns the Guard of a validated section at a public URL, without a Log. own verifies the
+// tokens that this server issues, which begin with jct_at_; it is nil if there are none. Entries
+// that were there before keep their state in providers.
 func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Guard {
 	g := &Guard{}
 	switch {

@@ -12,12 +12,12 @@ func TestCIDR(t *testing.T) {
 		{"10.0.0.0/8", "10.0.0.0/8", ""},
 		{"2001:db8::/32", "2001:db8::/32", ""},
 		{"0.0.0.0/0", "0.0.0.0/0", ""},
-		{"10.1.2.3", "", "want a network; write 10.1.2.3/32 for this address alone"},
-		{"::1", "", "want a network; write ::1/128 for this address alone"},
-		{"::ffff:10.1.2.3", "", "want a network; write 10.1.2.3/32 for this address alone"},
+		{"10.1.2.3", "", "want a network; write 10.1.2.3/32 for this one address"},
+		{"::1", "", "want a network; write ::1/128 for this one address"},
+		{"::ffff:10.1.2.3", "", "want a network; write 10.1.2.3/32 for this one address"},
 		{"fe80::1%eth0", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
-		{"10.1.2.3/8", "", "the address goes on after its first 8 bits; write 10.0.0.0/8"},
-		{"::ffff:10.0.0.0/104", "", "IPv4 addresses are compared as such; write 10.0.0.0/8"},
+		{"10.1.2.3/8", "", "the address has bits set after the first 8; write 10.0.0.0/8"},
+		{"::ffff:10.0.0.0/104", "", "want an IPv4 network in IPv4 notation; write 10.0.0.0/8"},
 		{"::ffff:0.0.0.0/64", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
 		{"10.0.0.0/33", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
 		{"10.0.0/8", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
@@ -64,17 +64,17 @@ func TestValidate(t *testing.T) {
 		got = append(got, p.Path+": "+p.Text)
 	}
 	want := []string{
-		"api_keys[2]: is api_keys[0] again, name and hash; a second entry of one name is for a second key, so keep one",
-		"api_keys[3].hash: is that of api_keys[1] too, so that nobody could say whose the key is; give each its own",
-		"api_keys[4].name: is missing; name who has the key, such as ci",
-		"api_keys[4].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints " +
-			"that of a key you have",
+		"api_keys[2]: is a duplicate of api_keys[0]; remove one of the two",
+		"api_keys[3].hash: is also the hash of api_keys[1]; give each holder a key of their own",
+		"api_keys[4].name: is missing; name the holder of the key, such as ci",
+		"api_keys[4].hash: is missing; get it from junction keys create for a new key, or from junction keys " +
+			"hash for an existing one",
 		"api_keys[5].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
-		"api_keys[5].hash: is missing; junction keys create makes a key and prints it, junction keys hash prints " +
-			"that of a key you have",
+		"api_keys[5].hash: is missing; get it from junction keys create for a new key, or from junction keys " +
+			"hash for an existing one",
 		"api_keys[6].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
-		"trusted_proxies[1]: would let everybody say where they come from; name the addresses of your proxies",
-		"trusted_proxies[2]: would let everybody say where they come from; name the addresses of your proxies",
+		"trusted_proxies[1]: would trust every client to set its own address; name the addresses of your proxies",
+		"trusted_proxies[2]: would trust every client to set its own address; name the addresses of your proxies",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

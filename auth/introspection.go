@@ -14,33 +14,32 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// introspection asks an authorization server about tokens (RFC 7662), and remembers its answers for
-// a while.
+// introspection asks an authorization server about tokens (RFC 7662), and caches its answers.
 type introspection struct {
 	judge
 	endpoint, id, secret string
 	client               *http.Client
 	ctx                  context.Context     // ends with the program
 	fetching             *fetches            // of the program
-	places               *semaphore.Weighted // of questions in progress
+	places               *semaphore.Weighted // limits concurrent queries
 
 	mu      sync.Mutex
 	asking  map[Hash]*question
 	answers map[Hash]*answer
-	err     error // of the last question; nil when it was answered
+	err     error // of the last query; nil if it was answered
 	asked   bool
 }
 
-// answer is what the server has said of a token.
+// answer is the cached answer about a token.
 type answer struct {
-	principal *Principal // nil if the token is no good
+	principal *Principal // nil if the token is invalid
 	err       error
 	asked     time.Time
-	until     time.Time // it may be used
-	token     string    // for another question about what has begun with it; never shown
+	until     time.Time // end of the cache entry
+	token     string    // to ask again; never logged
 }
 
-// question is one in progress. What came of it is there when done is closed.
+// query is a running query. Its fields are valid once done is closed.
 type question struct {
 	done   chan struct{}
 	answer *answer
@@ -50,14 +49,14 @@ type question struct {
 const (
 	positiveKept = time.Minute
 	negativeKept = 10 * time.Second
-	// askedAgain is when what has begun with a token is asked for again, so that the answer is
-	// there before the last one is over.
+	// askedAgain is the age at which the token of an open stream is checked again, before its entry
+	// expires.
 	askedAgain   = 40 * time.Second
 	maxAnswers   = 10_000
 	maxQuestions = 64
 )
 
-// newIntrospection returns the introspection of an entry of the file, which has been validated.
+// newIntrospection returns the introspection of a validated configuration entry.
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
 		judge:    newJudge(&c.TokenRules, printOf(c), p.now),
@@ -67,7 +66,7 @@ func newIntrospection(c *Introspection, p *Providers) *introspection {
 	}
 }
 
-// verify returns whose a token is: as the server has said lately, or as it says now.
+// verify returns the principal of a token, from the cache or from the server.
 func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*Principal, error) {
 	i.mu.Lock()
 	a := i.answers[hash]
@@ -80,7 +79,7 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	}
 	q := i.begin(token, hash)
 	if q == nil {
-		return nil, &unavailableError{i.issuer, context.Canceled} // we are shutting down
+		return nil, &unavailableError{i.issuer, context.Canceled} // shutting down
 	}
 	select {
 	case <-ctx.Done():
@@ -93,8 +92,8 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	}
 }
 
-// begin returns the question about a token, which outlives whoever asks it first: others wait for
-// the same answer. nil means that none begins any more.
+// begin returns the running query about a token, and starts it if there is none. It outlives its
+// first caller, since others wait for it. nil means that the program is shutting down.
 func (i *introspection) begin(token string, hash Hash) *question {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -116,23 +115,23 @@ func (i *introspection) begin(token string, hash Hash) *question {
 	return q
 }
 
-// maxToken bounds what the server is asked about.
+// maxToken is the largest token to ask about, in bytes.
 const maxToken = 8 << 10
 
-// ask asks the server. The error means that it could not be asked; what it says of the token, good
-// or bad, is in the answer.
+// ask queries the server. The error means that the query failed; the answer holds the server's
+// decision.
 func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 	ctx, cancel := context.WithTimeout(i.ctx, fetchTimeout)
 	defer cancel()
 	if !i.places.TryAcquire(1) {
-		return nil, &unavailableError{i.issuer, errors.New("it is asked too much at once")}
+		return nil, &unavailableError{i.issuer, errors.New("too many concurrent queries")}
 	}
 	defer i.places.Release(1)
 	began := i.now()
 	text, err := i.post(ctx, token)
 	var c claims
 	if err == nil && (json.Unmarshal(text, &c) != nil || c == nil) {
-		err = errors.New("its answer about a token is no JSON object")
+		err = errors.New("its introspection answer is not a JSON object")
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -147,7 +146,7 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 			a.until = end
 		}
 	}
-	for h, old := range i.answers { // a few at random are enough
+	for h, old := range i.answers { // a few random entries are enough
 		if len(i.answers) < maxAnswers && i.now().Before(old.until) {
 			break
 		}
@@ -167,14 +166,14 @@ func (i *introspection) post(ctx context.Context, token string) ([]byte, error) 
 	req.SetBasicAuth(url.QueryEscape(i.id), url.QueryEscape(i.secret)) // RFC 6749, section 2.3.1
 	text, err := exchange(i.client, req)
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be asked about tokens: %w", err)
+		return nil, fmt.Errorf("introspection failed: %w", err)
 	}
 	return text, nil
 }
 
-var errInactive = fmt.Errorf("%w: its issuer says that it is not good, or not any more", ErrInvalidToken)
+var errInactive = fmt.Errorf("%w: its issuer says that it is not active", ErrInvalidToken)
 
-// judged returns whose a token is by what the server says.
+// judged returns the principal of a token by the server's answer.
 func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
 	if string(c["active"]) != "true" {
 		return nil, errInactive
@@ -185,9 +184,8 @@ func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
 	return i.principal(c, hash)
 }
 
-// still reports whether the token that a principal was verified by is good as far as is known, and
-// has the server asked again in time. Where the server cannot be asked, what has begun goes on for
-// a while.
+// still reports from the cache whether the token of a principal is valid, and starts another query
+// in time. While the server cannot be reached, open streams go on for a while.
 func (i *introspection) still(p *Principal) bool {
 	i.mu.Lock()
 	a := i.answers[p.hash]

@@ -35,15 +35,16 @@ func TestIntrospection(t *testing.T) {
 		{"good", said(nil), 0, ""},
 		{"no end, no issuer", said(map[string]any{"exp": nil, "iss": nil}), 0, ""},
 		{"a program", said(map[string]any{"sub": nil}), 0, ""},
-		{"unknown", nil, 401, "its issuer says that it is not good"},
-		{"active in another way", said(map[string]any{"active": "true"}), 401, "its issuer says that it is not good"},
+		{"unknown", nil, 401, "its issuer says that it is not active"},
+		{"active in another way", said(map[string]any{"active": "true"}), 401, "its issuer says that it is not active"},
 		{"for another API", said(map[string]any{"aud": "https://other.example.com"}), 401,
-			"it is for https://other.example.com"},
-		{"for nobody", said(map[string]any{"aud": nil}), 401, "does not say what it is for"},
-		{"of another issuer", said(map[string]any{"iss": "https://evil.example.com"}), 401, "an issuer whose tokens"},
+			"its audience is https://other.example.com"},
+		{"for nobody", said(map[string]any{"aud": nil}), 401, "has no audience"},
+		{"of another issuer", said(map[string]any{"iss": "https://evil.example.com"}), 401,
+			"its issuer is not configured"},
 		{"expired", said(map[string]any{"exp": now - 5}), 401, "it is expired"},
 		{"bound", said(map[string]any{"cnf": map[string]any{}}), 401, "sender-constrained"},
-		{"of nobody", said(map[string]any{"sub": nil, "client_id": nil}), 401, "whose it is"},
+		{"of nobody", said(map[string]any{"sub": nil, "client_id": nil}), 401, "no valid subject"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			g := signIn(t, s, introspects(s))
@@ -81,11 +82,11 @@ func TestIntrospectionMemory(t *testing.T) {
 		s.Opaque("short", s.Claims(resource, map[string]any{"exp": time.Now().Unix() + 20}))
 		who := wantIn(t, g, "good")
 		wantIn(t, g, "short")
-		wantOut(t, g, "bad", 401, "not good")
+		wantOut(t, g, "bad", 401, "not active")
 		n := asked()
 		time.Sleep(9 * time.Second)
 		wantIn(t, g, "good")
-		wantOut(t, g, "bad", 401, "not good")
+		wantOut(t, g, "bad", 401, "not active")
 		if asked() != n {
 			t.Error("the server was asked again within 10 s")
 		}
@@ -108,7 +109,7 @@ func TestIntrospectionMemory(t *testing.T) {
 		if g.Still(who) {
 			t.Error("what has begun goes on after the revocation")
 		}
-		wantOut(t, g, "good", 401, "not good")
+		wantOut(t, g, "good", 401, "not active")
 	})
 }
 
@@ -124,7 +125,7 @@ func TestIntrospectionOfARevokedToken(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		wantIn(t, g, "good")
 		time.Sleep(time.Nanosecond)
-		wantOut(t, g, "good", 401, "not good")
+		wantOut(t, g, "good", 401, "not active")
 	})
 }
 
@@ -275,7 +276,7 @@ func TestBoth(t *testing.T) {
 	foreign := s.Token(t, s.Claims(resource, map[string]any{"iss": "https://as.example.com"}))
 	s.Opaque(foreign, s.Claims(resource, map[string]any{"iss": "https://as.example.com"}))
 	wantIn(t, g, foreign)
-	wantOut(t, g, s.Token(t, s.Claims(resource, map[string]any{"aud": "x"})), 401, "it is for x")
+	wantOut(t, g, s.Token(t, s.Claims(resource, map[string]any{"aud": "x"})), 401, "its audience is x")
 	if !g.Still(p) || !g.Still(q) {
 		t.Error("they are over at once")
 	}

@@ -14,33 +14,32 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// issuer verifies the tokens of one authorization server that can be read: signed JSON Web Tokens
-// (RFC 9068, and those that came before it).
+// issuer verifies the signed tokens (JSON Web Tokens) of one authorization server (RFC 9068).
 type issuer struct {
 	judge
 	keys       *keySet
 	algorithms []string
-	onlyAT     bool // typ must be at+jwt
+	onlyAT     bool // require typ at+jwt
 }
 
-// asymmetric are the algorithms that there can be. None of them takes a secret that both sides
-// know: whoever can check such a token could make one.
+// asymmetric are the supported algorithms. Symmetric ones are not: whoever can check such a token
+// can also make one.
 var asymmetric = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
 	jose.EdDSA,
 }
 
 var (
-	errMalformedJWT = fmt.Errorf("%w: it cannot be read", ErrInvalidToken)
-	errAlgorithm    = fmt.Errorf("%w: it is signed in a way that this server does not take", ErrInvalidToken)
-	errCritical     = fmt.Errorf("%w: it has a header that must be understood, and is not", ErrInvalidToken)
-	errType         = fmt.Errorf("%w: it is no access token", ErrInvalidToken)
-	errIDToken      = fmt.Errorf("%w: it is an ID token, which is for the client alone; send the access token",
+	errMalformedJWT = fmt.Errorf("%w: it is malformed", ErrInvalidToken)
+	errAlgorithm    = fmt.Errorf("%w: its signature algorithm is not accepted", ErrInvalidToken)
+	errCritical     = fmt.Errorf("%w: it has a critical header that is not supported", ErrInvalidToken)
+	errType         = fmt.Errorf("%w: it is not an access token", ErrInvalidToken)
+	errIDToken      = fmt.Errorf("%w: it is an ID token; send the access token",
 		ErrInvalidToken)
-	errEndless = fmt.Errorf("%w: it does not say when it ends", ErrInvalidToken)
+	errEndless = fmt.Errorf("%w: it has no expiry (exp)", ErrInvalidToken)
 )
 
-// newIssuer returns the issuer of an entry of the file, which has been validated.
+// newIssuer returns the issuer of a validated configuration entry.
 func newIssuer(c *Issuer, p *Providers) *issuer {
 	i := &issuer{
 		judge: newJudge(&c.TokenRules, printOf(c), p.now),
@@ -53,8 +52,7 @@ func newIssuer(c *Issuer, p *Providers) *issuer {
 	return i
 }
 
-// issuerOf returns who a token says it comes from, if it is a signed JSON Web Token. Nothing of
-// that is verified.
+// issuerOf returns the unverified issuer of a signed JSON Web Token.
 func issuerOf(token string) (string, bool) {
 	head, rest, ok := strings.Cut(token, ".")
 	payload, signature, ok2 := strings.Cut(rest, ".")
@@ -73,7 +71,7 @@ func issuerOf(token string) (string, bool) {
 	return iss, err == nil && iss != ""
 }
 
-// verify returns whose a token is.
+// verify returns the principal of a token.
 func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principal, error) {
 	jws, err := jose.ParseSignedCompact(token, asymmetric)
 	if unlisted, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok && unlisted != nil {
@@ -85,8 +83,7 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	if err := i.header(jws.Signatures[0].Header); err != nil {
 		return nil, err
 	}
-	// Who it is for and when it ends is checked here: go-oidc knows one audience, and a skew of its
-	// own.
+	// Audience and expiry are checked below: go-oidc supports one audience and a fixed clock skew.
 	signed := &signature{keys: i.keys}
 	verified, err := oidc.NewVerifier(i.issuer, signed, &oidc.Config{SupportedSigningAlgs: i.algorithms,
 		SkipClientIDCheck: true, SkipExpiryCheck: true}).Verify(ctx, token)
@@ -118,7 +115,7 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 	return p, err
 }
 
-// header checks what a token says of itself before its signature is looked at.
+// header checks the header of a token, before its signature.
 func (i *issuer) header(h jose.Header) error {
 	if !slices.Contains(i.algorithms, h.Algorithm) {
 		return errAlgorithm
@@ -138,15 +135,15 @@ func (i *issuer) header(h jose.Header) error {
 	return errType
 }
 
-// signature is the keys for one token. It keeps which of them has signed it, and the error, of
-// which go-oidc keeps the words alone.
+// signature verifies one token for go-oidc. It keeps the key that fits, and the error, of which
+// go-oidc keeps only the text.
 type signature struct {
 	keys *keySet
-	key  string // its print
+	key  string // its fingerprint
 	err  error
 }
 
-// VerifySignature is that of oidc.KeySet.
+// VerifySignature implements oidc.KeySet.
 func (s *signature) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
 	payload, s.key, s.err = s.keys.verify(ctx, token)
 	return payload, s.err

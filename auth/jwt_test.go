@@ -134,30 +134,30 @@ func TestJWTRefused(t *testing.T) {
 	now := time.Now().Unix()
 	claims := func(change map[string]any) string { return rsa.Token(t, s.Claims(resource, change)) }
 	header := func(h map[string]any) string { return rsa.Token(t, s.Claims(resource, nil), h) }
-	const idToken, noAccess = "it is an ID token", "it is no access token"
+	const idToken, noAccess = "it is an ID token", "it is not an access token"
 	good := claims(nil)
 	parts := strings.Split(good, ".")
 	for _, row := range []struct{ name, token, reason string }{
 		{"no audience", claims(map[string]any{"aud": nil}),
-			"it does not say what it is for; this server is " + resource},
-		{"empty audience", claims(map[string]any{"aud": ""}), "this server is " + resource},
-		{"empty list", claims(map[string]any{"aud": []string{}}), "it does not say what it is for"},
+			"it has no audience; this server accepts " + resource},
+		{"empty audience", claims(map[string]any{"aud": ""}), "this server accepts " + resource},
+		{"empty list", claims(map[string]any{"aud": []string{}}), "it has no audience"},
 		{"other audience", claims(map[string]any{"aud": "https://other.example.com/mcp"}),
-			"it is for https://other.example.com/mcp; this server is " + resource},
+			"its audience is https://other.example.com/mcp; this server accepts " + resource},
 		{"audience of another kind, nearly", claims(map[string]any{"aud": "api://Junction/"}),
-			"it is for api://Junction/"},
-		{"audience is a number", claims(map[string]any{"aud": 5}), "is no text|it cannot be read"},
-		{"other issuer", claims(map[string]any{"iss": "https://evil.example.com"}), "an issuer whose tokens"},
-		{"issuer with a slash", claims(map[string]any{"iss": s.URL + "/"}), "an issuer whose tokens"},
-		{"issuer in upper case", claims(map[string]any{"iss": strings.ToUpper(s.URL)}), "an issuer whose tokens"},
-		{"no issuer", claims(map[string]any{"iss": nil}), "nobody knows it here"},
+			"its audience is api://Junction/"},
+		{"audience is a number", claims(map[string]any{"aud": 5}), "is not a string|it is malformed"},
+		{"other issuer", claims(map[string]any{"iss": "https://evil.example.com"}), "its issuer is not configured"},
+		{"issuer with a slash", claims(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
+		{"issuer in upper case", claims(map[string]any{"iss": strings.ToUpper(s.URL)}), "its issuer is not configured"},
+		{"no issuer", claims(map[string]any{"iss": nil}), "this server does not know it"},
 		{"expired", claims(map[string]any{"exp": now - 90}), "it is expired"},
-		{"no end", claims(map[string]any{"exp": nil}), "when it ends"},
-		{"end null", claims(map[string]any{"exp": json.RawMessage("null")}), "is no time|cannot be read"},
-		{"not yet", claims(map[string]any{"nbf": now + 90}), "not good yet"},
-		{"no subject", claims(map[string]any{"sub": nil, "client_id": nil}), "whose it is"},
-		{"odd subject", claims(map[string]any{"sub": "a\nb"}), "whose it is"},
-		{"two subjects", claims(map[string]any{"sub": []string{"a", "b"}}), "whose it is|cannot be read"},
+		{"no end", claims(map[string]any{"exp": nil}), "no expiry"},
+		{"end null", claims(map[string]any{"exp": json.RawMessage("null")}), "is not a time|is malformed"},
+		{"not yet", claims(map[string]any{"nbf": now + 90}), "not valid yet"},
+		{"no subject", claims(map[string]any{"sub": nil, "client_id": nil}), "no valid subject"},
+		{"odd subject", claims(map[string]any{"sub": "a\nb"}), "no valid subject"},
+		{"two subjects", claims(map[string]any{"sub": []string{"a", "b"}}), "no valid subject|is malformed"},
 		{"nonce", claims(map[string]any{"nonce": "n"}), idToken},
 		{"at_hash", claims(map[string]any{"at_hash": "n"}), idToken},
 		{"c_hash", claims(map[string]any{"c_hash": "n"}), idToken},
@@ -167,27 +167,27 @@ func TestJWTRefused(t *testing.T) {
 		{"ID-JAG", header(map[string]any{"typ": "oauth-id-jag+jwt"}), noAccess},
 		{"DPoP", header(map[string]any{"typ": "dpop+jwt"}), noAccess},
 		{"typ is no text", header(map[string]any{"typ": 5}), noAccess},
-		{"critical", header(map[string]any{"crit": []string{"exp"}, "exp": now}), "header that must be understood"},
-		{"another algorithm", ec384.Token(t, s.Claims(resource, nil)), "in a way that this server does not take"},
+		{"critical", header(map[string]any{"crit": []string{"exp"}, "exp": now}), "critical header"},
+		{"another algorithm", ec384.Token(t, s.Claims(resource, nil)), "algorithm is not accepted"},
 		{"none", unsigned(t, map[string]any{"alg": "none"}, s.Claims(resource, nil)) + ".",
-			"in a way that this server does not take"},
+			"algorithm is not accepted"},
 		{"none in capitals", unsigned(t, map[string]any{"alg": "NONE"}, s.Claims(resource, nil)) + ".",
-			"in a way that this server does not take"},
+			"algorithm is not accepted"},
 		{"HS256 with the public key", hs256(t, rsa, s.Claims(resource, nil)),
-			"in a way that this server does not take"},
-		{"foreign key of that name", other.Token(t, s.Claims(resource, nil)), "not of a key of its issuer"},
-		{"key in the header", withOwnKey(t, other, s.Claims(resource, nil)), "not of a key of its issuer"},
+			"algorithm is not accepted"},
+		{"foreign key of that name", other.Token(t, s.Claims(resource, nil)), "not signed by a key of its issuer"},
+		{"key in the header", withOwnKey(t, other, s.Claims(resource, nil)), "not signed by a key of its issuer"},
 		{"other claims under the signature", parts[0] + "." + strings.Split(claims(map[string]any{"sub": "eve"}),
-			".")[1] + "." + parts[2], "not of a key of its issuer"},
-		{"without signature", parts[0] + "." + parts[1] + ".", "not of a key of its issuer|cannot be read"},
-		{"two parts", parts[0] + "." + parts[1], "nobody knows it here"},
-		{"four parts", good + ".x", "nobody knows it here"},
-		{"groups are a number", claims(map[string]any{"groups": 5}), "its claim groups is no text"},
-		{"groups are numbers", claims(map[string]any{"groups": []any{"a", 5}}), "its claim groups is no text"},
-		{"scope is a number", claims(map[string]any{"scope": 5}), "its claim scope is no text"},
-		{"opaque", "abc", "nobody knows it here"},
-		{"ours, which nobody hands out", "jct_at_abc", "nobody knows it here"},
-		{"a key, of which there are none", auth.NewKey(), "it is no key of this server"},
+			".")[1] + "." + parts[2], "not signed by a key of its issuer"},
+		{"without signature", parts[0] + "." + parts[1] + ".", "not signed by a key of its issuer|is malformed"},
+		{"two parts", parts[0] + "." + parts[1], "this server does not know it"},
+		{"four parts", good + ".x", "this server does not know it"},
+		{"groups are a number", claims(map[string]any{"groups": 5}), "its claim groups is not a string"},
+		{"groups are numbers", claims(map[string]any{"groups": []any{"a", 5}}), "its claim groups is not a string"},
+		{"scope is a number", claims(map[string]any{"scope": 5}), "its claim scope is not a string"},
+		{"opaque", "abc", "this server does not know it"},
+		{"ours, which nobody hands out", "jct_at_abc", "this server does not know it"},
+		{"a key, of which there are none", auth.NewKey(), "this server does not know the key"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for range 2 { // nothing that is refused is remembered as good
@@ -290,10 +290,11 @@ func TestJWTEntry(t *testing.T) {
 	}{
 		{"only at+jwt", func(i *auth.Issuer) { i.RequireATJWT = true }, nil, nil, 0, ""},
 		{"only at+jwt, and it is JWT", func(i *auth.Issuer) { i.RequireATJWT = true }, nil,
-			map[string]any{"typ": "JWT"}, 401, "no access token"},
+			map[string]any{"typ": "JWT"}, 401, "not an access token"},
 		{"only at+jwt, and it does not say", func(i *auth.Issuer) { i.RequireATJWT = true }, nil,
-			map[string]any{"typ": nil}, 401, "no access token"},
-		{"other algorithms", func(i *auth.Issuer) { i.Algorithms = []string{"ES256"} }, nil, nil, 401, "in a way that"},
+			map[string]any{"typ": nil}, 401, "not an access token"},
+		{"other algorithms", func(i *auth.Issuer) { i.Algorithms = []string{"ES256"} }, nil, nil, 401,
+			"algorithm is not accepted"},
 		{"other skew", func(i *auth.Issuer) { i.ClockSkew = time.Second },
 			map[string]any{"exp": time.Now().Unix() - 30}, nil, 401, "expired"},
 		{"tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
@@ -301,9 +302,9 @@ func TestJWTEntry(t *testing.T) {
 		{"tenant among others", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
 			map[string]any{"tid": []string{"x", "acme"}}, nil, 0, ""},
 		{"another tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} },
-			map[string]any{"tid": "evil"}, nil, 401, "its claim tid is not"},
+			map[string]any{"tid": "evil"}, nil, 401, "its claim tid does not"},
 		{"no tenant", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"tid": "acme"} }, nil, nil, 401,
-			"its claim tid is not"},
+			"its claim tid does not"},
 		{"a number", func(i *auth.Issuer) { i.RequiredClaims = map[string]string{"level": "2", "ok": "true"} },
 			map[string]any{"level": 2, "ok": true}, nil, 0, ""},
 		{"scope", func(i *auth.Issuer) { i.RequiredScopes = []string{"mcp"} }, map[string]any{"scope": "a mcp"}, nil, 0,
@@ -316,11 +317,11 @@ func TestJWTEntry(t *testing.T) {
 				[]string{"app"}
 		}, map[string]any{"aud": nil}, nil, 0, ""},
 		{"client_id is another", func(i *auth.Issuer) { i.AudienceClaim, i.Audiences = "client_id", []string{"ours"} },
-			map[string]any{"aud": "ours"}, nil, 401, "it is for app"},
+			map[string]any{"aud": "ours"}, nil, 401, "its audience is app"},
 		{"subject elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} },
 			map[string]any{"oid": "ann", "sub": "pairwise"}, nil, 0, ""},
 		{"two subjects elsewhere", func(i *auth.Issuer) { i.Claims.Subject = []string{"oid"} },
-			map[string]any{"oid": []string{"ann", "bob"}}, nil, 401, "whose it is"},
+			map[string]any{"oid": []string{"ann", "bob"}}, nil, 401, "no valid subject"},
 		{"keys at a fixed place", func(i *auth.Issuer) { i.JWKSURL = i.Issuer + authtest.Keys }, nil, nil, 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -401,7 +402,7 @@ func TestKeyRotation(t *testing.T) {
 	s.SetKeys(next)
 	wantIn(t, g, before) // nobody has asked yet
 	wantIn(t, g, next.Token(t, s.Claims(resource, nil)))
-	wantOut(t, g, before, 401, "not of a key of its issuer")
+	wantOut(t, g, before, 401, "not signed by a key of its issuer")
 	if g.Still(who) {
 		t.Error("what has begun goes on without the key")
 	}
@@ -422,7 +423,7 @@ func TestKeyRevocation(t *testing.T) {
 		time.Sleep(time.Second)
 		wantIn(t, g, token) // it waits for nobody, and has the keys fetched
 		synctest.Wait()
-		wantOut(t, g, token, 401, "not of a key of its issuer")
+		wantOut(t, g, token, 401, "not signed by a key of its issuer")
 		if g.Still(who) {
 			t.Error("what has begun goes on without the key")
 		}
@@ -439,13 +440,13 @@ func TestUnknownKeys(t *testing.T) {
 		for range 1000 {
 			fake := *ec
 			fake.ID = auth.NewKey()
-			wantOut(t, g, fake.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+			wantOut(t, g, fake.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		}
 		if n := s.Asked(authtest.Keys); begun > 1 || n > 2 {
 			t.Errorf("1000 unknown keys make %d requests, want 2 at most", n)
 		}
 		s.SetKeys(ec)
-		wantOut(t, g, ec.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantOut(t, g, ec.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		time.Sleep(time.Minute)
 		wantIn(t, g, ec.Token(t, s.Claims(resource, nil)))
 	})
@@ -462,7 +463,7 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 		who := wantIn(t, g, old.Token(t, s.Claims(resource, nil)))
 		s.SetKeys(next)
 		wantIn(t, g, next.Token(t, s.Claims(resource, nil))) // the first wrong signature has the keys fetched
-		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		if g.Still(who) {
 			t.Error("what has begun goes on without the key")
 		}
@@ -471,19 +472,19 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n := s.Asked(authtest.Keys)
 		for range 100 {
-			wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+			wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		}
 		if got := s.Asked(authtest.Keys) - n; got != 1 {
 			t.Errorf("100 wrong signatures make %d fetches, want one", got)
 		}
 		s.SetKeys(old)
-		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantOut(t, g, old.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		time.Sleep(time.Minute)
 		wantIn(t, g, old.Token(t, s.Claims(resource, nil)))
 		// While the issuer is down, its known keys decide about a wrong signature.
 		s.SetDown(true)
 		time.Sleep(time.Minute)
-		wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantOut(t, g, forged.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 		wantIn(t, g, old.Token(t, s.Claims(resource, map[string]any{"sub": "bob"})))
 	})
 }
@@ -501,7 +502,7 @@ func TestOutage(t *testing.T) {
 		g := c.Guard(p, publicURL, nil)
 		synctest.Wait()
 		if st := p.Status(); len(st) != 1 || st[0].Usable ||
-			!strings.Contains(st[0].Err, "its metadata cannot be fetched") {
+			!strings.Contains(st[0].Err, "cannot fetch its metadata") {
 			t.Errorf("while it is down it is %+v", st)
 		}
 		token := s.Token(t, s.Claims(resource, nil))
@@ -610,7 +611,7 @@ func TestKeysElsewhere(t *testing.T) {
 			signs, not = other, s
 		}
 		wantIn(t, g, signs.Token(t, s.Claims(resource, nil)))
-		wantOut(t, g, not.Token(t, s.Claims(resource, nil)), 401, "not of a key of its issuer")
+		wantOut(t, g, not.Token(t, s.Claims(resource, nil)), 401, "not signed by a key of its issuer")
 	}
 }
 
@@ -726,7 +727,7 @@ func TestUselessKeys(t *testing.T) {
 			if row.status == 0 {
 				wantIn(t, g, token)
 			} else {
-				wantOut(t, g, token, row.status, "not of a key of its issuer")
+				wantOut(t, g, token, row.status, "not signed by a key of its issuer")
 			}
 		})
 	}

@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// An API key is jct_key_<id>_<secret><check>: 8 random characters that tell keys apart in a list,
-// 43 that hold 256 bits, and the CRC-32 of all before it, by which we and those who search for
-// leaked keys know a real one from a mistyped one without asking anybody. All are of base62: a
-// double click takes in the whole key, and nothing in it means anything to a shell, a URL or a
-// header.
+// An API key is jct_key_<id>_<secret><check>. The id is 8 random characters that tell keys apart in
+// a list. The secret is 43 characters with 256 bits. The check is the CRC-32 of everything before
+// it; it tells a real key from a mistyped one, also for secret scanners. All parts are base62: a
+// double click selects the whole key, and shells, URLs and headers need no quoting.
 const (
 	keyPrefix = tokenPrefix + "key_"
 	idSize    = 8
@@ -30,14 +29,13 @@ const (
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Hash is the SHA-256 of a key. A key is random, so that nothing slower would make it harder to
-// guess.
+// Hash is the SHA-256 of a key. Keys are random, so that a slower hash would add nothing.
 type Hash [sha256.Size]byte
 
 const hashPrefix = "sha256:"
 
-// UnmarshalText reads what String writes. Its error does not show the text, which may be a key by
-// mistake.
+// UnmarshalText reads what String writes. Its error does not contain the text, which may be a key
+// by mistake.
 func (h *Hash) UnmarshalText(text []byte) error {
 	digits, ok := strings.CutPrefix(string(text), hashPrefix)
 	if b, err := hex.DecodeString(digits); ok && err == nil && len(b) == len(h) {
@@ -47,10 +45,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return errors.New(`want "sha256:" and 64 hexadecimal digits, as junction keys create and junction keys hash print them`)
 }
 
-// String returns the hash as it is written into the file.
+// String formats the hash as in the configuration file.
 func (h Hash) String() string { return hashPrefix + hex.EncodeToString(h[:]) }
 
-// NewKey returns a new key. It is a secret: only its hash is to be kept.
+// NewKey returns a new key. It is a secret; store only its hash.
 func NewKey() string {
 	key := make([]byte, 0, keySize)
 	key = append(key, keyPrefix...)
@@ -60,7 +58,7 @@ func NewKey() string {
 	return string(appendCheck(key, key))
 }
 
-// appendRandom appends n characters, each of which is as likely as any other.
+// appendRandom appends n uniformly random characters.
 func appendRandom(b []byte, n int) []byte {
 	const fair = 256 - 256%len(base62)
 	for n > 0 {
@@ -76,7 +74,7 @@ func appendRandom(b []byte, n int) []byte {
 	return b
 }
 
-// appendCheck appends the check of what stands before it.
+// appendCheck appends the check of before to b.
 func appendCheck(b, before []byte) []byte {
 	var check [checkSize]byte
 	for sum, i := crc32.ChecksumIEEE(before), checkSize-1; i >= 0; i-- {
@@ -86,9 +84,8 @@ func appendCheck(b, before []byte) []byte {
 	return append(b, check[:]...)
 }
 
-// ErrNoKey means that a text is not a key, or was not copied whole.
-var ErrNoKey = errors.New("this is no key: a key is jct_key_ and 58 more characters, and one of them is missing or " +
-	"mistyped")
+// ErrNoKey means that a text is not a complete key.
+var ErrNoKey = errors.New("this is not a key; copy the whole of it: jct_key_ and 58 more characters")
 
 // HashKey returns the hash of a key. The error is ErrNoKey.
 func HashKey(key string) (Hash, error) {
@@ -110,10 +107,10 @@ func HashKey(key string) (Hash, error) {
 	return sha256.Sum256(whole[:]), nil
 }
 
-// keyShaped is what looks like one of our keys, or like the start of one.
+// keyShaped matches API keys and beginnings of them.
 var keyShaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]+(_[0-9A-Za-z]*)?`)
 
-// HoldsKey reports whether a text has a key in it, or enough of one that it should not be shown.
+// HoldsKey reports whether a text contains a key, or so much of one that it must not be shown.
 func HoldsKey(text string) bool {
 	for _, found := range keyShaped.FindAllString(text, -1) {
 		if len(found) >= len(keyPrefix)+idSize+1+8 {
@@ -123,11 +120,10 @@ func HoldsKey(text string) bool {
 	return false
 }
 
-// tokenShaped is what looks like one of the tokens or codes that people's clients get, or like the
-// start of one.
+// tokenShaped matches the codes and tokens of OAuth clients, and beginnings of them.
 var tokenShaped = regexp.MustCompile(`(jct_(?:at|rt|ac)_)[0-9A-Za-z_-]+(?:\.[0-9A-Za-z_-]*)?`)
 
-// Redact returns the text with a mark where keys, tokens and codes of ours are in it.
+// Redact replaces keys, tokens and codes of this server in a text.
 func Redact(text string) string {
 	if !strings.Contains(text, tokenPrefix) {
 		return text
@@ -135,24 +131,23 @@ func Redact(text string) string {
 	return tokenShaped.ReplaceAllString(keyShaped.ReplaceAllLiteralString(text, keyPrefix+"…"), "${1}…")
 }
 
-// keyring is the Verifier of the keys of the file.
+// keyring is the Verifier of the configured keys.
 type keyring struct {
 	keys map[Hash]*entry
 	now  func() time.Time
 }
 
-// entry is a key of the file, with the ID of its principal.
+// entry is a configured key with the ID of its principal.
 type entry struct {
 	Key
 	id string
 }
 
-// Keys returns a Verifier that knows these keys and no others. Entries of one name are one
-// principal, so that a key can be replaced while both are in use. Of entries with one hash, which
-// Validate refuses, none is good: nobody could say whose it is. now is time.Now if it is nil.
+// Keys returns a Verifier of API keys. Entries with the same name are one principal, so that a key
+// can be replaced while both are in use. Entries with the same hash, which Validate rejects, are
+// all invalid. If now is nil, it is time.Now.
 //
-// A key is looked up by its hash: how long that takes depends on the hash alone, of which nobody
-// can choose even a byte without trying.
+// A key is looked up by its hash. The time that takes tells an attacker nothing about valid keys.
 func Keys(list []Key, now func() time.Time) Verifier {
 	if now == nil {
 		now = time.Now
@@ -168,10 +163,10 @@ func Keys(list []Key, now func() time.Time) Verifier {
 	return r
 }
 
-var errUnknownKey = fmt.Errorf("%w: it is no key of this server", ErrInvalidToken)
+var errUnknownKey = fmt.Errorf("%w: this server does not know the key", ErrInvalidToken)
 
-// Verify is Verifier's. What is wrong with a key is told only to whoever has it: one that is not
-// known gets the same answer, whatever is wrong with it.
+// Verify implements Verifier. The reason is told only to the holder of a known key; all unknown or
+// malformed keys get the same answer.
 func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Principal, error) {
 	hash, err := HashKey(token)
 	if err != nil {
@@ -184,13 +179,13 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	case k.expired(r.now()):
 		return nil, fmt.Errorf("%w: the key expired at %s", ErrInvalidToken, k.Expires)
 	case !k.from(from):
-		return nil, fmt.Errorf("%w: the key is not for requests from this address", ErrInvalidToken)
+		return nil, fmt.Errorf("%w: the key is not allowed from this address", ErrInvalidToken)
 	}
 	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash}, nil
 }
 
-// Still reports whether Verify would return the principal again. An expiry that has come nearer
-// ends what was begun under the old one; one that has moved away changes nothing until then.
+// Still reports whether Verify would return the principal again. An earlier expiry than before ends
+// it; a later one does not extend it.
 func (r *keyring) Still(p *Principal) bool {
 	k := r.keys[p.hash]
 	if p.Kind != KindKey || k == nil || k.Name != p.Key || k.expired(r.now()) || !k.from(p.Address) {

@@ -158,19 +158,22 @@ func TestKeys(t *testing.T) {
 			"2026-11-21T12:00:00Z"},
 		{"inside", inside, "10.200.0.1", "key:inside", ""},
 		{"inside, IPv6", inside, "2001:db8:5::1", "key:inside", ""},
-		{"outside", inside, "11.0.0.1", "", "the token is not valid: the key is not for requests from this address"},
+		{"outside", inside, "11.0.0.1", "", "the token is not valid: the key is not allowed from this address"},
 		{"from nobody knows where", inside, "", "",
-			"the token is not valid: the key is not for requests from this address"},
-		{"two entries of one hash", twice, "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"unknown", auth.NewKey(), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+			"the token is not valid: the key is not allowed from this address"},
+		{"two entries of one hash", twice, "203.0.113.7", "",
+			"the token is not valid: this server does not know the key"},
+		{"unknown", auth.NewKey(), "203.0.113.7", "", "the token is not valid: this server does not know the key"},
 		{"wrong secret", authtest.WithCheck(ci[:20] + flip(ci[20]) + ci[21:60]), "203.0.113.7", "",
-			"the token is not valid: it is no key of this server"},
+			"the token is not valid: this server does not know the key"},
 		{"wrong id", authtest.WithCheck(ci[:8] + flip(ci[8]) + ci[9:60]), "203.0.113.7", "",
-			"the token is not valid: it is no key of this server"},
-		{"bad check", ci[:65] + flip(ci[65]), "203.0.113.7", "", "the token is not valid: it is no key of this server"},
-		{"hash as the key", mustHash(t, ci).String(), "203.0.113.7", "", "the token is not valid: it is no key of " +
-			"this server"},
-		{"nothing", "", "203.0.113.7", "", "the token is not valid: it is no key of this server"},
+			"the token is not valid: this server does not know the key"},
+		{"bad check", ci[:65] + flip(ci[65]), "203.0.113.7", "",
+			"the token is not valid: this server does not know the key"},
+		{"hash as the key", mustHash(t, ci).String(), "203.0.113.7", "", "the token is not valid: this server does " +
+			"not know " +
+			"the key"},
+		{"nothing", "", "203.0.113.7", "", "the token is not valid: this server does not know the key"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			from, _ := netip.ParseAddr(test.from)

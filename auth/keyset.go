@@ -18,50 +18,50 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// keySet is the keys of one issuer. They are fetched when they are first needed, again when no key
-// fits a token, and now and then; what was fetched once stays good while the issuer cannot be
-// reached. go-oidc's own keys would have the issuer asked for each token with a wrong signature;
-// here it is asked once a minute.
+// keySet holds the keys of one issuer. They are fetched when first needed, when no key fits a
+// token, and periodically. Fetched keys stay valid while the issuer cannot be reached. Unlike the
+// key set of go-oidc, it does not query the issuer for each invalid signature, but at most once a
+// minute.
 type keySet struct {
 	issuer string
-	fixed  string // jwks_url of the file; "" is found out
+	fixed  string // jwks_url of the configuration; "" to discover it
 	client *http.Client
-	// strangers gets keys from another host than that of the issuer.
+	// strangers fetches keys from another host than the issuer's.
 	strangers *http.Client
 	ctx       context.Context // ends with the program
 	fetching  *fetches        // of the program
 	now       func() time.Time
 
 	current atomic.Pointer[keys] // nil before the first fetch
-	fresh   atomic.Int64         // until when they are, in Unix nanoseconds
+	fresh   atomic.Int64         // end of freshness, in Unix nanoseconds
 
 	mu      sync.Mutex
-	url     string        // where the keys are; "" until it is known
-	loading chan struct{} // closed when the fetch in progress has ended; nil when there is none
+	url     string        // of the keys; "" until known
+	loading chan struct{} // closed when the running fetch ends; nil if none runs
 	err     error         // of the last fetch
-	failed  int           // fetches in a row
-	retry   time.Time     // before which no fetch begins, because the last one failed
-	cooled  time.Time     // before which no fetch begins for a token that no key fits
+	failed  int           // consecutive failures
+	retry   time.Time     // no fetch before this time, after a failure
+	cooled  time.Time     // no fetch before this time for a token that fits no key
 }
 
-// keys are what one fetch has found. They are immutable.
+// keys are the result of one fetch. They are immutable.
 type keys struct {
 	list   []jose.JSONWebKey
 	prints map[string]bool
 }
 
 const (
-	// after that they are fetched again, so that a key which was taken back is not good for ever
+	// fetch again after this time, so that a revoked key does not stay valid
 	keysFresh    = 10 * time.Minute
-	keysCooldown = time.Minute // between two fetches for tokens that no key fits: anybody can make one up
+	keysCooldown = time.Minute // between fetches for tokens that fit no key, which anyone can make up
 	maxBackoff   = time.Minute
 	fetchTimeout = 5 * time.Second
 	maxDocument  = 64 << 10
 )
 
-var errSignature = fmt.Errorf("%w: its signature is not of a key of its issuer", ErrInvalidToken)
+var errSignature = fmt.Errorf("%w: it is not signed by a key of its issuer", ErrInvalidToken)
 
-// unavailableError means that an issuer could not be asked.
+// unavailableError means that an issuer could not be reached.
 type unavailableError struct {
 	issuer string
 	err    error
@@ -70,9 +70,9 @@ type unavailableError struct {
 func (e *unavailableError) Error() string { return e.issuer + ": " + e.err.Error() }
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// verify returns the payload of a token that one of the keys has signed, and the print of that key;
-// its algorithm has been checked. An error that does not wrap ErrInvalidToken means that the keys
-// could not be fetched.
+// verify returns the payload of a signed token, and the fingerprint of the key. The caller has
+// checked the algorithm. An error that does not wrap ErrInvalidToken means that keys could not be
+// fetched.
 func (k *keySet) verify(ctx context.Context, token string) (payload []byte, print string, err error) {
 	jws, err := jose.ParseSignedCompact(token, asymmetric)
 	if err != nil || len(jws.Signatures) != 1 {
@@ -88,8 +88,8 @@ func (k *keySet) verify(ctx context.Context, token string) (payload []byte, prin
 	k.renew()
 	payload, print, known := now.verify(jws)
 	if payload == nil {
-		// The issuer may have replaced a key under the same name, so a wrong signature is a reason
-		// to ask, too. If the issuer cannot be asked, its known keys decide.
+		// The issuer may have replaced a key under the same id, so an invalid signature also causes
+		// a fetch. If that fails, the known keys decide.
 		if err := k.load(ctx, true); err != nil && (!known || ctx.Err() != nil) {
 			return nil, "", err
 		}
@@ -103,14 +103,14 @@ func (k *keySet) verify(ctx context.Context, token string) (payload []byte, prin
 	return payload, print, nil
 }
 
-// has reports whether the issuer has a key of that print still, as far as is known.
+// has reports whether the issuer still has the key with a fingerprint, as far as is known.
 func (k *keySet) has(print string) bool {
 	now := k.current.Load()
 	return now != nil && now.prints[print]
 }
 
-// verify returns the payload if one of the keys has signed it, with the print of that, and whether
-// there is a key by the name that the token gives.
+// verify returns the payload and the fingerprint of the key if one of the keys signed the token,
+// and whether the key id of the token is known.
 func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string, known bool) {
 	h := jws.Signatures[0].Header
 	for i := range k.list {
@@ -126,16 +126,16 @@ func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string,
 	return nil, "", known
 }
 
-// printOfKey tells a key from others: by its name, what it is for, and itself.
+// printOfKey returns a fingerprint of a key: its id, algorithm and thumbprint.
 func printOfKey(key *jose.JSONWebKey) string {
 	sum, err := key.Thumbprint(crypto.SHA256)
 	if err != nil {
-		return "" // which no set has
+		return "" // in no set
 	}
 	return key.KeyID + "\x00" + key.Algorithm + "\x00" + string(sum)
 }
 
-// renew fetches keys that are not fresh any more, without waiting for them.
+// renew starts a fetch if the keys are not fresh. It does not wait.
 func (k *keySet) renew() {
 	if k.now().UnixNano() < k.fresh.Load() {
 		return
@@ -147,8 +147,8 @@ func (k *keySet) renew() {
 	}
 }
 
-// load waits until the keys have been fetched. Where it is too early to ask again, it returns what
-// came of the last time. With unfit it is about a token that the present keys do not fit.
+// load fetches the keys and waits. If the last fetch was too recent, it returns the result of that.
+// unfit means that the current keys do not fit a token.
 func (k *keySet) load(ctx context.Context, unfit bool) error {
 	k.mu.Lock()
 	now := k.now()
@@ -213,8 +213,8 @@ func (k *keySet) begin() {
 	}
 }
 
-// fetch finds out where the keys are, if the file does not say so, and gets them. at is where they
-// were; it counts where the issuer does not say any more.
+// fetch discovers the URL of the keys, unless it is configured, and fetches them. at is the last
+// known URL, which is used if discovery fails.
 func (k *keySet) fetch(at string) (*keys, string, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, fetchTimeout)
 	defer cancel()
@@ -231,13 +231,13 @@ func (k *keySet) fetch(at string) (*keys, string, error) {
 	}
 	text, err := get(ctx, client, at)
 	if err != nil {
-		return nil, "", fmt.Errorf("its keys cannot be fetched: %w", err)
+		return nil, "", fmt.Errorf("cannot fetch its keys: %w", err)
 	}
 	found, err := parseKeys(text)
 	return found, at, err
 }
 
-// hostOf returns the host and the port of a URL.
+// hostOf returns the host and port of a URL.
 func hostOf(s string) string {
 	u, err := url.Parse(canonical(s))
 	if err != nil {
@@ -246,14 +246,13 @@ func hostOf(s string) string {
 	return u.Host
 }
 
-// parseKeys reads a JSON Web Key Set. Keys that are of no use here are left out: a key that two
-// share is no signature.
+// parseKeys parses a JSON Web Key Set. It skips keys that cannot verify signatures here.
 func parseKeys(text []byte) (*keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil || set.Keys == nil {
-		return nil, errors.New("its keys are no JSON Web Key Set")
+		return nil, errors.New("its keys are not a JSON Web Key Set")
 	}
 	k := &keys{prints: map[string]bool{}}
 	for _, raw := range set.Keys {
@@ -261,7 +260,7 @@ func parseKeys(text []byte) (*keys, error) {
 		if key.UnmarshalJSON(raw) != nil || key.Use != "" && key.Use != "sig" || !key.Valid() {
 			continue // RFC 7517, section 5
 		}
-		key = key.Public() // the zero value of a shared one
+		key = key.Public() // the zero value for a symmetric key
 		if rsa, ok := key.Key.(*rsa.PublicKey); key.Key == nil || ok && rsa.Size() < 256 {
 			continue // RFC 7518, section 3.3
 		}
@@ -273,8 +272,8 @@ func parseKeys(text []byte) (*keys, error) {
 	return k, nil
 }
 
-// discover finds out where the keys of an issuer are: by OpenID Connect, or by RFC 8414. A document
-// of another issuer is worth nothing.
+// discover returns the URL of the keys of an issuer, by OpenID Connect discovery or RFC 8414. The
+// document must name the issuer.
 func discover(ctx context.Context, client *http.Client, issuer string) (string, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -299,20 +298,20 @@ func discover(ctx context.Context, client *http.Client, issuer string) (string, 
 func discoverAt(ctx context.Context, client *http.Client, issuer, at string) (string, error) {
 	text, err := get(ctx, client, at)
 	if err != nil {
-		return "", fmt.Errorf("its metadata cannot be fetched: %w", err)
+		return "", fmt.Errorf("cannot fetch its metadata: %w", err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(text, &document); err != nil {
-		return "", errors.New("its metadata is not what it should be")
+		return "", errors.New("its metadata is not valid")
 	}
 	if document.Issuer != issuer {
-		return "", fmt.Errorf("its metadata is that of %.200q", document.Issuer)
+		return "", fmt.Errorf("its metadata names another issuer: %.200q", document.Issuer)
 	}
 	if problem := remoteProblem(document.Keys); problem != "" {
-		return "", fmt.Errorf("its metadata has the jwks_uri %.200q: %s", document.Keys, problem)
+		return "", fmt.Errorf("its metadata has an invalid jwks_uri %.200q: %s", document.Keys, problem)
 	}
 	return document.Keys, nil
 }
@@ -326,11 +325,10 @@ func get(ctx context.Context, client *http.Client, at string) ([]byte, error) {
 	return exchange(client, req)
 }
 
-// exchange sends a request to an authorization server and returns the document that it answers
-// with.
+// exchange sends a request to an authorization server, and returns the body of its answer.
 func exchange(client *http.Client, req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Accept-Encoding", "identity") // what is small on the way could be large here
+	req.Header.Set("Accept-Encoding", "identity") // a small compressed body could expand
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

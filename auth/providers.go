@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Providers are the authorization servers of others, and what is known of them. It lives as long as
-// the program: an entry of the file that a reload has not changed keeps its keys and its answers.
-// It may be used by several goroutines at once.
+// Providers are the authorization servers of other parties, with their state. It lives as long as
+// the program: entries that a reload has not changed keep their keys and their answers. It may be
+// used by several goroutines.
 type Providers struct {
-	// Strangers gets the keys of an issuer whose metadata says that they are on another host than
-	// its own: nobody but the issuer has named that. Nil is the client that gets the rest. It is
-	// not to be changed after the first use.
+	// Strangers fetches the keys of an issuer whose metadata names a URL on another host. That host
+	// is not configured by the operator, so it must not reach private networks. If it is nil, the
+	// other client is used. Set it before the first use.
 	Strangers *http.Client
 
 	client *http.Client
@@ -32,12 +32,12 @@ type Providers struct {
 	fetching fetches
 
 	mu             sync.Mutex
-	issuers        map[string]*issuer // by print; those in force
+	issuers        map[string]*issuer // by fingerprint; those in use
 	introspections map[string]*introspection
 }
 
-// NewProviders returns providers that are asked through client, whose redirects are not followed;
-// nil is one of their own. log may be nil. Close ends what they do in the background.
+// NewProviders returns providers that send requests through client without following redirects; if
+// client is nil, they have their own. log may be nil. Close it.
 func NewProviders(client *http.Client, log *slog.Logger) *Providers {
 	if client == nil {
 		client = &http.Client{}
@@ -52,22 +52,22 @@ func NewProviders(client *http.Client, log *slog.Logger) *Providers {
 	return p
 }
 
-// Close ends what is in progress, and returns when it has ended. Tokens of which nothing is known
-// yet cannot be verified any more.
+// Close cancels all fetches and waits for them. Tokens that need a fetch cannot be verified
+// afterwards.
 func (p *Providers) Close() {
 	p.end()
 	p.fetching.close()
 }
 
-// fetches are what is being asked of authorization servers; nothing else is once they are closed.
-// The zero value has none.
+// fetches are the running requests to authorization servers. None can start after close. The zero
+// value is ready.
 type fetches struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
 }
 
-// start runs one, unless they are closed.
+// start runs fetch in a goroutine, unless they are closed.
 func (f *fetches) start(fetch func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +84,8 @@ func (f *fetches) close() {
 	f.running.Wait()
 }
 
-// tokens returns the Verifier of a section. The keys of issuers that are new are fetched at once,
-// and nobody waits for them.
+// tokens returns the Verifier of a section. It starts to fetch the keys of new issuers, and does
+// not wait for them.
 func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 	t := &tokens{own: own, issuers: map[string]*issuer{}, seen: map[Hash]*seen{}}
 	if len(c.APIKeys) > 0 {
@@ -99,7 +99,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 		i := p.issuers[entry]
 		if i == nil {
 			i = newIssuer(&c.JWT[n], p)
-			for _, before := range p.issuers { // the keys are the same, whatever else of the entry is not
+			for _, before := range p.issuers { // the keys are the same even if the rest of the entry differs
 				if before.keys.issuer == i.keys.issuer && before.keys.fixed == i.keys.fixed {
 					i.keys = before.keys
 				}
@@ -119,25 +119,25 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 	return t
 }
 
-// printOf tells an entry of the file from others, and from itself after a change.
+// printOf returns a fingerprint of a configuration entry.
 func printOf(entry any) string {
 	text, err := json.Marshal(entry)
 	if err != nil {
-		text = fmt.Appendf(nil, "%#v", entry) // texts, numbers and lists can always be written
+		text = fmt.Appendf(nil, "%#v", entry) // entries can always be marshalled
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// ProviderStatus is what there is to say of an authorization server.
+// ProviderStatus is the state of an authorization server.
 type ProviderStatus struct {
 	Issuer string
-	Usable bool // there are keys to verify its tokens with, or it has answered when it was last asked
+	Usable bool // its keys are known, or it answered the last introspection
 	Err    string
 }
 
-// Status returns what there is to say of each, in the order of their issuers. It does not wait for
-// anything, but has one that could not be reached tried again.
+// Status returns the state of each server, sorted by issuer. It does not block, but starts another
+// attempt to reach servers that failed.
 func (p *Providers) Status() []ProviderStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,26 +8,25 @@ import (
 	"sync"
 )
 
-// RequestIDs gives each request an id, by which a person who was shown an error, the log and the
-// audit mean the same request. An id is no secret, and says how many requests there were before it.
-// Several goroutines may use it at once; NewRequestIDs makes one.
+// RequestIDs gives each request an id, which appears on error pages, in the log and in the audit.
+// An id is not secret; it contains the number of requests before it. It may be used by several
+// goroutines. Make it with NewRequestIDs.
 type RequestIDs struct {
-	prefix string // tells the ids of this process from those of others
+	prefix string // distinguishes this process from others
 
 	mu    sync.Mutex
 	given uint64
-	ready []string // a part of those that come next: one piece of memory for many requests
+	ready []string // the next ids, made in batches to save allocations
 }
 
-// NewRequestIDs returns the ids of a process.
+// NewRequestIDs returns the source of ids of a process.
 func NewRequestIDs() *RequestIDs {
 	return &RequestIDs{prefix: strings.ToLower(rand.Text()[:8]) + "-"}
 }
 
 const requestHeader = "X-Request-Id"
 
-// Stamp gives the request that w answers its id, which is in the header X-Request-Id of the answer
-// from then on.
+// Stamp sets the header X-Request-Id of a response to a new id.
 func (r *RequestIDs) Stamp(w http.ResponseWriter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +47,7 @@ func (r *RequestIDs) Stamp(w http.ResponseWriter) {
 	r.ready = r.ready[1:]
 }
 
-// RequestID returns the id of the request that w answers, "" where nobody has given it one.
+// RequestID returns the id of the request that w answers, "" if it has none.
 func RequestID(w http.ResponseWriter) string {
 	if id := w.Header()[requestHeader]; len(id) > 0 {
 		return id[0]

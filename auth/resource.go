@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// Resources are our endpoints as OAuth knows them: each is a protected resource of its own, which
-// has a document that names the authorization servers (RFC 9728), and a token for one is of no use
-// at another. They are immutable. A nil *Resources has no documents: nobody signs in.
+// Resources are the endpoints of this server as OAuth protected resources (RFC 9728). Each endpoint
+// is a resource with its own metadata document, and a token for one is not valid at another. It is
+// immutable. A nil *Resources has no documents: users cannot sign in.
 //
-// Which endpoints there are is nobody's business before the sign-in: each path that could be one
-// has its document.
+// Every path that could be an endpoint has a document, so that the documents do not reveal which
+// endpoints exist.
 type Resources struct {
-	origin  string   // public_url; never what a request says of itself
+	origin  string   // public_url; never from a request
 	servers []string // issuers of authorization servers
 	scopes  []string
 }
 
-// NewResources returns the endpoints below publicURL, an origin, whose tokens come from these
-// authorization servers; scopes are what a client needs to be let in at all. Without servers it
-// returns nil.
+// NewResources returns the endpoints below publicURL, an origin, with their authorization servers.
+// scopes are what every token needs. Without servers it returns nil.
 func NewResources(publicURL string, servers, scopes []string) *Resources {
 	if len(servers) == 0 {
 		return nil
@@ -33,8 +32,7 @@ func NewResources(publicURL string, servers, scopes []string) *Resources {
 	return &Resources{canonical(publicURL), slices.Clone(servers), scopes}
 }
 
-// Of returns the name of the endpoint that is served at a path: its URL. It is "" where no endpoint
-// can be.
+// Of returns the URL of the endpoint at a path, "" if the path cannot be an endpoint.
 func (r *Resources) Of(path string) string {
 	if r == nil || !endpointPath(path) {
 		return ""
@@ -42,15 +40,15 @@ func (r *Resources) Of(path string) string {
 	return r.origin + path
 }
 
-// is reports whether a resource is the endpoint at the path, in the words of Of.
+// is reports whether a resource is the endpoint at a path.
 func (r *Resources) is(resource, path string) bool {
 	rest, ok := strings.CutPrefix(resource, r.origin)
 	return ok && rest == path && endpointPath(path)
 }
 
-// Canonical returns the name of the endpoint that a URL means, whatever the case of its host, with
-// or without the default port and a slash at its end. The bare origin means the merged endpoint. It
-// is "" for everything else.
+// Canonical returns the URL of the endpoint that a client names. The case of the host, a default
+// port and a trailing slash do not matter. The bare origin means the merged endpoint. The result is
+// "" if the name is not an endpoint.
 func (r *Resources) Canonical(resource string) string {
 	if r == nil {
 		return ""
@@ -66,10 +64,10 @@ func (r *Resources) Canonical(resource string) string {
 	return r.Of(path)
 }
 
-// mergedPath is where the endpoint over all upstreams is.
+// mergedPath is the path of the endpoint that merges all upstreams.
 const mergedPath = "/mcp"
 
-// endpointPath reports whether an endpoint can be at the path: /mcp, /mcp/NAME or /NAME/mcp.
+// endpointPath reports whether a path can be an endpoint: /mcp, /mcp/NAME or /NAME/mcp.
 func endpointPath(path string) bool {
 	if path == mergedPath {
 		return true
@@ -89,8 +87,7 @@ func endpointPath(path string) bool {
 	return name != "" && len(name) <= maxName
 }
 
-// canonical brings a URL to the form in which resources are compared; what is no such URL stays as
-// it is.
+// canonical normalises a URL for comparison. Anything else is returned unchanged.
 func canonical(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(s, "#") {
@@ -105,8 +102,8 @@ func canonical(s string) string {
 	return strings.TrimSuffix(u.String(), "/")
 }
 
-// admit reports, with an error for the client, whether what was verified is for the endpoint at the
-// path.
+// admit returns nil if a principal may use the endpoint at a path, and else an error for the
+// client.
 func (r *Resources) admit(p *Principal, path string) error {
 	if p.Kind != KindUser && p.Kind != KindService {
 		return nil
@@ -115,7 +112,7 @@ func (r *Resources) admit(p *Principal, path string) error {
 		if r == nil || resource == "" {
 			continue
 		}
-		if r.is(resource, path) { // as it is with most, and costs nothing
+		if r.is(resource, path) { // the usual case, without an allocation
 			return nil
 		}
 		this, c := r.Of(path), canonical(resource)
@@ -125,20 +122,20 @@ func (r *Resources) admit(p *Principal, path string) error {
 		}
 	}
 	this := cmp.Or(r.Of(path), "another endpoint")
-	return fmt.Errorf("%w: it is for %s, and this is %s", ErrInvalidToken, strings.Join(p.Resources, " "), this)
+	return fmt.Errorf("%w: its audience is %s, but this is %s", ErrInvalidToken, strings.Join(p.Resources, " "), this)
 }
 
-// invitation says to a person what a request needs.
+// invitation tells a person how to authenticate.
 func (r *Resources) invitation() string {
 	if r == nil {
-		return "this endpoint needs a key, in the header Authorization: Bearer jct_key_…"
+		return "Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'."
 	}
-	return "this endpoint needs a sign-in: a client of MCP begins one when it is told to, or takes a key, in the " +
-		"header Authorization: Bearer jct_key_…"
+	return "Authentication required. Sign in from your MCP client, " +
+		"or send an API key as 'Authorization: Bearer jct_key_…'."
 }
 
-// where returns the parameters of a challenge that say where to sign in for the endpoint at the
-// path, and for what; scopes nil is what everybody needs.
+// where returns the parameters of a challenge for the endpoint at a path: the metadata document and
+// the scopes. If scopes is nil, they are the ones that every token needs.
 func (r *Resources) where(path string, scopes []string) string {
 	if r == nil {
 		return ""
@@ -158,9 +155,9 @@ func (r *Resources) where(path string, scopes []string) string {
 
 const insufficientScope = "insufficient_scope"
 
-// StepUp returns the challenge, a value for the header WWW-Authenticate, to whom a sign-in with
-// these scopes beside those that everybody needs would help with the endpoint at the path
-// (2026-07-28, authorization#scope-challenge-handling). It goes with status 403.
+// StepUp returns a challenge for the header WWW-Authenticate, sent with status 403. It asks the
+// client to sign in with these scopes added to those that every token needs (2026-07-28,
+// authorization#scope-challenge-handling).
 func (r *Resources) StepUp(path string, scopes []string) string {
 	all := slices.Clone(scopes)
 	if r != nil {
@@ -171,12 +168,12 @@ func (r *Resources) StepUp(path string, scopes []string) string {
 	return challenge(problem{insufficientScope, (&ScopeError{all}).Error()}) + r.where(path, all)
 }
 
-// metadataPath is where the document of the merged endpoint is; those of the others, and the same
-// again, have the endpoint's path behind it (RFC 9728, section 3).
+// metadataPath is the path of the document of the merged endpoint. Other endpoints append their
+// path (RFC 9728, section 3).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// ServeHTTP answers everything below /.well-known/, for anybody: the documents, and that the rest
-// is not here. All of it is JSON, since clients that look for a sign-in read it.
+// ServeHTTP serves the metadata documents below /.well-known/, and 404 as JSON for other paths,
+// since clients that look for a sign-in parse the answers.
 func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if cors(w, req, "GET") {
 		return
@@ -188,7 +185,7 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	resource := r.Of(path)
 	switch {
 	case !ok || resource == "":
-		write(w, http.StatusNotFound, problem{"not_found", "there is no such document here"})
+		write(w, http.StatusNotFound, problem{"not_found", "no such document"})
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		write(w, http.StatusMethodNotAllowed, problem{"invalid_request", "use GET"})
@@ -203,9 +200,8 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// cors lets pages of any origin read an answer that has no secrets and depends on no cookie; it
-// reports whether the request was a preflight, which it has answered. The methods are those of a
-// request that a page may make.
+// cors allows pages of any origin to read an answer that depends on no cookie and contains no
+// secret. It answers preflight requests and then returns true.
 func cors(w http.ResponseWriter, r *http.Request, methods string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")

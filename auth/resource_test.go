@@ -132,7 +132,7 @@ func TestChallenge(t *testing.T) {
 		}
 	}
 	_, resp := ask(t, g, "POST", "/mcp", bearerOf("abc"))
-	want := `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: nobody knows it here", scope="mcp tools", resource_metadata="` + publicURL + metadata + `/mcp"`
+	want := `Bearer realm="junction", error="invalid_token", error_description="the token is not valid: this server does not know it", scope="mcp tools", resource_metadata="` + publicURL + metadata + `/mcp"`
 	if got := resp.Header.Get("WWW-Authenticate"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -171,7 +171,7 @@ func TestAdmit(t *testing.T) {
 				t.Errorf("a token for %v at %s: let in %v, want %v", row.audience, path, p != nil, want)
 			}
 			if got := resp.Header.Get("WWW-Authenticate"); p == nil &&
-				(resp.StatusCode != 401 || !strings.Contains(got, "and this is "+publicURL+path)) {
+				(resp.StatusCode != 401 || !strings.Contains(got, "but this is "+publicURL+path)) {
 				t.Errorf("a token for %v at %s: %d, %s", row.audience, path, resp.StatusCode, got)
 			}
 		}

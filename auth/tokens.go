@@ -10,21 +10,20 @@ import (
 	"sync"
 )
 
-// tokens is a Verifier that finds out by the look of a token who knows it. It is immutable but for
-// what it remembers, and is replaced at a reload.
+// tokens is a Verifier that chooses by the form of a token. It is immutable except for its cache. A
+// reload replaces it.
 type tokens struct {
 	keys          Verifier // jct_key_; nil for none
 	own           Verifier // jct_at_; nil for none
 	issuers       map[string]*issuer
-	order         []*issuer      // as in the file
+	order         []*issuer      // in the order of the file
 	introspection *introspection // nil for none
 
 	mu   sync.RWMutex
 	seen map[Hash]*seen
 }
 
-// seen is a token that was verified, and stays so for as long as its issuer has the key that has
-// signed it.
+// seen is a cached token. It stays valid as long as its issuer has the key that signed it.
 type seen struct {
 	principal *Principal
 	issuer    *issuer
@@ -32,20 +31,20 @@ type seen struct {
 
 func (s *seen) good() bool { return s.issuer.good(s.principal) }
 
-// good reports whether a principal that was verified would be so again.
+// good reports whether a verified principal is still valid.
 func (i *issuer) good(p *Principal) bool { return i.now().Before(p.Expires) && i.keys.has(p.signedBy) }
 
-// maxSeen bounds the tokens that are remembered; others are verified again.
+// maxSeen is the size of the cache. Other tokens are verified again.
 const maxSeen = 10_000
 
 var (
-	errUnknownToken = fmt.Errorf("%w: nobody knows it here", ErrInvalidToken)
-	errIssuer       = fmt.Errorf("%w: it comes from an issuer whose tokens this server does not take", ErrInvalidToken)
+	errUnknownToken = fmt.Errorf("%w: this server does not know it", ErrInvalidToken)
+	errIssuer       = fmt.Errorf("%w: its issuer is not configured on this server", ErrInvalidToken)
 )
 
 const ownPrefix = tokenPrefix + "at_"
 
-// Verify is Verifier's.
+// Verify implements Verifier.
 func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
 	switch {
 	case strings.HasPrefix(token, keyPrefix):
@@ -67,9 +66,9 @@ func (t *tokens) Verify(ctx context.Context, token string, from netip.Addr) (*Pr
 	return &copied, nil
 }
 
-// verify returns the principal of a token of somebody else's, as of some address.
+// verify returns the principal of a token of another issuer, possibly with another address.
 func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
-	var short [2 << 10]byte // most tokens fit, and need no memory of their own
+	var short [2 << 10]byte // most tokens fit, without an allocation
 	hash := Hash(sha256.Sum256(append(short[:0], token...)))
 	if p := t.remembered(hash); p != nil {
 		return p, nil
@@ -79,7 +78,7 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 	case signed && i != nil:
 		p, err := i.verify(ctx, token, hash)
 		if err == nil {
-			p.Address = from // most come from there again
+			p.Address = from // most requests come from there again
 			t.remember(hash, &seen{p, i})
 		}
 		return p, err
@@ -105,7 +104,7 @@ func (t *tokens) remembered(hash Hash) *Principal {
 func (t *tokens) remember(hash Hash, s *seen) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for h, old := range t.seen { // a few at random are enough
+	for h, old := range t.seen { // a few random entries are enough
 		if len(t.seen) < maxSeen && old.good() {
 			break
 		}
@@ -114,9 +113,9 @@ func (t *tokens) remember(hash Hash, s *seen) {
 	t.seen[hash] = s
 }
 
-// Still reports whether what a principal was verified by still stands in the file, and whether it
-// is not over: neither at its time, nor because the key that has signed it was taken back. Of a
-// token that must be asked about it has that done again in time.
+// Still reports whether a principal is still valid: its configuration entry is unchanged, it has
+// not expired, and its signing key was not revoked. For introspected tokens it also starts a new
+// query in time.
 func (t *tokens) Still(p *Principal) bool {
 	if p.Kind == KindKey {
 		return still(t.keys, p)
@@ -131,7 +130,7 @@ func (t *tokens) Still(p *Principal) bool {
 	return t.introspection != nil && t.introspection.print == p.source && t.introspection.still(p)
 }
 
-// servers returns the authorization servers, ours first.
+// servers returns the issuers, our own first.
 func (t *tokens) servers(ours string) []string {
 	var all []string
 	if t.own != nil {
@@ -146,8 +145,8 @@ func (t *tokens) servers(ours string) []string {
 	return all
 }
 
-// scopes returns those that are needed whatever server a client signs in at. What only one of them
-// wants is said when a token lacks it.
+// scopes returns the scopes that every issuer requires. Scopes that only some issuers require are
+// named when a token lacks them.
 func (t *tokens) scopes() []string {
 	var needed [][]string
 	if t.own != nil {
@@ -166,5 +165,5 @@ func (t *tokens) scopes() []string {
 	return all
 }
 
-// ownScope is that of the tokens that we hand out.
+// ownScope is the scope of tokens of our own authorization server.
 const ownScope = "mcp"

@@ -86,12 +86,12 @@ func TestKeysUsage(t *testing.T) {
 		{"keys create a --expires -1d", "", 2, "--expires -1d: want a number of days, such as 90d"},
 		{"keys create a --expires soon", "", 2, "--expires soon: want a number of days, such as 90d, a day, such as 2027-06-30, or a time"},
 		{"keys create a --expires 2020-06-30", "", 2, "--expires 2020-06-30: is in the past"},
-		{"keys create a --cidr 10.0.0.1", "", 2, "--cidr 10.0.0.1: want a network; write 10.0.0.1/32 for this address alone"},
+		{"keys create a --cidr 10.0.0.1", "", 2, "--cidr 10.0.0.1: want a network; write 10.0.0.1/32 for this one address"},
 		{"keys create a --cidr " + key, "", 2, "--cidr jct_key_…: want a network"},
 		{"keys hash " + key, "", 2, "keys hash reads the key from standard input"},
-		{"keys hash", "", 1, "this is no key"},
-		{"keys hash", key[:65], 1, "this is no key"},
-		{"keys hash", key + "\n" + key, 1, "this is no key"},
+		{"keys hash", "", 1, "this is not a key"},
+		{"keys hash", key[:65], 1, "this is not a key"},
+		{"keys hash", key + "\n" + key, 1, "this is not a key"},
 	} {
 		got := runProgram(t, tt.stdin, strings.Fields(tt.args)...)
 		if got.code != tt.code || got.stdout != "" || !strings.Contains(got.stderr, tt.stderr) || auth.HoldsKey(got.stderr) {
@@ -183,9 +183,9 @@ func TestClientKey(t *testing.T) {
 		code                 int
 		sent, stderr         string
 	}{
-		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: this endpoint needs a key, in the header Authorization: Bearer jct_key_… (--key or JUNCTION_KEY has the key)"},
-		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: it is no key of this server"},
-		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: it is no key of this server"},
+		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'. (--key or JUNCTION_KEY has the key)"},
+		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
+		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
 		{"in the open", "http://192.0.2.1/mcp", flag, "", 2, "", `--url "http://192.0.2.1/mcp" is not https: the key would cross the network for all to read`},
 		{"environment in the open", "http://mcp.example.com/mcp", "", env, 2, "", "is not https"},
 	} {

@@ -332,7 +332,7 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
 	c.Key = authtest.WithCheck(other(secret))
 	want := refusedTo(t, c, "POST")
-	wantRefused(t, "POST", want, 401, badToken+"it is no key of this server")
+	wantRefused(t, "POST", want, 401, badToken+"this server does not know the key")
 	for name, key := range map[string]string{
 		"wrong id": authtest.WithCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(), "cut": ci.key[:40], "no key": "abc",
 		"hash": hash.String()[7:], "longer": ci.key + "0", "lower case": strings.ToLower(ci.key), "JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjaSJ9.",
@@ -473,7 +473,7 @@ func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
 			c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
 			c.Key = inside.key
 			for _, ch := range row.bad {
-				wantRefused(t, "POST", refusedTo(t, c, "POST", ch), 401, badToken+"the key is not for requests from this address")
+				wantRefused(t, "POST", refusedTo(t, c, "POST", ch), 401, badToken+"the key is not allowed from this address")
 			}
 			harness.WantUncalled(t, journal, "tools/call")
 			for _, ch := range row.ok {
@@ -497,9 +497,9 @@ func TestAuthT17RevokedKey(t *testing.T) {
 		p.MustConfigure(t, authSection([]apiKey{first, second, stays})+rest)
 		begun := time.Now()
 		mustClose(t, ends)
-		wantRefused(t, "POST", refusedTo(t, leaving, "POST"), 401, badToken+"it is no key of this server")
+		wantRefused(t, "POST", refusedTo(t, leaving, "POST"), 401, badToken+"this server does not know the key")
 		for _, verb := range []string{"GET", "DELETE"} {
-			wantRefused(t, verb, refusedTo(t, leaving, verb), 401, badToken+"it is no key of this server")
+			wantRefused(t, verb, refusedTo(t, leaving, verb), 401, badToken+"this server does not know the key")
 		}
 		if took := time.Since(begun); took > harness.Promptly {
 			t.Errorf("the revoked key was good for %v", took)
@@ -512,7 +512,7 @@ func TestAuthT17RevokedKey(t *testing.T) {
 		mustClose(t, old) // it was opened with the key that is gone now
 		before := *rotating
 		before.Key = first.key
-		wantRefused(t, "POST", refusedTo(t, &before, "POST"), 401, badToken+"it is no key of this server")
+		wantRefused(t, "POST", refusedTo(t, &before, "POST"), 401, badToken+"this server does not know the key")
 		harness.WantEcho(t, rotating.Tool(t, "up__echo", `{}`))
 		harness.WantEcho(t, staying.Tool(t, "up__echo", `{}`))
 		p.MustConfigure(t, authSection([]apiKey{second, stays})+strings.Replace(rest, "up:", "other:", 1))
@@ -595,14 +595,14 @@ func TestAuthT19KeyInTheWrongPlace(t *testing.T) {
 		status    int
 		challenge string
 	}{
-		"query":              {"?key=" + ci.key, nil, 400, unclear + "a token has no place in a URL"},
-		"query and header":   {"?x=1&y=" + ci.key, []harness.HeaderChange{bearer}, 400, unclear + "a token has no place in a URL"},
-		"escaped":            {"?y=%6a%63%74_key_", []harness.HeaderChange{bearer}, 400, unclear + "a token has no place in a URL"},
-		"access_token":       {"?access_token=" + ci.key, nil, 400, unclear + "a token has no place in a URL"},
+		"query":              {"?key=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
+		"query and header":   {"?x=1&y=" + ci.key, []harness.HeaderChange{bearer}, 400, unclear + "tokens in URLs end up in logs"},
+		"escaped":            {"?y=%6a%63%74_key_", []harness.HeaderChange{bearer}, 400, unclear + "tokens in URLs end up in logs"},
+		"access_token":       {"?access_token=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
 		"cookie":             {"", []harness.HeaderChange{harness.With("Cookie", "key="+ci.key+"; Authorization=Bearer "+ci.key)}, 401, noToken},
 		"another header":     {"", []harness.HeaderChange{harness.With("X-Api-Key", ci.key), harness.With("Proxy-Authorization", "Bearer "+ci.key)}, 401, noToken},
 		"another scheme":     {"", []harness.HeaderChange{harness.With("Authorization", "Basic "+ci.key)}, 401, noToken},
-		"two headers":        {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key, "Bearer "+ci.key)}, 400, unclear + "there is more than one"},
+		"two headers":        {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key, "Bearer "+ci.key)}, 400, unclear + "the request has more than one"},
 		"two in one":         {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key+", Bearer "+ci.key)}, 400, unclear + "the Authorization header is malformed"},
 		"nothing after":      {"", []harness.HeaderChange{harness.With("Authorization", "Bearer")}, 400, unclear + "the Authorization header is malformed"},
 		"nothing in it":      {"", []harness.HeaderChange{harness.With("Authorization", "")}, 400, unclear + "the Authorization header is malformed"},

@@ -129,7 +129,7 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	mine := showing(t, c.Program, upstream.EraLegacy, one.Access, "/mcp")
 	foreign := harness.NewClient(t, &harness.Endpoint{URL: c.origin + "/web/mcp"}, upstream.EraModern)
 	foreign.Key = one.Access
-	wantRefused(t, "POST", refusedTo(t, foreign, "POST"), 401, refusedToken+"it is for "+c.origin+"/mcp, and this is "+c.origin+"/web/mcp")
+	wantRefused(t, "POST", refusedTo(t, foreign, "POST"), 401, refusedToken+"its audience is "+c.origin+"/mcp, but this is "+c.origin+"/web/mcp")
 	if got := mine.Call(t, "tools/list", "", harness.With("Authorization", "Bearer "+other.Access)); got.Status != 404 {
 		t.Errorf("POST by another person: %s, want 404", got)
 	}

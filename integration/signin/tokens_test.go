@@ -315,7 +315,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 				c.Key = token
 				a := refusedTo(t, c, "POST")
 				got := a.Header.Get("WWW-Authenticate")
-				if a.Status != 401 || !strings.HasPrefix(got, refusedToken+"it is for "+publicOrigin+at+", and this is "+publicOrigin+path+`"`) || !strings.HasSuffix(got, metadataURL+path+`"`) {
+				if a.Status != 401 || !strings.HasPrefix(got, refusedToken+"its audience is "+publicOrigin+at+", but this is "+publicOrigin+path+`"`) || !strings.HasSuffix(got, metadataURL+path+`"`) {
 					t.Errorf("a token for %s at %s: %d, %s", at, path, a.Status, got)
 				}
 			}
@@ -396,21 +396,21 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	good := strings.Split(sign(nil), ".")
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
 	for name, row := range map[string]struct{ token, reason string }{
-		"T22 no audience":      {sign(map[string]any{"aud": nil}), "it does not say what it is for"},
-		"T22 other audience":   {sign(map[string]any{"aud": "https://other.example.com"}), "it is for https://other.example.com; this server is " + publicMCP},
-		"T22 empty audience":   {sign(map[string]any{"aud": ""}), "it is for "},
-		"T23 other issuer":     {sign(map[string]any{"iss": "https://evil.example"}), "it comes from an issuer"},
-		"T23 a slash":          {sign(map[string]any{"iss": s.URL + "/"}), "it comes from an issuer"},
+		"T22 no audience":      {sign(map[string]any{"aud": nil}), "it has no audience"},
+		"T22 other audience":   {sign(map[string]any{"aud": "https://other.example.com"}), "its audience is https://other.example.com; this server accepts " + publicMCP},
+		"T22 empty audience":   {sign(map[string]any{"aud": ""}), "its audience is "},
+		"T23 other issuer":     {sign(map[string]any{"iss": "https://evil.example"}), "its issuer is not configured"},
+		"T23 a slash":          {sign(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
 		"T24 exp 90 s ago":     {sign(map[string]any{"exp": now - 90}), "it is expired"},
-		"T24 nbf in 90 s":      {sign(map[string]any{"nbf": now + 90}), "it is not good yet"},
-		"T25 none":             {none + "." + good[1] + ".", "it is signed in a way"},
-		"T25 HS256":            {hs256, "it is signed in a way"},
-		"T25 not in the list":  {es384.Token(t, claimed(s, nil)), "it is signed in a way"},
-		"T25 crit":             {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}), "it has a header that must be understood"},
+		"T24 nbf in 90 s":      {sign(map[string]any{"nbf": now + 90}), "it is not valid yet"},
+		"T25 none":             {none + "." + good[1] + ".", "its signature algorithm"},
+		"T25 HS256":            {hs256, "its signature algorithm"},
+		"T25 not in the list":  {es384.Token(t, claimed(s, nil)), "its signature algorithm"},
+		"T25 crit":             {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}), "it has a critical header"},
 		"T26 ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
-		"T27 logout+jwt":       {typed("logout+jwt"), "it is no access token"},
-		"T27 oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is no access token"},
-		"T27 dpop+jwt":         {typed("dpop+jwt"), "it is no access token"},
+		"T27 logout+jwt":       {typed("logout+jwt"), "it is not an access token"},
+		"T27 oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is not an access token"},
+		"T27 dpop+jwt":         {typed("dpop+jwt"), "it is not an access token"},
 		"T28 cnf":              {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}), "sender-constrained tokens are not supported"},
 	} {
 		t.Run(name, func(t *testing.T) { wantTokenOut(t, p, journal, row.token, 401, refusedToken+row.reason) })
@@ -427,7 +427,7 @@ func TestAuthT29KeyRotation(t *testing.T) {
 	wantTokenIn(t, p, before)
 	s.SetKeys(authtest.NewKey(t, "next", jose.ES256))
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
-	wantTokenOut(t, p, journal, before, 401, refusedToken+"its signature is not of a key of its issuer")
+	wantTokenOut(t, p, journal, before, 401, refusedToken+"it is not signed by a key of its issuer")
 }
 
 func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
@@ -462,7 +462,7 @@ func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
 	p, journal := guarded(t, trusting(s))
 	token := s.Token(t, claimed(s, nil))
 	wantTokenOut(t, p, journal, token, 503, "")
-	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its metadata cannot be fetched: `) {
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"cannot fetch its metadata: `) {
 		t.Errorf("/readyz says %s", got)
 	}
 	s.SetDown(false)
@@ -491,14 +491,14 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	}
 	p, journal := guarded(t, trusting(s))
 	wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
-	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its metadata is that of \"https://evil.example\""`) {
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its metadata names another issuer: \"https://evil.example\""`) {
 		t.Errorf("/readyz says %s", got)
 	}
 	if n := s.Asked(authtest.Keys); n > 0 {
 		t.Error("its keys were fetched")
 	}
 	out, _, err := harness.RunJunction(t, nil, "doctor", "--admin", p.Admin)
-	if flat := strings.Join(strings.Fields(out), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata is that of") {
+	if flat := strings.Join(strings.Fields(out), " "); err == nil || !strings.Contains(flat, "tokens of "+s.URL+" cannot be verified as they should: its metadata names another issuer:") {
 		t.Errorf("junction doctor: %v\n%s", err, out)
 	}
 }
@@ -512,7 +512,7 @@ func TestAuthT33KeysElsewhere(t *testing.T) {
 	})
 	p, journal := guarded(t, trusting(s))
 	wantTokenOut(t, p, journal, s.Token(t, claimed(s, nil)), 503, "")
-	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"its keys cannot be fetched: `) || s.Asked(authtest.Keys) != 0 {
+	if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"cannot fetch its keys: `) || s.Asked(authtest.Keys) != 0 {
 		t.Errorf("/readyz says %s, and there were %d requests for keys", got, s.Asked(authtest.Keys))
 	}
 	p, _ = guarded(t, trusting(s)+"outbound: { allow_private: [127.0.0.0/8, '::1/128'] }\n")
@@ -587,18 +587,18 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 		if n := s.Asked(authtest.Introspect); n != 1 {
 			t.Errorf("the server was asked %d times, want once", n)
 		}
-		wantTokenOut(t, p, journal, "opaque-canary-inactive", 401, refusedToken+"its issuer says that it is not good")
+		wantTokenOut(t, p, journal, "opaque-canary-inactive", 401, refusedToken+"its issuer says that it is not active")
 	})
 	t.Run("T39", func(t *testing.T) {
 		s.Opaque("opaque-canary-other", s.Claims("https://other.example.com", nil))
-		wantTokenOut(t, p, journal, "opaque-canary-other", 401, refusedToken+"it is for https://other.example.com")
+		wantTokenOut(t, p, journal, "opaque-canary-other", 401, refusedToken+"its audience is https://other.example.com")
 	})
 	t.Run("T40", func(t *testing.T) {
 		s.SetDown(true)
 		defer s.SetDown(false)
 		wantTokenIn(t, p, canary) // which is remembered
 		wantTokenOut(t, p, journal, "opaque-canary-new", 503, "")
-		if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"it cannot be asked about tokens: `) {
+		if got := issuersOf(t, p); !strings.Contains(got, `"usable":false,"error":"introspection failed: `) {
 			t.Errorf("/readyz says %s", got)
 		}
 	})
@@ -801,8 +801,8 @@ func TestAuthT02BothKindsOfServers(t *testing.T) {
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
 	wantTokenIn(t, p, ci.key)
 	wantTokenOut(t, p, journal, "jct_at_"+strings.Repeat("a", 43)+"."+strings.Repeat("b", 43), 401, `Bearer realm="junction", error="invalid_token"`)
-	wantTokenOut(t, p, journal, "opaque", 401, refusedToken+"nobody knows it here")
-	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401, refusedToken+"it comes from an issuer")
+	wantTokenOut(t, p, journal, "opaque", 401, refusedToken+"this server does not know it")
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401, refusedToken+"its issuer is not configured")
 }
 
 func TestProtocolT98WithoutAToken(t *testing.T) {
