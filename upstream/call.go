@@ -168,9 +168,6 @@ func kindOf(err error) Kind {
 	return KindLost
 }
 
-// errInvalid is in the chain of errors about answers that are none.
-var errInvalid = errors.New("invalid answer")
-
 // timeoutError is the cause of a call's context when its time is over.
 type timeoutError struct {
 	after  time.Duration
@@ -266,6 +263,10 @@ func (c *clock) probedBy(p prober) {
 	c.alive = p
 	c.mu.Unlock()
 }
+
+// late and settled are about the slot of a call that was given up.
+func (c *clock) late()         { c.slot.late() }
+func (c *clock) settled() bool { return c.slot.over() }
 
 // hears says that bytes of the call's own response have come. It is cheap: the timer looks at it
 // when it fires.

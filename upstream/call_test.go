@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -45,4 +46,12 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 		}
 		t.Logf("%d of 1000 were late", late)
 	})
+}
+
+// TestKindOfTokens: a call for which there was no token was not made.
+func TestKindOfTokens(t *testing.T) {
+	err := fmt.Errorf("call: %w", &tokenError{Err: errors.New("the store is away")})
+	if got := kindOf(err); got != KindUnavailable {
+		t.Errorf("kindOf(%v) = %s, want %s", err, got, KindUnavailable)
+	}
 }

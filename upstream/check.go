@@ -56,12 +56,12 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 	return check(ctx, name, c.withDefaults(o.Defaults).hard(), o, nil)
 }
 
-// check checks an upstream over the transport, or over one of its own if that is nil.
-func check(ctx context.Context, name string, hard Config, o Options, transport http.RoundTripper) (r Report) {
+// check checks an upstream over the pool of connections, or over one of its own if that is nil.
+func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
 	r.Upstream = name
 	p := &pool{hard: hard}
-	d := &dialer{name: name, config: hard, options: o, transport: transport, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
-	if hard.URL != "" && transport == nil {
+	d := &dialer{name: name, config: hard, options: o, transport: connections, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
+	if hard.URL != "" && connections == nil {
 		d.transport = transportFor(hard.URL)
 		if t, ok := d.transport.(interface{ CloseIdleConnections() }); ok {
 			defer t.CloseIdleConnections()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
 	"junction/upstream/http1"
 )
 
@@ -292,17 +293,7 @@ func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
 type Size int64
 
 // String returns the size in the largest unit that divides it.
-func (s Size) String() string {
-	switch {
-	case s >= 1<<30 && s%(1<<30) == 0:
-		return fmt.Sprintf("%d GiB", s>>30)
-	case s >= 1<<20 && s%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", s>>20)
-	case s >= 1<<10 && s%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", s>>10)
-	}
-	return fmt.Sprintf("%d bytes", int64(s))
-}
+func (s Size) String() string { return sizeText(int64(s)) }
 
 // UnmarshalYAML reads a number with an optional unit.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {

@@ -377,7 +377,10 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 // told to cancel if it would not notice otherwise.
 func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
 	if f != nil {
-		f.ctx, req.clock = ctx, f.clock
+		f.ctx = ctx
+		if f.clock != nil {
+			req.clock = f.clock
+		}
 		req.memory, _ = f.peer.(Memory)
 		b.takeoff(f)
 		defer b.land(f)

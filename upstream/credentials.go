@@ -55,12 +55,6 @@ func NeedsLogin(err error) bool {
 	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.wantsOAuth()
 }
 
-// tokenError means that nobody could say now what a request is authorized with. The request was not
-// sent, or was refused.
-type tokenError struct{ error }
-
-func (e *tokenError) Unwrap() error { return e.error }
-
 // token is what a request of the pool's person is authorized with; "" where the upstream is
 // everybody's.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
@@ -68,11 +62,11 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 		return "", nil
 	}
 	if p.options.Credentials == nil {
-		return "", &tokenError{errors.New("nobody has credentials of people here")}
+		return "", &tokenError{Err: errors.New("nobody has credentials of people here")}
 	}
 	token, err := p.options.Credentials.Token(ctx, p.name, p.person, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
-		return "", &tokenError{fmt.Errorf("its sign-in service cannot be asked: %w", err)}
+		return "", &tokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
 	}
 	return token, err
 }

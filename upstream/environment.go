@@ -1,52 +1,12 @@
 package upstream
 
 import (
-	"fmt"
 	"maps"
-	"os"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
-
-// Inherit are the variables of our own environment that a command gets besides the default ones:
-// names, and globs such as AWS_*. The word all stands for all variables.
-type Inherit []string
-
-// Shape returns what the node is to be read into: the word all, or a list.
-func (i *Inherit) Shape(n *yaml.Node) (into any, want string) {
-	switch {
-	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
-		return (*[]string)(i), ""
-	case n.Kind == yaml.ScalarNode && n.Value == "all":
-		*i = Inherit{"all"}
-		return &(*i)[0], ""
-	}
-	return nil, "the word all, or a list of variables such as [DOCKER_HOST, AWS_*]"
-}
-
-// validate reports the names that are none.
-func (i Inherit) validate(bad func(path, format string, args ...any)) {
-	for k, name := range i {
-		if _, err := path.Match(name, ""); err != nil || name == "" || strings.ContainsAny(name, "=/$ ") {
-			bad(fmt.Sprintf("inherit_env[%d]", k), "is no name of a variable; write a name such as DOCKER_HOST, or a glob such as AWS_*")
-		}
-	}
-}
-
-// names reports whether a variable is in the list by its exact name.
-func (i Inherit) names(variable string) bool { return slices.Contains(i, variable) }
-
-// Matches reports whether the list has the variable, by its name or by a glob.
-func (i Inherit) Matches(variable string) bool {
-	return slices.ContainsFunc(i, func(glob string) bool {
-		ok, _ := path.Match(glob, variable)
-		return ok || glob == "all"
-	})
-}
 
 // inherited are the variables that every command gets, as globs. They hold places and settings.
 var inherited = []string{
@@ -97,14 +57,22 @@ func byDefault(name, value string) bool {
 			return true
 		}
 	}
-	return Inherit(inherited).Matches(name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
+	return matches(inherited, name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
 }
 
-// passes reports whether a command of the entry gets a variable of our own environment. Junction's
-// own variables, and those that the file uses elsewhere, pass by their exact names only.
-func (c *Config) passes(name, value string) bool {
+// environment says which variables a command gets.
+type environment struct {
+	own     map[string]string // added to what is inherited
+	inherit []string          // names, and globs such as AWS_*, of further variables of ours; all stands for all
+	// reserved are variables that only their exact names in inherit pass
+	reserved []string
+}
+
+// passes reports whether the command gets a variable of our own environment. Junction's own
+// variables, and the reserved ones, pass by their exact names only.
+func (e environment) passes(name, value string) bool {
 	switch {
-	case c.InheritEnv.names(name):
+	case slices.Contains(e.inherit, name):
 		return true
 	case strings.HasPrefix(name, "JUNCTION_"):
 		return false
@@ -113,44 +81,27 @@ func (c *Config) passes(name, value string) bool {
 	case byDefault(name, value):
 		return true
 	}
-	return c.InheritEnv.Matches(name) && !slices.Contains(c.Reserved, name)
+	return matches(e.inherit, name) && !slices.Contains(e.reserved, name)
 }
 
-// environment returns the environment of a command of the entry, made from ours.
-func (c *Config) environment(ours []string) []string {
+// matches reports whether the list has the variable, by its name or by a glob.
+func matches(globs []string, variable string) bool {
+	return slices.ContainsFunc(globs, func(glob string) bool {
+		ok, _ := path.Match(glob, variable)
+		return ok || glob == "all"
+	})
+}
+
+// of returns the environment of the command, made from ours.
+func (e environment) of(ours []string) []string {
 	theirs := []string{} // not nil, which would be all of ours
 	for _, variable := range ours {
-		if name, value, ok := strings.Cut(variable, "="); ok && c.passes(name, value) {
+		if name, value, ok := strings.Cut(variable, "="); ok && e.passes(name, value) {
 			theirs = append(theirs, variable)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		theirs = append(theirs, name+"="+c.Env[name])
+	for _, name := range slices.Sorted(maps.Keys(e.own)) {
+		theirs = append(theirs, name+"="+e.own[name])
 	}
 	return theirs
-}
-
-// Withheld returns the names of the variables of our environment that a command of the entry does
-// not get, and that servers often need: those that look like keys. Junction's own are not among
-// them.
-func (c *Config) Withheld() []string {
-	if len(c.Command) == 0 {
-		return nil
-	}
-	var names []string
-	for _, variable := range os.Environ() {
-		name, value, _ := strings.Cut(variable, "=")
-		_, given := c.Env[name]
-		if !given && !strings.HasPrefix(name, "JUNCTION_") && looksSecret(name) && !c.passes(name, value) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// looksSecret reports whether servers take a key from a variable of the name, most likely.
-func looksSecret(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"API_KEY", "APIKEY", "TOKEN", "SECRET"}, func(part string) bool { return strings.Contains(name, part) })
 }

@@ -9,25 +9,13 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/upstream/jsonrpc"
 )
 
 // TestFloodsFillNoLog: a server that sends without end what it should not send is told of a few
 // times, however it sends.
 func TestFloodsFillNoLog(t *testing.T) {
 	const many = 1000
-	requests := func(era Era, method string) func(*testing.T, *slog.Logger) {
-		return func(t *testing.T, log *slog.Logger) {
-			b := new(base)
-			b.init(log, hooks{}, era)
-			for range many {
-				b.receive(&jsonrpc.Message{ID: "1", Method: method})
-			}
-		}
-	}
 	for name, send := range map[string]func(*testing.T, *slog.Logger){
-		"questions of no call":             requests(EraLegacy, "sampling/createMessage"),
-		"requests of an era that has none": requests(EraModern, "roots/list"),
 		"events on the stream of a call": func(t *testing.T, log *slog.Logger) {
 			srv := newRemote(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")

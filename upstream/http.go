@@ -39,6 +39,7 @@ type places struct {
 
 const (
 	headerSession   = "Mcp-Session-Id"
+	headerVersion   = "Mcp-Protocol-Version"
 	headerLastEvent = "Last-Event-Id"
 	maxSession      = 1 << 10
 	deleteTime      = time.Second
@@ -46,7 +47,7 @@ const (
 
 // openHTTP returns a wire to the server. It opens no connection; a server that is not there shows
 // at the first request.
-func openHTTP(o httpOptions, in receiver) *httpWire {
+func openHTTP(o httpOptions, in receiver) wire {
 	w := &httpWire{in: in}
 	w.init(o)
 	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
@@ -54,8 +55,9 @@ func openHTTP(o httpOptions, in receiver) *httpWire {
 	return w
 }
 
-// setVersion puts the protocol version that the legacy handshake agreed on into the header of every
-// later request.
+func (w *httpWire) perRequest() bool { return true }
+func (w *httpWire) hasSession() bool { return w.session.Load().id != "" }
+
 func (w *httpWire) setVersion(v string) {
 	w.setting.Lock()
 	defer w.setting.Unlock()

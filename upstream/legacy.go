@@ -49,8 +49,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	l.info.capabilities, _ = result.Object("capabilities")
 	l.info.serverInfo, _ = result.Get("serverInfo")
 	l.info.instructions, _ = result.String("instructions")
-	if w, ok := l.wire.(*httpWire); ok && version >= mcp.ProtocolVersion20250618 {
-		w.setVersion(version)
+	if version >= mcp.ProtocolVersion20250618 {
+		l.wire.setVersion(version)
 	}
 	return l.wire.Send(ctx, &request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
@@ -58,12 +58,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 // watch opens the GET stream of an HTTP server; on the other wires a server tells of changes
 // unasked.
 func (l *legacyConn) watch() <-chan struct{} {
-	w, ok := l.wire.(*httpWire)
-	if !ok {
-		return closed
-	}
 	_, lists, _ := l.info.tells()
-	return w.listen(func() {
+	return l.wire.listen(func() {
 		if l.hooks.missed != nil {
 			l.hooks.missed(nil)
 		}

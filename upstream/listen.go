@@ -70,7 +70,7 @@ func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
 	_, w.any, _ = m.info.tells()
-	if _, http := m.wire.(*httpWire); http {
+	if m.wire.perRequest() {
 		w.replacing()
 	} else {
 		w.adding()
@@ -201,7 +201,7 @@ func (m *modernConn) keep(l *listen) {
 // its response; on stdio who ends it tells the server.
 func (m *modernConn) listenOnce(l *listen, req *request) (*jsonrpc.Message, error) {
 	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
-	if _, http := m.wire.(*httpWire); http {
+	if m.wire.perRequest() {
 		return m.wire.Call(l.ctx, req, on)
 	}
 	return m.wire.Call(l.call, req, on)

@@ -16,6 +16,7 @@ import (
 
 // teller is a modern server on stdio that only tells of changes.
 type teller struct {
+	duplex
 	in receiver
 
 	// as the official Go SDK 1.8: one subscription of a connection for each resource and each list,
@@ -33,9 +34,11 @@ type teller struct {
 	bytes    int
 }
 
+func (s *teller) ended() bool { return false }
+
 func (s *teller) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	ended := make(chan struct{})
-	refusal, acknowledgement := s.listen(req, ended)
+	refusal, acknowledgement := s.subscribe(req, ended)
 	if refusal != nil {
 		return refusal, nil
 	}
@@ -48,7 +51,7 @@ func (s *teller) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message
 	}
 }
 
-func (s *teller) listen(req *request, ended chan struct{}) (refusal *jsonrpc.Message, acknowledgement string) {
+func (s *teller) subscribe(req *request, ended chan struct{}) (refusal *jsonrpc.Message, acknowledgement string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.messages, s.bytes = s.messages+1, s.bytes+len(req.Params)

@@ -52,7 +52,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
-	_, m.info.mirrors = m.wire.(*httpWire)
+	m.info.mirrors = m.wire.perRequest()
 	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.capabilities, _ = result.Object("capabilities")
 	m.info.instructions, _ = result.String("instructions")
@@ -104,9 +104,8 @@ func appendHeader(h []HeaderField, method, name string) []HeaderField {
 }
 
 const (
-	headerVersion = "Mcp-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerName    = "Mcp-Name"
+	headerMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
 )
 
 func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
@@ -116,12 +115,11 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	_, http := m.wire.(*httpWire)
 	req := &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
-	if http {
+	if m.wire.perRequest() {
 		req.Header = append(appendHeader(req.few[:0], c.Method, c.headerName()), c.Header...)
 	}
-	answer, err := m.roundTrip(ctx, req, f, !http)
+	answer, err := m.roundTrip(ctx, req, f, !m.wire.perRequest())
 	if err != nil {
 		return Result{}, asPeerError(err)
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -108,7 +109,7 @@ type origin struct {
 // init prepares the origin. A URL that is none makes an origin that is over.
 func (o *origin) init(opts httpOptions) {
 	o.odd = newFlood()
-	o.limit, o.depth, o.log = firstPositive(opts.MessageLimit, 64<<20), firstPositive(opts.Depth, raw.DefaultDepth), opts.Log
+	o.limit, o.depth, o.log = cmp.Or(opts.MessageLimit, 64<<20), cmp.Or(opts.Depth, raw.DefaultDepth), opts.Log
 	if o.log == nil {
 		o.log = slog.New(slog.DiscardHandler)
 	}
@@ -208,8 +209,8 @@ type trip struct {
 	stop   func() bool // the caller's context does not end the trip any more
 	over   bool        // the body was read to its end, or failed
 	circle bool        // the response redirects to what was asked for, at first or at last
-	clock  *clock      // hears of each part of the body; may be nil
-	memory Memory      // of the body; may be nil
+	clock  observer    // hears of each part of the body; may be nil
+	memory reserver    // of the body; may be nil
 
 	// Either a context of its own, or the exchange of an http1.Client, is what breaks it off.
 	ctx      context.Context
@@ -390,7 +391,7 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	}
 	token, err := o.token(ctx, refused...)
 	if err == nil && !visibleASCII(token) {
-		err = &tokenError{errors.New("its token is none that a header can carry")}
+		err = &tokenError{Err: errors.New("its token is none that a header can carry")}
 	}
 	if err == nil {
 		o.last.Store(&token)
@@ -498,7 +499,20 @@ func (o *origin) tooLarge() error { return tooLarge(o.limit) }
 
 // tooLarge is the error for an answer of more than limit bytes, over every transport.
 func tooLarge(limit int) error {
-	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", errInvalid, errTooLarge, Size(limit))
+	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", errInvalid, errTooLarge, sizeText(int64(limit)))
+}
+
+// sizeText returns the size in the largest unit that divides it.
+func sizeText(s int64) string {
+	switch {
+	case s >= 1<<30 && s%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", s>>30)
+	case s >= 1<<20 && s%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", s>>20)
+	case s >= 1<<10 && s%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", s>>10)
+	}
+	return fmt.Sprintf("%d bytes", s)
 }
 
 // body reads the whole body of a response, into the buffer if there is one, which grows; otherwise

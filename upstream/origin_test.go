@@ -457,3 +457,29 @@ func BenchmarkHTTPCall(b *testing.B) {
 		})
 	}
 }
+
+// thrifty has so much memory for an answer.
+type thrifty struct{ left, asked int64 }
+
+func (f *thrifty) Reserve(n int64) error {
+	if f.asked += n; f.asked > f.left {
+		return errFull
+	}
+	return nil
+}
+
+var errFull = errors.New("there is no memory for it")
+
+// TestSafety8MemoryOfABody: memory for a body whose length is known is asked for before it is read.
+func TestSafety8MemoryOfABody(t *testing.T) {
+	const size = 4 << 20
+	for left, want := range map[int64]error{size: nil, size - 1: errFull} {
+		f := &thrifty{left: left}
+		body := strings.NewReader(strings.Repeat(" ", size))
+		o := &origin{limit: 2 * size}
+		text, err := o.body(&trip{Response: &http.Response{ContentLength: size, Body: io.NopCloser(body)}, memory: f}, nil)
+		if !errors.Is(err, want) || f.asked != size || want != nil && (len(text) > 0 || body.Len() < size) {
+			t.Errorf("a body of 4 MiB where there is memory for %d = %d bytes, %v, and asks for %d bytes", left, len(text), err, f.asked)
+		}
+	}
+}

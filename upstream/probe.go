@@ -114,7 +114,7 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 	}
 	c.start(w)
 	err = c.handshake(ctx, implementation(d.options.Version), p)
-	if h, ok := w.(*httpWire); ok && err == nil && h.session.Load().id == "" {
+	if err == nil && !w.hasSession() {
 		err = errNoAside
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 			return m, nil
 		case errors.As(err, &not):
 			denied = not.cause
-		case d.config.URL == "" && (ended(w) || errors.As(err, new(*exitError))):
+		case d.config.URL == "" && (w.ended() || errors.As(err, new(*exitError))):
 			// Some legacy servers end at a request that they do not know: once more, in their own
 			// era.
 			fail(err)
@@ -266,7 +266,7 @@ func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) 
 func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, error) {
 	if d.config.URL == "" {
 		return openStdio(stdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Entry: &d.config, Dir: d.config.Dir, Confine: d.confinement(),
+			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv, Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Keeper: d.options.keeper, Log: d.log,
 		}, in)
 	}
@@ -280,25 +280,9 @@ func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, err
 	return openHTTP(o, in), nil
 }
 
-// ended reports whether the wire is over by itself, without waiting.
-func ended(w wire) bool {
-	switch w := w.(type) {
-	case *stdio:
-		select {
-		case <-w.ended:
-			return true
-		default:
-			return false
-		}
-	case interface{ ended() bool }:
-		return w.ended()
-	}
-	return false
-}
-
 // dead returns why the wire ended, which says more than that a request on it failed.
 func dead(w wire, err error) error {
-	if ended(w) {
+	if w.ended() {
 		if reason := w.Wait(); reason != nil {
 			return reason
 		}

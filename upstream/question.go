@@ -31,16 +31,7 @@ type Peer interface {
 
 // Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and
 // is in the chain of the error that Call returns.
-type Memory interface {
-	// Reserve asks for n bytes more, until the Peer is done with the answer. It is called by the
-	// goroutine that has called Call.
-	Reserve(n int64) error
-}
-
-// unreservedError is an error of Memory.
-type unreservedError struct{ error }
-
-func (e *unreservedError) Unwrap() error { return e.error }
+type Memory = reserver
 
 // Question is a request of a server's to the client: elicitation/create, sampling/createMessage or
 // roots/list.

@@ -55,7 +55,7 @@ func mustHTTP(t testing.TB, o httpOptions, in receiver) *httpWire {
 		in = func(m *jsonrpc.Message) { t.Errorf("unexpected message %s", m.Append(nil)) }
 	}
 	o.Log = authtest.Log(t)
-	w := openHTTP(o, in)
+	w := openHTTP(o, in).(*httpWire)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("Close: %v", err)

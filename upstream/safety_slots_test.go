@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,20 +205,6 @@ func (f *frugal) Reserve(n int64) error {
 }
 
 var errNoMemory = errors.New("there is no memory for it")
-
-// TestSafety8MemoryOfABody: memory for a body whose length is known is asked for before it is read.
-func TestSafety8MemoryOfABody(t *testing.T) {
-	const size = 4 << 20
-	for left, want := range map[int64]error{size: nil, size - 1: errNoMemory} {
-		f := &frugal{left: left}
-		body := strings.NewReader(strings.Repeat(" ", size))
-		o := &origin{limit: 2 * size}
-		text, err := o.body(&trip{Response: &http.Response{ContentLength: size, Body: io.NopCloser(body)}, memory: f}, nil)
-		if !errors.Is(err, want) || f.asked != size || want != nil && (len(text) > 0 || body.Len() < size) {
-			t.Errorf("a body of 4 MiB where there is memory for %d = %d bytes, %v, and asks for %d bytes", left, len(text), err, f.asked)
-		}
-	}
-}
 
 // TestSafety8MemoryOfAnswers: a large answer is read only as far as its client has memory for it,
 // also where the server does not say how large it is, or sends an event.

@@ -4,20 +4,30 @@ package upstream
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
+	"junction/upstream/jsonrpc"
 )
 
 // TestSafety8LateAnswersOverStdio: an abandoned call counts until the command answers it all the
 // same, or ends.
 func TestSafety8LateAnswersOverStdio(t *testing.T) {
-	w := mustOpen(t, "server")
+	// The command tells of each request that it has read, and answers the second one late.
+	const script = `for i in 1 2 3; do read -r x; echo '{"jsonrpc":"2.0","method":"begun"}'; done
+		read -r x; echo '{"jsonrpc":"2.0","id":6,"result":{}}'; echo '{"jsonrpc":"2.0","id":200,"result":{}}'; cat >/dev/null`
+	begun := make(chan struct{}, 3)
+	w, err := openStdio(stdioOptions{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
+		func(*jsonrpc.Message) { begun <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	s := newSlots(16)
 	giveUp := errors.New("the client hung up")
-	begun := hex.EncodeToString([]byte(`{"jsonrpc":"2.0","method":"begun"}` + "\n"))
 	for i := range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		_, c := newClock(ctx, cancel, time.Hour, time.Hour)
@@ -25,14 +35,13 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 		if _, err := s.take(ctx, "hog", true, &c.slot); err != nil {
 			t.Fatal(err)
 		}
-		req := newRequest(fmt.Sprint(i+5), "say", `["`+begun+`"]`)
-		req.clock = c
+		req := &request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, clock: c}
 		done := make(chan error, 1)
 		go func() {
 			_, err := w.Call(ctx, req, nil)
 			done <- err
 		}()
-		<-w.said
+		<-begun
 		cancel(giveUp)
 		if err := <-done; err != giveUp {
 			t.Fatalf("Call = %v, want %v", err, giveUp)
@@ -48,8 +57,9 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 	if n := left(); n != 3 || s.used != 0 {
 		t.Errorf("%d abandoned calls count, and %d slots are used, want 3 and none", n, s.used)
 	}
-	w.say(`{"jsonrpc":"2.0","id":6,"result":{}}` + "\n")
-	w.mustCall("200", "echo", "{}")
+	if _, err := w.Call(t.Context(), &request{Message: jsonrpc.Message{ID: "200", Method: "answer"}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if n := left(); n != 2 {
 		t.Errorf("%d abandoned calls count after one was answered, want 2", n)
 	}

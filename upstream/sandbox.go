@@ -1,10 +1,7 @@
 package upstream
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -139,30 +136,12 @@ func (c *Config) Absent() map[string]string {
 	absent := map[string]string{}
 	for key, list := range map[string][]string{"read": c.Sandbox.Read, "write": c.Sandbox.Write} {
 		for i, p := range list {
-			if problem := c.Sandbox.pathProblem(key, p); problem != "" {
+			if problem := sandbox.PathProblem(key, p); problem != "" {
 				absent[fmt.Sprintf("%s[%d]", key, i)] = problem
 			}
 		}
 	}
 	return absent
-}
-
-// pathProblem says why a path of the list called key cannot be used, and what to do; "" if it can.
-func (s *Sandbox) pathProblem(key, path string) string {
-	_, err := os.Stat(path)
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
-	switch {
-	case err == nil:
-		return ""
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("%s cannot be used: %v; make it accessible to the user of Junction, or remove the entry",
-			path, err)
-	case key == "write":
-		return fmt.Sprintf("%s does not exist; create it (a folder: mkdir -p %s), or remove the entry", path, path)
-	}
-	return path + " does not exist; create it, or remove the entry"
 }
 
 // WideDir returns the working directory of the entry if its sandbox does not make it readable
@@ -175,10 +154,19 @@ func (c *Config) WideDir() string {
 	return c.Dir
 }
 
-// sandboxError means that a command was not started because of its sandbox.
-type sandboxError struct {
-	reason string
-	person bool // trying again does not help
+// confinement returns that of the entry; nil if it has none.
+func (d *dialer) confinement() *confinement {
+	if d.config.Sandbox == nil {
+		return nil
+	}
+	s := d.config.Sandbox
+	c := &confinement{name: d.name, read: s.Read, write: s.Write, anyTCP: s.TCP.All(), require: s.Require,
+		support: d.options.kernel()}
+	for _, p := range s.TCP.List {
+		c.tcp = append(c.tcp, uint16(p))
+	}
+	if d.options.Sandboxes != "" {
+		c.private = filepath.Join(d.options.Sandboxes, d.name)
+	}
+	return c
 }
-
-func (e *sandboxError) Error() string { return e.reason }

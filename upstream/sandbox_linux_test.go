@@ -47,7 +47,7 @@ func TestSafety3WhereAChildStands(t *testing.T) {
 	o := stdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(),
 		Log: authtest.Log(t)}
 	if o.Confine != nil {
-		o.Confine.Read = []string{"/proc"}
+		o.Confine.read = []string{"/proc"}
 	}
 	w, err := openStdio(o, nil)
 	if err != nil {

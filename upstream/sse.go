@@ -18,6 +18,7 @@ import (
 // that it names there. The stream is the session, so the wire ends with it.
 type sseWire struct {
 	origin
+	duplex
 	in       receiver
 	stream   *trip
 	endpoint *url.URL

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,11 @@ import (
 type stdioOptions struct {
 	Command []string          // the program and its arguments; no shell is involved
 	Env     map[string]string // added to what is inherited; a PATH in it is also where the program is looked for
-	Entry   *Config           // says what is inherited; nil inherits the default variables
-	Dir     string            // the working directory; empty means ours, or that of Confine
-	Confine *confinement      // nil confines nothing
+	Inherit []string          // further variables of ours that are inherited, beside the default ones: names and globs
+	// Reserved are variables that are inherited only if Inherit has their exact names
+	Reserved []string
+	Dir      string       // the working directory; empty means ours, or that of Confine
+	Confine  *confinement // nil confines nothing
 
 	MessageLimit int           // bytes of one line from the server. Default 16 MiB
 	Depth        int           // nesting of one message. Default raw.DefaultDepth
@@ -37,21 +40,12 @@ type stdioOptions struct {
 	program string            // the program's path, where that is not Command's
 }
 
-// entry returns the part of the configuration that the environment is made from.
-func (o stdioOptions) entry() *Config {
-	c := Config{Env: o.Env}
-	if o.Entry != nil {
-		c.InheritEnv, c.Reserved = o.Entry.InheritEnv, o.Entry.Reserved
-	}
-	return &c
-}
-
 func (o stdioOptions) withDefaults() stdioOptions {
-	o.MessageLimit = firstPositive(o.MessageLimit, 16<<20)
-	o.Depth = firstPositive(o.Depth, raw.DefaultDepth)
-	o.StopGrace = firstPositive(o.StopGrace, 2*time.Second)
-	o.LastWords = firstPositive(o.LastWords, lastWords)
-	o.WriteStall = firstPositive(o.WriteStall, 30*time.Second)
+	o.MessageLimit = cmp.Or(o.MessageLimit, 16<<20)
+	o.Depth = cmp.Or(o.Depth, raw.DefaultDepth)
+	o.StopGrace = cmp.Or(o.StopGrace, 2*time.Second)
+	o.LastWords = cmp.Or(o.LastWords, lastWords)
+	o.WriteStall = cmp.Or(o.WriteStall, 30*time.Second)
 	if o.Keeper == nil {
 		o.Keeper = new(keeper)
 	}
@@ -68,6 +62,7 @@ func (o stdioOptions) withDefaults() stdioOptions {
 // of the process (stdio_process.go); and, while the input pipe is full, a writer that finishes the
 // frame which stands half in the pipe.
 type stdio struct {
+	duplex
 	o       stdioOptions
 	in      receiver
 	process *process
@@ -78,9 +73,9 @@ type stdio struct {
 
 	mu     sync.Mutex
 	calls  map[jsonrpc.ID]chan answer // that wait for a response
-	left   map[jsonrpc.ID]*clock      // of calls that were given up after they had been sent; nil before the first
+	left   map[jsonrpc.ID]observer    // of calls that were given up after they had been sent; nil before the first
 	many   int                        // from this number of them on, those that count for nobody are dropped
-	reason error                      // set once, before ended is closed; errClosed when we ended it
+	reason error                      // set once, before over is closed; errClosed when we ended it
 
 	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
@@ -89,7 +84,7 @@ type stdio struct {
 	stopped  error         // why stop was closed; read it after that
 	stop     chan struct{} // closed when we end the wire, the server did not
 	drained  chan struct{} // closed when nothing more comes from stdout
-	ended    chan struct{} // closed when the wire cannot be used any more
+	over     chan struct{} // closed when the wire cannot be used any more
 	done     chan struct{} // closed when no goroutine and no process is left
 }
 
@@ -147,7 +142,7 @@ func openStdio(o stdioOptions, in receiver) (wire, error) {
 		calls:   map[jsonrpc.ID]chan answer{},
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
-		ended:   make(chan struct{}),
+		over:    make(chan struct{}),
 		done:    make(chan struct{}),
 	}
 	w.waiters.New = func() any { return make(chan answer, 1) }
@@ -192,11 +187,20 @@ func (w *stdio) Send(ctx context.Context, m *request) error {
 
 // Wait implements wire. The reason is an *exitError when the process ended by itself.
 func (w *stdio) Wait() error {
-	<-w.ended
+	<-w.over
 	if w.reason == errClosed {
 		return nil
 	}
 	return w.reason
+}
+
+func (w *stdio) ended() bool {
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close implements wire. It closes the server's input and gives it, and what it started, twice
@@ -291,10 +295,10 @@ func (w *stdio) leave(req *request) {
 		return
 	}
 	if w.left == nil {
-		w.left = map[jsonrpc.ID]*clock{}
+		w.left = map[jsonrpc.ID]observer{}
 	}
 	if len(w.left) >= w.many {
-		maps.DeleteFunc(w.left, func(_ jsonrpc.ID, c *clock) bool { return c.slot.over() })
+		maps.DeleteFunc(w.left, func(_ jsonrpc.ID, c observer) bool { return c.settled() })
 		w.many = max(fewestLeft, 2*len(w.left))
 	}
 	w.left[req.ID] = req.clock
@@ -314,7 +318,7 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	}
 	if late := w.left[id]; late != nil {
 		delete(w.left, id)
-		late.slot.late()
+		late.late()
 	}
 	return false
 }
@@ -328,11 +332,11 @@ func (w *stdio) fail(reason error) {
 	}
 	clear(w.calls)
 	for _, late := range w.left {
-		late.slot.late()
+		late.late()
 	}
 	w.left = nil
 	w.mu.Unlock()
-	close(w.ended)
+	close(w.over)
 }
 
 // sendError adds errNotSent to the error of a frame of which no byte went out.
@@ -355,7 +359,7 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 		return false, context.Cause(ctx)
 	}
 	select {
-	case <-w.ended: // its input may be open for a moment longer
+	case <-w.over: // its input may be open for a moment longer
 		return false, w.reason
 	default:
 	}
@@ -364,7 +368,7 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	default:
 		select {
 		case w.turn <- struct{}{}:
-		case <-w.ended:
+		case <-w.over:
 			return false, w.reason
 		case <-ctx.Done():
 			return false, fmt.Errorf("its input is full: %w", context.Cause(ctx))
@@ -412,7 +416,7 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 		return true, nil
 	}
 	select {
-	case <-w.ended:
+	case <-w.over:
 		return n > 0, w.reason
 	case <-ctx.Done():
 		return n > 0, context.Cause(ctx)

@@ -347,7 +347,7 @@ func command(o stdioOptions) (*exec.Cmd, error) {
 		return nil, cmd.Err
 	}
 	cmd.Dir = o.Dir
-	cmd.Env = o.entry().environment(exchange(cmd.Environ(), o.private, o.Env)) // which has the PWD of Dir
+	cmd.Env = environment{o.Env, o.Inherit, o.Reserved}.of(exchange(cmd.Environ(), o.private, o.Env)) // which has the PWD of Dir
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

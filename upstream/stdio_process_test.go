@@ -150,7 +150,7 @@ func TestStdioEnvAndDir(t *testing.T) {
 	w := mustOpen(t, "server", func(o *stdioOptions) {
 		o.Command, o.Dir = []string{"my-server"}, dir
 		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
-		o.Entry = &Config{InheritEnv: Inherit{"JUNCTION_OURS"}}
+		o.Inherit = []string{"JUNCTION_OURS"}
 	})
 	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
 		t.Errorf("the child sees %s, want %s", got, want)

@@ -15,22 +15,13 @@ import (
 
 // confinement is the sandbox of the processes of one command.
 type confinement struct {
-	*Sandbox
-	name    string          // of the upstream
-	support sandbox.Support // of the kernel
-	private string          // the folder that is the command's alone; "" has none that outlives a process
-}
-
-// confinement returns that of the entry; nil if it has none.
-func (d *dialer) confinement() *confinement {
-	if d.config.Sandbox == nil {
-		return nil
-	}
-	c := &confinement{Sandbox: d.config.Sandbox, name: d.name, support: d.options.kernel()}
-	if d.options.Sandboxes != "" {
-		c.private = filepath.Join(d.options.Sandboxes, d.name)
-	}
-	return c
+	name        string          // of the upstream
+	read, write []string        // files and folders that it may read, and change
+	tcp         []uint16        // ports that it may connect to
+	anyTCP      bool            // TCP is not restricted
+	require     bool            // it does not start where the kernel cannot enforce all of this
+	support     sandbox.Support // of the kernel
+	private     string          // the folder that is the command's alone; "" has none that outlives a process
 }
 
 // cell is the sandbox of one process. A nil cell confines nothing.
@@ -46,15 +37,15 @@ func (c *confinement) open() (_ *cell, err error) {
 	if c == nil {
 		return nil, nil
 	}
-	if missing := c.missing(c.support); missing != "" && c.Require {
+	if missing := c.support.Missing(!c.anyTCP); missing != "" && c.require {
 		return nil, &sandboxError{"not started without its whole sandbox (sandbox.require): " + missing, true}
 	}
 	for _, list := range []struct {
 		key   string
 		paths []string
-	}{{"read", c.Read}, {"write", c.Write}} {
+	}{{"read", c.read}, {"write", c.write}} {
 		for _, p := range list.paths {
-			if problem := c.pathProblem(list.key, p); problem != "" {
+			if problem := sandbox.PathProblem(list.key, p); problem != "" {
 				return nil, &sandboxError{"sandbox." + list.key + ": " + problem, false}
 			}
 		}
@@ -145,7 +136,8 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 		return err
 	}
 	r := sandbox.Rules{
-		Read: x.Read, Write: append(slices.Clone(x.Write), x.temp, x.folder), Devices: sandbox.Devices(), AnyTCP: x.TCP.All(),
+		Read: x.read, Write: append(slices.Clone(x.write), x.temp, x.folder),
+		Devices: sandbox.Devices(), TCP: x.tcp, AnyTCP: x.anyTCP,
 		Default: append(sandbox.System(), sandbox.Programs(program, cmd.Env)...),
 	}
 	if dir != "" {
@@ -155,9 +147,6 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 		if !sandbox.TooWide(dir, cmd.Env) {
 			r.Default = append(r.Default, dir)
 		}
-	}
-	for _, p := range x.TCP.List {
-		r.TCP = append(r.TCP, uint16(p))
 	}
 	x.handover, err = sandbox.Wrap(cmd, r, x.support)
 	return err

@@ -100,7 +100,7 @@ func (w *opened) hear() *jsonrpc.Message {
 	select {
 	case m := <-w.said:
 		return m
-	case <-w.ended:
+	case <-w.over:
 		return nil
 	}
 }
@@ -435,7 +435,7 @@ func TestStdioAnswersBeforeDeathCount(t *testing.T) {
 	}
 	<-w.process.exited
 	select {
-	case <-w.ended:
+	case <-w.over:
 		t.Error("the wire ends while there is more to read")
 	case <-time.After(lastWords / 4):
 	}

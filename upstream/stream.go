@@ -11,18 +11,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
 const (
-	streamPause   = time.Second      // before a broken stream is taken up again, if the server asked for nothing else
-	maxStream     = 30 * time.Second // that pause, when it has doubled often enough
-	maxRetry      = 5 * time.Minute  // that pause, if the server asked for it
-	maxFruitless  = 4                // attempts in a row to take up the stream of a request that brought nothing
-	steadyStream  = 5 * time.Second  // a listening stream that lasted so long was no failure
-	withoutResume = modernVersion    // from here on there is no resumption (2026-07-28, changelog)
+	streamPause   = time.Second                 // before a broken stream is taken up again, if the server asked for nothing else
+	maxStream     = 30 * time.Second            // that pause, when it has doubled often enough
+	maxRetry      = 5 * time.Minute             // that pause, if the server asked for it
+	maxFruitless  = 4                           // attempts in a row to take up the stream of a request that brought nothing
+	steadyStream  = 5 * time.Second             // a listening stream that lasted so long was no failure
+	withoutResume = mcp.ProtocolVersion20260728 // from here on there is no resumption (2026-07-28, changelog)
 )
 
 // position is how far we have read the stream of a server that lets us come back to it.
@@ -50,9 +52,17 @@ func (p *position) pause() time.Duration {
 
 // wait pauses before the next attempt. It returns false when ctx ends, or the origin does.
 func (o *origin) wait(ctx context.Context, p *position) bool {
-	d := p.pause()
+	pause := time.NewTimer(p.pause())
+	defer pause.Stop()
 	p.least = 0
-	return sleep(ctx, d, o.ctx.Done()) && o.ctx.Err() == nil
+	select {
+	case <-ctx.Done():
+		return false
+	case <-o.ctx.Done():
+		return false
+	case <-pause.C:
+		return o.ctx.Err() == nil
+	}
 }
 
 // read hands the messages of an event stream to take, until that returns false (and then the error
@@ -207,10 +217,7 @@ func passing(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// listen takes what a legacy server says unasked, on a GET stream of its own, until the wire is
-// closed or the server offers no such stream. Messages go to the wire's receiver. gap is called
-// whenever the stream was opened again, because something may have been missed meanwhile; it must
-// not block. The channel is closed when the stream is open, or when there will be none.
+// listen is that of wire: a GET stream of its own. Messages go to the wire's receiver.
 func (w *httpWire) listen(gap func()) <-chan struct{} {
 	if w.begin() != nil {
 		return closed
@@ -224,13 +231,6 @@ func (w *httpWire) listen(gap func()) <-chan struct{} {
 	}()
 	return open
 }
-
-// closed is a channel that is.
-var closed = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 func (w *httpWire) listening(gap func()) {
 	var p position

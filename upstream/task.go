@@ -117,7 +117,9 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 
 // within makes a request that is part of a call in progress, whose stream is the call's.
 func (l *legacyConn) within(ctx context.Context, f *flight, req *request) (raw.Object, error) {
-	req.clock = f.clock
+	if f.clock != nil {
+		req.clock = f.clock
+	}
 	m, err := l.wire.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {
 		return raw.Object{}, err

@@ -24,6 +24,23 @@ type wire interface {
 	Send(ctx context.Context, m *request) error
 	// Wait blocks until the wire cannot be used any more, and says why. It returns nil after Close.
 	Wait() error
+	// ended reports, without waiting, whether the wire cannot be used any more.
+	ended() bool
+	// perRequest reports whether each request is an HTTP request of its own. Then it carries
+	// headers, the messages that belong to it come on its own response, and the end of that
+	// response cancels it. Otherwise all messages share one connection.
+	perRequest() bool
+	// hasSession reports whether the server keeps a session, in which it can send requests of its
+	// own. Over Streamable HTTP that is known once the handshake is done.
+	hasSession() bool
+	// setVersion puts the protocol version that the legacy handshake agreed on into the header of
+	// every later request. It does nothing where requests have no header.
+	setVersion(version string)
+	// listen opens the stream on which a legacy server sends what belongs to no request, until the
+	// wire is closed or the server offers no such stream. gap is called whenever the stream was
+	// opened, because something may have been missed before; it must not block. The channel is
+	// closed when the stream is open, or when there will be none.
+	listen(gap func()) <-chan struct{}
 	// Close ends the wire, and everything that it started: it returns when no goroutine and no
 	// process of it is left. Calls in flight fail.
 	Close() error
@@ -34,12 +51,46 @@ type wire interface {
 type request struct {
 	jsonrpc.Message
 	Header []http1.Field
-	Buffer *[]byte // for the answer, if the wire reads it in one piece; see Call.Buffer
-	clock  *clock  // hears of the bytes of the request's own response, where it has one of its own; may be nil
-	memory Memory  // of the answer, where it comes in a response of its own; may be nil
+	Buffer *[]byte  // for the answer, if the wire reads it in one piece; see Call.Buffer
+	clock  observer // may be nil
+	memory reserver // of the answer, where it comes in a response of its own; may be nil
 
 	few [4]http1.Field // the memory of most headers
 }
+
+// observer follows a request that a client waits for. Its methods do not block.
+type observer interface {
+	// hears is called when bytes of the request's own response have come.
+	hears()
+	// late is called when the answer to a request came after its Call had returned, or when it is
+	// certain that none will come. It is called on wires that tell the server nothing when a
+	// request is given up.
+	late()
+	// settled reports whether late is of no use any more.
+	settled() bool
+}
+
+// reserver is asked before a large answer takes memory. An error ends the request, and is in the
+// chain of the error of Call.
+type reserver interface {
+	// Reserve asks for n bytes more. It is called by the goroutine that has called Call.
+	Reserve(n int64) error
+}
+
+// duplex is what the wires have in common that share one connection among all messages.
+type duplex struct{}
+
+func (duplex) perRequest() bool              { return false }
+func (duplex) hasSession() bool              { return true }
+func (duplex) setVersion(string)             {}
+func (duplex) listen(func()) <-chan struct{} { return closed }
+
+// closed is a channel that is.
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // receiver takes the messages of a server that belong to no certain request of ours: everything
 // unasked for on stdio, and what comes on an HTTP listening stream. It is called on the wire's
@@ -55,4 +106,26 @@ var (
 	errSessionGone = errors.New("the server has ended the session")
 	// errClosed means that we closed the wire.
 	errClosed = errors.New("closed")
+	// errInvalid is in the chain of errors about answers that are none.
+	errInvalid = errors.New("invalid answer")
 )
+
+// tokenError means that nobody could say now what a request is authorized with. The request was not
+// sent, or was refused.
+type tokenError struct{ Err error }
+
+func (e *tokenError) Error() string { return e.Err.Error() }
+func (e *tokenError) Unwrap() error { return e.Err }
+
+// unreservedError is an error of a reserver.
+type unreservedError struct{ error }
+
+func (e *unreservedError) Unwrap() error { return e.error }
+
+// sandboxError means that a command was not started because of its sandbox.
+type sandboxError struct {
+	reason string
+	person bool // trying again does not help
+}
+
+func (e *sandboxError) Error() string { return e.reason }

@@ -2,7 +2,10 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,4 +213,22 @@ func interpreter(path string) string {
 		return ""
 	}
 	return words[0]
+}
+
+// PathProblem says why a path of the list called key cannot be used, and what to do; "" if it can.
+func PathProblem(key, path string) string {
+	_, err := os.Stat(path)
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	switch {
+	case err == nil:
+		return ""
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("%s cannot be used: %v; make it accessible to the user of Junction, or remove the entry",
+			path, err)
+	case key == "write":
+		return fmt.Sprintf("%s does not exist; create it (a folder: mkdir -p %s), or remove the entry", path, path)
+	}
+	return path + " does not exist; create it, or remove the entry"
 }

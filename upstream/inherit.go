@@ -1,0 +1,69 @@
+package upstream
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Inherit are the variables of our own environment that a command gets besides the default ones:
+// names, and globs such as AWS_*. The word all stands for all variables.
+type Inherit []string
+
+// Shape returns what the node is to be read into: the word all, or a list.
+func (i *Inherit) Shape(n *yaml.Node) (into any, want string) {
+	switch {
+	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
+		return (*[]string)(i), ""
+	case n.Kind == yaml.ScalarNode && n.Value == "all":
+		*i = Inherit{"all"}
+		return &(*i)[0], ""
+	}
+	return nil, "the word all, or a list of variables such as [DOCKER_HOST, AWS_*]"
+}
+
+// validate reports the names that are none.
+func (i Inherit) validate(bad func(path, format string, args ...any)) {
+	for k, name := range i {
+		if _, err := path.Match(name, ""); err != nil || name == "" || strings.ContainsAny(name, "=/$ ") {
+			bad(fmt.Sprintf("inherit_env[%d]", k), "is no name of a variable; write a name such as DOCKER_HOST, or a glob such as AWS_*")
+		}
+	}
+}
+
+// Matches reports whether the list has the variable, by its name or by a glob.
+func (i Inherit) Matches(variable string) bool { return matches(i, variable) }
+
+// environment returns which variables of ours a command of the entry gets, and which of its own.
+func (c *Config) environment() environment {
+	return environment{own: c.Env, inherit: c.InheritEnv, reserved: c.Reserved}
+}
+
+// Withheld returns the names of the variables of our environment that a command of the entry does
+// not get, and that servers often need: those that look like keys. Junction's own are not among
+// them.
+func (c *Config) Withheld() []string {
+	if len(c.Command) == 0 {
+		return nil
+	}
+	given, names := c.environment(), []string(nil)
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		_, own := c.Env[name]
+		if !own && !strings.HasPrefix(name, "JUNCTION_") && looksSecret(name) && !given.passes(name, value) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// looksSecret reports whether servers take a key from a variable of the name, most likely.
+func looksSecret(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"API_KEY", "APIKEY", "TOKEN", "SECRET"}, func(part string) bool { return strings.Contains(name, part) })
+}
