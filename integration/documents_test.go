@@ -1,0 +1,469 @@
+package integration
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"gopkg.in/yaml.v3"
+)
+
+// TestDocuments checks all that the documents name: files and headings, commands and flags,
+// configuration keys and files, tests. It also checks how long and how wide they are.
+func TestDocuments(t *testing.T) {
+	for _, problem := range documentProblems(t, os.DirFS("..")) {
+		t.Error(problem)
+	}
+}
+
+// TestDocumentsRules breaks each rule once.
+func TestDocumentsRules(t *testing.T) {
+	fence := func(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
+	for _, test := range []struct{ name, text, want string }{
+		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n`max_links` `timeout: 5s`\n" +
+			fence("sh", "junction check --config config.yaml") + fence("yaml", "listen: 127.0.0.1:0") + fence("", "go test ./proxy -run TestThing"), ""},
+		{"file", "[a](proxy/c.go)", "README.md:1: there is no file proxy/c.go"},
+		{"heading", "# A title\n[a](#title)", "README.md:2: there is no heading #title in README.md"},
+		{"heading of another document", "[a](proxy/README.md#nothing)", "README.md:1: there is no heading #nothing in proxy/README.md"},
+		{"path", "`proxy/c.go`", "README.md:1: there is no file proxy/c.go"},
+		{"command", "`junction chekc`", "README.md:1: there is no command junction chekc"},
+		{"command of a command", "`junction keys crate ann`", "README.md:1: there is no command junction keys crate"},
+		{"flag", fence("sh", "$ junction check --file config.yaml | cat --number"), "README.md:2: junction check has no flag --file"},
+		{"flag alone", "`--confg`", "README.md:1: no command has a flag --confg"},
+		{"key", "`names.max_len`", "README.md:1: there is no configuration key names.max_len"},
+		{"key alone", "`max_lnks`", "README.md:1: there is no configuration key max_lnks"},
+		{"key with a value", "`auth: { moed: oauth_user }`", "README.md:1: there is no configuration key moed"},
+		{"configuration file", fence("yaml", "lisen: 127.0.0.1:0"), "README.md:1: config.yaml:1: lisen: unknown key; did you mean listen?"},
+		{"test", "`go test ./proxy -run 'TestThing|TestOther'`", "README.md:1: there is no TestOther in ./proxy"},
+		{"package", "`go test ./prxy`", "README.md:1: there is no package ./prxy"},
+		{"broken span", "`go`\n`test", "README.md:2: a code span goes on in the next line"},
+		{"columns", strings.Repeat("word ", 21), "README.md:1: 104 columns, want at most 100"},
+		{"lines", strings.Repeat("a\n", 151), "README.md: 151 lines, want at most 150"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := fstest.MapFS{
+				"README.md":           {Data: []byte(strings.TrimRight(test.text, " \n") + "\n")},
+				"proxy/README.md":     {Data: []byte("# Proxy\n")},
+				"proxy/b.go":          {Data: []byte("package proxy\n")},
+				"proxy/b_test.go":     {Data: []byte("package proxy\nfunc TestThing(t *testing.T) {}\n")},
+				"config.example.yaml": {Data: mustReadFile(t, "../config.example.yaml")},
+			}
+			var want []string
+			if test.want != "" {
+				want = []string{test.want}
+			}
+			if got := documentProblems(t, root); !slices.Equal(got, want) {
+				t.Errorf("problems: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func mustReadFile(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A documentCheck is the documents of a tree, and what they may name.
+type documentCheck struct {
+	t        *testing.T
+	root     fs.FS
+	headings map[string][]string // by document: the anchors
+	keys     map[string]bool     // configuration keys: each path, and each end of one
+	help     map[string]string   // by command: its help
+	problems []string
+}
+
+// A passage is a code span or a fenced block of a document.
+type passage struct {
+	document string
+	line     int
+	language string // of a block
+	block    bool
+	text     string
+}
+
+const (
+	maxReadme  = 150 // lines
+	maxColumns = 100
+)
+
+// documentProblems returns what is wrong with the documents, one line each.
+func documentProblems(t *testing.T, root fs.FS) []string {
+	t.Helper()
+	d := &documentCheck{t: t, root: root, headings: map[string][]string{}, keys: map[string]bool{}, help: map[string]string{}}
+	d.readKeys()
+	var documents []string
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch base := path.Base(name); {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (base == "testdata" || base == "node_modules" || base[0] == '.'):
+			return fs.SkipDir
+		case path.Ext(base) == ".md":
+			documents = append(documents, name)
+		}
+		return nil
+	})
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("documents: %q, %v", documents, err)
+	}
+	for _, document := range documents {
+		d.headings[document] = anchors(d.read(document))
+	}
+	for _, document := range documents {
+		d.checkDocument(document)
+	}
+	return d.problems
+}
+
+func (d *documentCheck) read(name string) string {
+	d.t.Helper()
+	text, err := fs.ReadFile(d.root, name)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (d *documentCheck) bad(document string, line int, format string, args ...any) {
+	d.problems = append(d.problems, fmt.Sprintf("%s:%d: %s", document, line, fmt.Sprintf(format, args...)))
+}
+
+var (
+	linkPattern = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)]*)?\)`)
+	spanPattern = regexp.MustCompile("`([^`]+)`")
+)
+
+// checkDocument checks one document, line by line.
+func (d *documentCheck) checkDocument(document string) {
+	lines := strings.Split(strings.TrimSuffix(d.read(document), "\n"), "\n")
+	if document == "README.md" && len(lines) > maxReadme {
+		d.problems = append(d.problems, fmt.Sprintf("%s: %d lines, want at most %d", document, len(lines), maxReadme))
+	}
+	var block *passage
+	for i, text := range lines {
+		language, fence := strings.CutPrefix(strings.TrimSpace(text), "```")
+		switch {
+		case fence && block == nil:
+			block = &passage{document, i + 1, language, true, ""}
+			continue
+		case fence:
+			d.checkPassage(*block)
+			block = nil
+			continue
+		case block != nil:
+			block.text += text + "\n"
+			continue
+		}
+		if n := len([]rune(text)); n > maxColumns && !strings.HasPrefix(text, "|") {
+			d.bad(document, i+1, "%d columns, want at most %d", n, maxColumns)
+		}
+		if strings.Count(text, "`")%2 != 0 {
+			d.bad(document, i+1, "a code span goes on in the next line")
+		}
+		for _, m := range linkPattern.FindAllStringSubmatch(spanPattern.ReplaceAllString(text, "x"), -1) {
+			d.checkLink(document, i+1, m[1], strings.TrimPrefix(m[2], "#"))
+		}
+		for _, m := range spanPattern.FindAllStringSubmatch(text, -1) {
+			d.checkPassage(passage{document, i + 1, "", false, m[1]})
+		}
+	}
+}
+
+// checkLink follows a link to a file or a heading of this tree.
+func (d *documentCheck) checkLink(document string, line int, target, anchor string) {
+	if strings.Contains(target, "://") {
+		return
+	}
+	file := document
+	if target != "" {
+		file = path.Join(path.Dir(document), target)
+	}
+	if _, err := fs.Stat(d.root, file); err != nil {
+		d.bad(document, line, "there is no file %s", file)
+		return
+	}
+	if anchor != "" && !slices.Contains(d.headings[file], anchor) {
+		d.bad(document, line, "there is no heading #%s in %s", anchor, file)
+	}
+}
+
+// anchors returns the anchors of the headings of a document, made in the manner of GitHub.
+func anchors(text string) (all []string) {
+	block := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			block = !block
+		}
+		title, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if block || !is || !strings.HasPrefix(line, "#") {
+			continue
+		}
+		all = append(all, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', '0' <= r && r <= '9', 'a' <= r && r <= 'z', r > 127:
+				return r
+			}
+			return -1
+		}, strings.ToLower(strings.TrimSpace(title))))
+	}
+	return all
+}
+
+var (
+	dottedPattern = regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)+$`)
+	snakePattern  = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
+	pairPattern   = regexp.MustCompile(`^[a-z_]+: `)
+	flagPattern   = regexp.MustCompile(`^--[a-z-]+`)
+	filePattern   = regexp.MustCompile(`^\.?[a-z_]+(/[A-Za-z0-9_.-]+)+\.(go|md|yaml|json)$`)
+)
+
+// foreign are code spans that look like names of ours, and are names of others: of the protocol, of
+// OAuth, of Docker, of clients.
+var foreign = []string{
+	"context.arguments", "data.junction", "input_required", "jwks_uri", "private_key_jwt", "request_id", "params: null",
+	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "required_claims: { hd: example.com }", "package: what it does",
+	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",
+}
+
+// aboutOthers reports whether a document is about programs from npm, which have keys and flags of
+// their own.
+func (d *documentCheck) aboutOthers(document string) bool {
+	_, err := fs.Stat(d.root, path.Join(path.Dir(document), "package.json"))
+	return err == nil
+}
+
+// checkPassage checks what a code span or a block names.
+func (d *documentCheck) checkPassage(p passage) {
+	first, _, _ := strings.Cut(p.text, " ")
+	switch {
+	case p.block && p.language == "yaml":
+		d.checkConfig(p)
+	case p.block && (p.language == "" || p.language == "sh"):
+		for i, line := range strings.Split(strings.ReplaceAll(p.text, "\\\n", " "), "\n") {
+			d.checkCommand(p.document, p.line+1+i, strings.TrimPrefix(line, "$ "))
+		}
+	case p.block, slices.Contains(foreign, p.text), d.aboutOthers(p.document):
+	case strings.HasPrefix(p.text, "junction ") || strings.Contains(p.text, "go test "):
+		d.checkCommand(p.document, p.line, p.text)
+	case flagPattern.MatchString(first):
+		d.checkFlag(p, flagPattern.FindString(first))
+	case filePattern.MatchString(p.text):
+		_, err := fs.Stat(d.root, path.Join(path.Dir(p.document), p.text))
+		if _, second := fs.Stat(d.root, p.text); err != nil && second != nil {
+			d.bad(p.document, p.line, "there is no file %s", p.text)
+		}
+	case dottedPattern.MatchString(p.text) && !slices.Contains([]string{".go", ".md", ".yaml", ".json", ".mod"}, path.Ext(p.text)),
+		snakePattern.MatchString(p.text):
+		d.checkKey(p, p.text)
+	case pairPattern.MatchString(p.text):
+		d.checkPair(p)
+	}
+}
+
+func (d *documentCheck) checkKey(p passage, key string) {
+	if !d.keys[key] {
+		d.bad(p.document, p.line, "there is no configuration key %s", key)
+	}
+}
+
+// checkPair checks the keys of a span such as auth: { mode: oauth_user }.
+func (d *documentCheck) checkPair(p passage) {
+	var n yaml.Node
+	if yaml.Unmarshal([]byte(strings.ReplaceAll(p.text, "…", "x")), &n) != nil {
+		return // prose with a colon
+	}
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		for i, c := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 0 {
+				d.checkKey(p, c.Value)
+			}
+			walk(c)
+		}
+	}
+	walk(&n)
+}
+
+// readKeys reads the configuration keys from config.example.yaml, which has them all.
+func (d *documentCheck) readKeys() {
+	text := regexp.MustCompile(`(?m)^( *)#(\S)`).ReplaceAllString(d.read("config.example.yaml"), "$1$2")
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+		d.t.Fatalf("config.example.yaml without #: %v", err)
+	}
+	var walk func(n *yaml.Node, way []string)
+	walk = func(n *yaml.Node, way []string) {
+		for i, c := range n.Content {
+			switch {
+			case n.Kind != yaml.MappingNode:
+				walk(c, way)
+			case i%2 == 0:
+				here := append(slices.Clip(way), c.Value)
+				for k := range here {
+					d.keys[strings.Join(here[k:], ".")] = true
+				}
+				walk(n.Content[i+1], here)
+			}
+		}
+	}
+	walk(&n, nil)
+}
+
+var referencePattern = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
+
+// checkConfig has the program check a configuration file. A block without upstreams gets one.
+func (d *documentCheck) checkConfig(p passage) {
+	text := p.text
+	if !regexp.MustCompile(`(?m)^upstreams:`).MatchString(text) {
+		text += "upstreams: { demo: { command: [junction, demo] } }\n"
+	}
+	dir := d.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	var env []string
+	for _, m := range referencePattern.FindAllStringSubmatch(text, -1) {
+		if os.Getenv(m[1]) == "" {
+			env = append(env, m[1]+"=value")
+		}
+	}
+	stdout, stderr, err := runJunction(d.t, env, "check", "--config", filepath.Join(dir, "config.yaml"))
+	if err == nil {
+		return
+	}
+	for line := range strings.Lines(strings.ReplaceAll(stdout+stderr, dir+string(filepath.Separator), "")) {
+		if strings.HasPrefix(line, "config.yaml:") {
+			d.bad(p.document, p.line, "%s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// checkCommand checks a command line of the program or of go test; others may be anything.
+func (d *documentCheck) checkCommand(document string, line int, text string) {
+	if i := strings.Index(text, "go test "); i >= 0 {
+		d.checkGoTest(document, line, strings.Fields(text[i:]))
+		return
+	}
+	words := strings.Fields(text)
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		words = words[1:] // variables of the environment
+	}
+	switch {
+	case len(words) > 0 && words[0] == "junction":
+		words = words[1:]
+	case len(words) > 2 && slices.Equal(words[:3], []string{"go", "run", "./cmd/junction"}):
+		words = words[3:]
+	default:
+		return
+	}
+	if end := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w[:1], "|;&>#") }); end >= 0 {
+		words = words[:end]
+	}
+	command := []string{}
+	for len(words) > 0 && regexp.MustCompile(`^[a-z]+$`).MatchString(words[0]) && d.has(command) {
+		if !d.known(command, words[0]) {
+			d.bad(document, line, "there is no command junction %s", strings.Join(append(command, words[0]), " "))
+			return
+		}
+		command, words = append(command, words[0]), words[1:]
+	}
+	for _, word := range words {
+		if flag := flagPattern.FindString(word); flag != "" && !strings.Contains(d.helpOf(command), flag+" ") {
+			d.bad(document, line, "%s has no flag %s", strings.Join(append([]string{"junction"}, command...), " "), flag)
+		}
+	}
+}
+
+// has reports whether a command has commands, and known whether it has that one.
+func (d *documentCheck) has(command []string) bool {
+	return strings.Contains(d.helpOf(command), "Available Commands:")
+}
+
+func (d *documentCheck) known(command []string, word string) bool {
+	_, list, _ := strings.Cut(d.helpOf(command), "Available Commands:")
+	list, _, _ = strings.Cut(list, "\n\n")
+	return strings.Contains(list, "\n  "+word+" ")
+}
+
+// checkFlag checks a flag that stands alone: some command has it.
+func (d *documentCheck) checkFlag(p passage, flag string) {
+	for _, command := range d.commands(nil) {
+		if strings.Contains(d.helpOf(command), flag+" ") {
+			return
+		}
+	}
+	d.bad(p.document, p.line, "no command has a flag %s", flag)
+}
+
+// commands returns a command and all below it.
+func (d *documentCheck) commands(command []string) (all [][]string) {
+	all = append(all, command)
+	_, list, _ := strings.Cut(d.helpOf(command), "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		all = append(all, d.commands(append(slices.Clip(command), strings.Fields(line)[0]))...)
+	}
+	return all
+}
+
+func (d *documentCheck) helpOf(command []string) string {
+	d.t.Helper()
+	key := strings.Join(command, " ")
+	if text, ok := d.help[key]; ok {
+		return text
+	}
+	text, stderr, err := runJunction(d.t, nil, append([]string{"help"}, command...)...)
+	if err != nil {
+		d.t.Fatalf("junction help %s: %v\n%s", key, err, stderr)
+	}
+	d.help[key] = text
+	return text
+}
+
+// checkGoTest checks that the packages of a go test command exist, and the tests that it names.
+func (d *documentCheck) checkGoTest(document string, line int, words []string) {
+	dir := ""
+	for i, word := range words {
+		word = strings.Trim(word, "'")
+		switch {
+		case strings.HasPrefix(word, "./"):
+			dir = strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/...")
+			if info, err := fs.Stat(d.root, path.Clean(dir)); dir != "..." && (err != nil || !info.IsDir()) {
+				d.bad(document, line, "there is no package ./%s", dir)
+				return
+			}
+		case i > 0 && slices.Contains([]string{"-run", "-bench", "-fuzz"}, words[i-1]):
+			for name := range strings.SplitSeq(word, "|") {
+				name, _, _ = strings.Cut(strings.Trim(name, "^$."), "/")
+				if name != "" && !d.hasTest(dir, name) {
+					d.bad(document, line, "there is no %s in ./%s", name, dir)
+				}
+			}
+		}
+	}
+}
+
+// hasTest reports whether a test, benchmark or fuzz target of the package has the text in its name.
+func (d *documentCheck) hasTest(dir, name string) bool {
+	files, err := fs.Glob(d.root, path.Join(dir, "*_test.go"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(`(?m)^func (Test|Benchmark|Fuzz)?\w*` + regexp.QuoteMeta(name))
+	return slices.ContainsFunc(files, func(file string) bool { return pattern.MatchString(d.read(file)) })
+}
