@@ -13,7 +13,11 @@ import (
 	"testing/fstest"
 
 	"gopkg.in/yaml.v3"
+
+	"junction/integration/harness"
 )
+
+func TestMain(m *testing.M) { harness.Main(m, nil) }
 
 // TestDocuments checks all that the documents name: files and headings, commands and flags,
 // configuration keys and files, tests. It also checks how long and how wide they are.
@@ -27,20 +31,24 @@ func TestDocuments(t *testing.T) {
 func TestDocumentsRules(t *testing.T) {
 	fence := func(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
 	for _, test := range []struct{ name, text, want string }{
-		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n`max_links` `timeout: 5s`\n" +
-			fence("sh", "junction check --config config.yaml") + fence("yaml", "listen: 127.0.0.1:0") + fence("", "go test ./proxy -run TestThing"), ""},
+		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n" +
+			"`max_links` `timeout: 5s`\n" + fence("sh", "junction check --config config.yaml") +
+			fence("yaml", "listen: 127.0.0.1:0") + fence("", "go test ./proxy -run TestThing"), ""},
 		{"file", "[a](proxy/c.go)", "README.md:1: there is no file proxy/c.go"},
 		{"heading", "# A title\n[a](#title)", "README.md:2: there is no heading #title in README.md"},
-		{"heading of another document", "[a](proxy/README.md#nothing)", "README.md:1: there is no heading #nothing in proxy/README.md"},
+		{"heading of another document", "[a](proxy/README.md#nothing)",
+			"README.md:1: there is no heading #nothing in proxy/README.md"},
 		{"path", "`proxy/c.go`", "README.md:1: there is no file proxy/c.go"},
 		{"command", "`junction chekc`", "README.md:1: there is no command junction chekc"},
 		{"command of a command", "`junction keys crate ann`", "README.md:1: there is no command junction keys crate"},
-		{"flag", fence("sh", "$ junction check --file config.yaml | cat --number"), "README.md:2: junction check has no flag --file"},
+		{"flag", fence("sh", "$ junction check --file config.yaml | cat --number"),
+			"README.md:2: junction check has no flag --file"},
 		{"flag alone", "`--confg`", "README.md:1: no command has a flag --confg"},
 		{"key", "`names.max_len`", "README.md:1: there is no configuration key names.max_len"},
 		{"key alone", "`max_lnks`", "README.md:1: there is no configuration key max_lnks"},
 		{"key with a value", "`auth: { moed: oauth_user }`", "README.md:1: there is no configuration key moed"},
-		{"configuration file", fence("yaml", "lisen: 127.0.0.1:0"), "README.md:1: config.yaml:1: lisen: unknown key; did you mean listen?"},
+		{"configuration file", fence("yaml", "lisen: 127.0.0.1:0"),
+			"README.md:1: config.yaml:1: lisen: unknown key; did you mean listen?"},
 		{"test", "`go test ./proxy -run 'TestThing|TestOther'`", "README.md:1: there is no TestOther in ./proxy"},
 		{"package", "`go test ./prxy`", "README.md:1: there is no package ./prxy"},
 		{"broken span", "`go`\n`test", "README.md:2: a code span goes on in the next line"},
@@ -102,7 +110,9 @@ const (
 // documentProblems returns what is wrong with the documents, one line each.
 func documentProblems(t *testing.T, root fs.FS) []string {
 	t.Helper()
-	d := &documentCheck{t: t, root: root, headings: map[string][]string{}, keys: map[string]bool{}, help: map[string]string{}}
+	d := &documentCheck{
+		t: t, root: root, headings: map[string][]string{}, keys: map[string]bool{}, help: map[string]string{},
+	}
 	d.readKeys()
 	var documents []string
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -236,7 +246,8 @@ var (
 // OAuth, of Docker, of clients.
 var foreign = []string{
 	"context.arguments", "data.junction", "input_required", "jwks_uri", "private_key_jwt", "request_id", "params: null",
-	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "required_claims: { hd: example.com }", "package: what it does",
+	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache",
+	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",
 }
 
@@ -267,8 +278,8 @@ func (d *documentCheck) checkPassage(p passage) {
 		if _, second := fs.Stat(d.root, p.text); err != nil && second != nil {
 			d.bad(p.document, p.line, "there is no file %s", p.text)
 		}
-	case dottedPattern.MatchString(p.text) && !slices.Contains([]string{".go", ".md", ".yaml", ".json", ".mod"}, path.Ext(p.text)),
-		snakePattern.MatchString(p.text):
+	case snakePattern.MatchString(p.text), dottedPattern.MatchString(p.text) &&
+		!slices.Contains([]string{".go", ".md", ".yaml", ".json", ".mod"}, path.Ext(p.text)):
 		d.checkKey(p, p.text)
 	case pairPattern.MatchString(p.text):
 		d.checkPair(p)
@@ -342,7 +353,7 @@ func (d *documentCheck) checkConfig(p passage) {
 			env = append(env, m[1]+"=value")
 		}
 	}
-	stdout, stderr, err := runJunction(d.t, env, "check", "--config", filepath.Join(dir, "config.yaml"))
+	stdout, stderr, err := harness.RunJunction(d.t, env, "check", "--config", filepath.Join(dir, "config.yaml"))
 	if err == nil {
 		return
 	}
@@ -427,7 +438,7 @@ func (d *documentCheck) helpOf(command []string) string {
 	if text, ok := d.help[key]; ok {
 		return text
 	}
-	text, stderr, err := runJunction(d.t, nil, append([]string{"help"}, command...)...)
+	text, stderr, err := harness.RunJunction(d.t, nil, append([]string{"help"}, command...)...)
 	if err != nil {
 		d.t.Fatalf("junction help %s: %v\n%s", key, err, stderr)
 	}

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,32 +154,6 @@ func TestLayoutRules(t *testing.T) {
 				t.Errorf("problems:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(test.want, "\n\t"))
 			}
 		})
-	}
-}
-
-// TestDocumentLinks follows the links to files in the documents of the tree's root, so that a tour
-// does not lead into the void.
-func TestDocumentLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
-	root := os.DirFS("..")
-	documents, err := fs.Glob(root, "*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatalf("Glob(*.md) = %q, %v; want the documents of the root", documents, err)
-	}
-	for _, document := range documents {
-		text, err := fs.ReadFile(root, document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			target := strings.TrimSuffix(m[1], "/")
-			if strings.Contains(target, "://") {
-				continue
-			}
-			if _, err := fs.Stat(root, target); err != nil {
-				t.Errorf("%s links to %s: %v", document, m[1], err)
-			}
-		}
 	}
 }
 
