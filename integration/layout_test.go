@@ -23,9 +23,10 @@ import (
 // arrows are the imports that a package may make of others in this module; a package that is not
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
-	"cmd/junction":        {"*"},
-	"cmd/junction/prose":  {},
-	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
+	"cmd/junction":          {"*"},
+	"cmd/junction/prose":    {},
+	"cmd/junction/record":   {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view", "upstream"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {

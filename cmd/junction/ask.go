@@ -19,9 +19,6 @@ import (
 
 // This file asks the admin address of a running proxy, for the commands that do.
 
-// adminPatience is how long a running proxy may take to answer, beyond what its work takes.
-const adminPatience = 10 * time.Second
-
 // errNotRunning means that nobody listens at an admin address.
 var errNotRunning = errors.New("no junction is running")
 

@@ -229,3 +229,16 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 	}
 	return nil
 }
+
+// clientLines connect clients to URL.
+const clientLines = `
+Claude Code
+  claude mcp add --transport http junction URL
+Codex
+  codex mcp add junction --url URL
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"URL"}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "URL"}}}
+`

@@ -37,19 +37,6 @@ func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	_, _ = b.WriteTo(w)
 }
 
-// clientLines connect clients to URL.
-const clientLines = `
-Claude Code
-  claude mcp add --transport http junction URL
-Codex
-  codex mcp add junction --url URL
-VS Code
-  code --add-mcp \
-    '{"name":"junction","type":"http","url":"URL"}'
-Cursor, in .cursor/mcp.json
-  {"mcpServers": {"junction": {"url": "URL"}}}
-`
-
 // clientLinesWithKey do so where requests need a key, which the shell has in JUNCTION_KEY.
 const clientLinesWithKey = `
 With a key of yours in JUNCTION_KEY (junction keys create makes one):

@@ -18,6 +18,7 @@ import (
 
 	"junction/auth/authserver"
 	"junction/auth/store"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
 )
@@ -97,7 +98,7 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 
 // withoutPort leaves a host of this machine without its port, which is another one each time.
 func withoutPort(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil && local(host) {
+	if name, _, err := net.SplitHostPort(host); err == nil && config.Loopback(strings.ToLower(name)) {
 		return name
 	}
 	return host

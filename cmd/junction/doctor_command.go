@@ -18,11 +18,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 )
 
 // doctorCommand is `junction doctor`.
-func doctorCommand(stdout io.Writer, file *string) *cobra.Command {
+func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Command {
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:   "doctor [UPSTREAM ...]",
@@ -43,7 +44,7 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 			if admin != "" && *file != "" {
 				return usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
-			d, err := consult(cmd.Context(), admin, *file, args)
+			d, err := consult(cmd.Context(), version, admin, *file, args)
 			if err != nil {
 				return err
 			}
@@ -58,7 +59,7 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 			} else if err := printDiagnosis(stdout, &d, time.Now()); err != nil {
 				return err
 			}
-			if n := d.grave(); n > 0 {
+			if n := grave(&d); n > 0 {
 				return errors.New(prose.Count(n, "problem"))
 			}
 			return nil
@@ -71,26 +72,26 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 
 // consult asks the running proxy, or does its work where there is none and a file says what there
 // is.
-func consult(ctx context.Context, admin, file string, only []string) (diagnosis, error) {
-	var d diagnosis
+func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
+	var d diagnose.Diagnosis
 	address, c, err := adminAddress(admin, file)
 	if err != nil {
 		return d, err
 	}
 	if address != "" {
-		err = askAdmin(ctx, address, "/doctor", url.Values{"upstream": only}, doctorLimit+adminPatience, &d)
+		err = askAdmin(ctx, address, "/doctor", url.Values{"upstream": only}, diagnose.Limit+diagnose.Patience, &d)
 	}
 	switch {
 	case file == "" && errors.Is(err, errNotRunning):
 		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file with --config FILE", err)
 	case address == "" || errors.Is(err, errNotRunning):
-		return diagnoseFile(ctx, file, c, only)
+		return diagnose.File(ctx, version, file, c, only)
 	}
 	return d, err
 }
 
 // grave counts what a client would miss.
-func (d *diagnosis) grave() (n int) {
+func grave(d *diagnose.Diagnosis) (n int) {
 	for _, f := range d.Findings {
 		if f.Grave {
 			n++
@@ -101,7 +102,7 @@ func (d *diagnosis) grave() (n int) {
 
 // printDiagnosis writes a table of the upstreams, and then what was found with what to do, the
 // grave things first.
-func printDiagnosis(w io.Writer, d *diagnosis, now time.Time) error {
+func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 	var b bytes.Buffer
 	switch {
 	case d.Running:
@@ -109,15 +110,15 @@ func printDiagnosis(w io.Writer, d *diagnosis, now time.Time) error {
 	default:
 		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", of(d.Config))
 	}
-	d.writeTable(&b, now)
+	writeUpstreams(&b, d, now)
 	if d.Tools > 0 {
-		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", prose.Count(d.Tools, "tool"), size(d.Bytes), tokens(d.Bytes))
+		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
 	}
 	for _, part := range []struct {
 		title string
 		grave bool
 	}{{"What is wrong", true}, {"What some clients may have trouble with", false}} {
-		groups := d.groups(part.grave)
+		groups := groupsOf(d, part.grave)
 		if len(groups) > 0 {
 			fmt.Fprintf(&b, "\n%s\n", part.title)
 		}
@@ -139,8 +140,8 @@ func of(file string) string {
 	return " of " + prose.Flat(file)
 }
 
-// writeTable writes one line per upstream.
-func (d *diagnosis) writeTable(b *bytes.Buffer, now time.Time) {
+// writeUpstreams writes one line per upstream.
+func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 	if len(d.Upstreams) == 0 {
 		b.WriteString("  no upstreams are enabled\n")
 		return
@@ -202,17 +203,14 @@ func brief(ms float64) string {
 	return fmt.Sprintf("%.1fs", ms/1000)
 }
 
-// tokens is about how many tokens that many bytes of definitions are for a model.
-func tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }
-
 // group is what was found alike in several items of one upstream.
 type group struct {
-	findingJSON
+	diagnose.Finding
 	items []string // names, with what there is to say of each
 }
 
-// groups puts findings together that say the same.
-func (d *diagnosis) groups(grave bool) []*group {
+// groupsOf puts findings together that say the same.
+func groupsOf(d *diagnose.Diagnosis, grave bool) []*group {
 	var list []*group
 	for _, f := range d.Findings {
 		if f.Grave != grave {
@@ -223,7 +221,7 @@ func (d *diagnosis) groups(grave bool) []*group {
 		})
 		if i < 0 {
 			i = len(list)
-			list = append(list, &group{findingJSON: f})
+			list = append(list, &group{Finding: f})
 		}
 		list[i].items = append(list[i].items, strings.TrimSpace(prose.Flat(f.Name)+" "+inParentheses(f.Detail)))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/upstream/upstreamtest"
 )
@@ -75,7 +76,7 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	mustContain(t, said, `there is no upstream "god"; did you mean good?`)
 
 	out, _ = mustRun(t, 1, "doctor", "--admin", admin, "odd", "-o", "json")
-	var d diagnosis
+	var d diagnose.Diagnosis
 	if err := json.Unmarshal([]byte(out), &d); err != nil || !d.Running || len(d.Upstreams) != 1 || d.Upstreams[0].Tools != 1 || len(d.Findings) != 2 || !d.Findings[0].Grave {
 		t.Errorf("%v, %+v, want odd with one tool and two findings:\n%s", err, d, out)
 	}
@@ -175,18 +176,18 @@ func TestDoctorOneAtATime(t *testing.T) {
 func TestDiagnosisFitsATerminal(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	since := now.Add(-49 * time.Hour)
-	d := diagnosis{Running: true, Config: "/etc/junction\x1b[31m.yaml", Tools: 3, Bytes: 999, Upstreams: []examined{
+	d := diagnose.Diagnosis{Running: true, Config: "/etc/junction\x1b[31m.yaml", Tools: 3, Bytes: 999, Upstreams: []diagnose.Examined{
 		{Name: strings.Repeat("n", 24), State: "connecting", Since: &since, Era: "modern", OK: true, Tools: 12345,
-			Steps: []stepJSON{{"start", 59999}, {"handshake", 9999}, {"list", 999}, {"ping", 9.94}}},
-		{Name: "a", State: "waiting", Since: &now, Steps: []stepJSON{{"handshake", 10}}},
-	}, Findings: []findingJSON{
+			Steps: []diagnose.Step{{Name: "start", Took: 59999}, {Name: "handshake", Took: 9999}, {Name: "list", Took: 999}, {Name: "ping", Took: 9.94}}},
+		{Name: "a", State: "waiting", Since: &now, Steps: []diagnose.Step{{Name: "handshake", Took: 10}}},
+	}, Findings: []diagnose.Finding{
 		{Grave: true, Upstream: "a", Text: "it \x1b[31mfailed: " + strings.Repeat("why ", 50), Advice: "look"},
 		{Upstream: "b\u202e", Kind: "tool", Name: "x\n", Text: "odd", Detail: "1", Advice: "tell"},
 		{Upstream: "b\u202e", Kind: "tool", Name: "y", Text: "odd", Advice: "tell"},
 		{Upstream: "b\u202e", Kind: "tool", Name: "z", Text: "queer", Advice: "tell"},
 	}}
 	for i := range 20 {
-		d.Findings = append(d.Findings, findingJSON{Upstream: "c", Kind: "prompt", Name: fmt.Sprint("p", i), Text: "bad", Advice: "tell"})
+		d.Findings = append(d.Findings, diagnose.Finding{Upstream: "c", Kind: "prompt", Name: fmt.Sprint("p", i), Text: "bad", Advice: "tell"})
 	}
 	var b bytes.Buffer
 	if err := printDiagnosis(&b, &d, now); err != nil {

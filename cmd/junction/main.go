@@ -8,8 +8,7 @@
 // text for people.
 //
 // What a running proxy tells: hooks.go makes the lines of the log and of the audit (package record);
-// admin.go serves the admin address, with what is wrong from doctor.go, who sees what from why.go,
-// and the definitions of pins.go. banner.go is what it says at the start.
+// package diagnose serves the admin address. banner.go is printed at the start.
 //
 // The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go,
 // result.go); doctor, why and pins ask the admin address (ask.go, doctor_command.go,
@@ -137,7 +136,7 @@ Without a configuration file it serves a small demo server, to try things with.`
 		toolsCommand(stdout),
 		callCommand(stdout),
 		keysCommand(stdin, stdout, stderr, &o.file),
-		doctorCommand(stdout, &o.file),
+		doctorCommand(stdout, version(), &o.file),
 		pinsCommand(stdout, &o.file),
 		whyCommand(stdout, &o.file),
 		importCommand(stdout, stderr, &o.file),

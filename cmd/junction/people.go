@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"junction/auth"
 	"junction/auth/authserver"
@@ -43,31 +42,14 @@ func (p *people) Token(ctx context.Context, name, person string, refused ...stri
 	return token, err
 }
 
-// byPerson is the state of an upstream that each person has connections of their own to.
-const byPerson = "by person"
-
-// personal returns the names of the upstreams that people sign in to, sorted.
-func (r *reach) personal() (names []string) {
-	if r == nil {
-		return nil
-	}
-	for name, u := range r.upstreams {
-		if u.Personal() && !u.Off() {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // uses reports whether somebody who signs in may use anything of an upstream, on some endpoint.
 func (r *reach) uses(p *auth.Principal, upstream string) bool {
 	if r == nil || r.policy.MatchesAddress() {
 		return true
 	}
 	return r.some(p, func(rights *policy.Rights) bool {
-		u, there := r.upstreams[upstream]
-		_, begin := r.names.Expose(u.PrefixOr(upstream), "")
+		u, there := r.config.Upstreams[upstream]
+		_, begin := r.config.Names.Expose(u.PrefixOr(upstream), "")
 		for _, k := range []policy.Kind{policy.Tool, policy.Prompt, policy.Resource} {
 			if there && rights.Reaches(k, upstream, u.Capabilities, begin) {
 				return true

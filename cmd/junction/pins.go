@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,62 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/proxy/pins"
 	"junction/proxy/visible"
 )
-
-// pinsReport is what /pins of the admin address says: what the upstreams offer now, verbatim.
-type pinsReport struct {
-	Tools []pinReport `json:"tools"`
-}
-
-type pinReport struct {
-	Upstream   string          `json:"upstream"`
-	Name       string          `json:"name"`
-	Definition json.RawMessage `json:"definition"`
-}
-
-// servePins answers /pins.
-func (p *program) servePins(w http.ResponseWriter, _ *http.Request) {
-	p.server.Settle()
-	r := pinsReport{Tools: []pinReport{}}
-	for _, d := range p.server.Definitions() {
-		r.Tools = append(r.Tools, pinReport{d.Upstream, d.Name, d.Definition})
-	}
-	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.Encode(r)
-}
-
-// repin takes over the pins when the file has changed; one that is broken changes nothing but the
-// log. reloadLoop calls it.
-func (p *program) repin() {
-	if p.config.Pins == "" {
-		return
-	}
-	pins, err := pins.Load(p.config.Pins)
-	if err != nil {
-		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
-		return
-	}
-	if p.pins != nil && bytes.Equal(pins.Text(), p.pins.Text()) && pins.Exist() == p.pins.Exist() {
-		return
-	}
-	p.pins = pins
-	p.apply(p.config)
-	p.log.Info("pins reloaded", "pins", p.config.Pins)
-}
-
-// loadPins reads the file that the configuration names; nil without one.
-func loadPins(c *config.Config) (*pins.Pins, error) {
-	if c.Pins == "" {
-		return nil, nil
-	}
-	return pins.Load(c.Pins)
-}
 
 // pinsCommand is `junction pins`.
 func pinsCommand(stdout io.Writer, file *string) *cobra.Command {
@@ -155,8 +101,8 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	if p.pins, err = pins.Load(c.Pins); err != nil {
 		return nil, err
 	}
-	var r pinsReport
-	err = askAdmin(ctx, address, "/pins", nil, adminPatience, &r)
+	var r diagnose.Pins
+	err = askAdmin(ctx, address, "/pins", nil, diagnose.Patience, &r)
 	if errors.Is(err, errNotRunning) {
 		return nil, fmt.Errorf("%w; start one: it knows what the upstreams offer", err)
 	} else if err != nil {

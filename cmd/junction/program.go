@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,6 +25,7 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/policy"
@@ -61,9 +63,8 @@ type program struct {
 	sandboxes     string                     // the folder of those of commands; "" where there is no place for it
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
-	unread        atomic.Pointer[string]     // why the file was not read again; nil when it was
-	keys          atomic.Pointer[[]auth.Key] // of the configuration in force
-	reach         atomic.Pointer[reach]      // the same
+	unread        atomic.Pointer[string] // why the file was not read again; nil when it was
+	reach         atomic.Pointer[reach]  // of the configuration in force
 
 	refresh chan struct{} // 1-buffered: a catalog has changed
 	recheck chan struct{} // 1-buffered: one of a person's own has
@@ -200,8 +201,7 @@ func (p *program) apply(c *config.Config) {
 	}
 	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
 	p.cleanCatalogs(c)
-	p.keys.Store(&c.Auth.APIKeys)
-	p.reach.Store(&reach{world.Policy, c.Endpoints, c.Upstreams, c.Names})
+	p.reach.Store(&reach{world.Policy, c})
 	p.config = c
 }
 
@@ -282,7 +282,7 @@ func (p *program) serve(ctx context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	admin := &http.Server{
-		Handler: p.adminHandler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
+		Handler: p.asSeen().Handler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := p.config.ShutdownGrace // no reload changes it
@@ -361,6 +361,20 @@ func shutdown(s *http1.Server, wait time.Duration) bool {
 	return s.Shutdown(limit) == nil
 }
 
+// asSeen returns the proxy as its admin address describes it.
+func (p *program) asSeen() *diagnose.Proxy {
+	return &diagnose.Proxy{
+		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(),
+		Config: func() *config.Config { return p.reach.Load().config },
+		Unread: func() string {
+			if why := p.unread.Load(); why != nil {
+				return *why
+			}
+			return ""
+		},
+	}
+}
+
 // url is where clients on this machine connect.
 func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
 
@@ -393,7 +407,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for starting(p.statuses()) && soon.Err() == nil {
+	for diagnose.Starting(p.asSeen().Statuses()) && soon.Err() == nil {
 		select {
 		case <-tick.C:
 		case <-soon.Done():
@@ -401,9 +415,9 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	}
 	if ctx.Err() == nil {
 		p.server.Settle() // who reads that an upstream is ready finds its tools
-		list := rows(p.statuses())
-		for _, name := range p.reach.Load().personal() {
-			list = append(list, bannerRow{Name: name, State: byPerson})
+		list := rows(p.asSeen().Statuses())
+		for _, name := range slices.Sorted(maps.Keys(p.reach.Load().config.Personal())) {
+			list = append(list, bannerRow{Name: name, State: diagnose.ByPerson})
 		}
 		banner(p.stdout, url, keys, list)
 		debug.FreeOSMemory() // only starting needed it, and the collector has little to do from now on
@@ -411,31 +425,9 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	return nil
 }
 
-func (p *program) statuses() []upstream.Status {
-	var list []upstream.Status
-	for _, u := range p.set.All() {
-		list = append(list, u.Status())
-	}
-	return list
-}
-
 // idleTimeout is for a connection without a request: longer than clients pause between two calls of
 // one task, so that they need not connect again.
 const idleTimeout = 2 * time.Minute
-
-// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms
-// nobody.
-const patient = 20 * time.Second
-
-// starting reports whether an upstream has neither been there yet nor failed.
-func starting(list []upstream.Status) bool {
-	for _, s := range list {
-		if s.State == upstream.StateConnecting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
-			return true
-		}
-	}
-	return false
-}
 
 func rows(list []upstream.Status) []bannerRow {
 	var out []bannerRow

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/proxy/pins"
 )
 
 // settle is how long the file must have been left alone before it is read: editors write in several
@@ -178,4 +180,31 @@ func ownScopes(c *config.Config) []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities))
+}
+
+// repin takes over the pins when the file has changed; one that is broken changes nothing but the
+// log. reloadLoop calls it.
+func (p *program) repin() {
+	if p.config.Pins == "" {
+		return
+	}
+	pins, err := pins.Load(p.config.Pins)
+	if err != nil {
+		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
+		return
+	}
+	if p.pins != nil && bytes.Equal(pins.Text(), p.pins.Text()) && pins.Exist() == p.pins.Exist() {
+		return
+	}
+	p.pins = pins
+	p.apply(p.config)
+	p.log.Info("pins reloaded", "pins", p.config.Pins)
+}
+
+// loadPins reads the file that the configuration names; nil without one.
+func loadPins(c *config.Config) (*pins.Pins, error) {
+	if c.Pins == "" {
+		return nil, nil
+	}
+	return pins.Load(c.Pins)
 }

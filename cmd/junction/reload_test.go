@@ -162,7 +162,7 @@ func TestReloadRefused(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	good := "upstreams: { a: { url: " + url + " } }\n"
 	r := mustServe(t, good)
-	before, inForce := r.set.All()[0], r.keys.Load()
+	before, inForce := r.set.All()[0], r.reach.Load()
 	for i, row := range []struct{ text, why string }{
 		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
 		{good + "shutdown_grace: 1s\n", "shutdown_grace has changed, which needs a restart"},
@@ -172,19 +172,19 @@ func TestReloadRefused(t *testing.T) {
 		text := row.text
 		mustWrite(t, r.file, addresses+text)
 		r.stderr.mustSay(t, refused, i+1)
-		if got := r.report(t.Context()).Reload; !strings.Contains(got, row.why) {
+		if got := r.asSeen().Report(t.Context()).Reload; !strings.Contains(got, row.why) {
 			t.Errorf("/readyz says %q of the file %q, want %q", got, text, row.why)
 		}
 		if all := r.set.All(); len(all) != 1 || all[0] != before {
 			t.Errorf("the upstreams have changed with the file %q", text)
 		}
 	}
-	if r.keys.Load() != inForce {
+	if r.reach.Load() != inForce {
 		t.Errorf("the configuration in force has changed")
 	}
 	mustWrite(t, r.file, addresses+good+"# good again\n")
 	r.stderr.mustSay(t, reloaded, 1)
-	if got := r.report(t.Context()).Reload; got != "" {
+	if got := r.asSeen().Report(t.Context()).Reload; got != "" {
 		t.Errorf("after a good file /readyz says %q", got)
 	}
 	if err := r.stop(); err != nil {

@@ -17,9 +17,6 @@ import (
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
 	"junction/policy"
-	"junction/proxy"
-	"junction/proxy/view"
-	"junction/upstream"
 )
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
@@ -70,10 +67,8 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 
 // reach is what the file lets people use.
 type reach struct {
-	policy    *policy.Policy
-	endpoints map[string]proxy.Endpoint
-	upstreams map[string]upstream.Config
-	names     view.Names
+	policy *policy.Policy
+	config *config.Config
 }
 
 // any reports whether somebody who signs in may use anything on some endpoint, as far as can be
@@ -93,7 +88,7 @@ func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	if such(r.policy.For(s)) {
 		return true
 	}
-	for name, e := range r.endpoints {
+	for name, e := range r.config.Endpoints {
 		if s.Surface = cmp.Or(e.Surface, name); such(r.policy.For(s)) {
 			return true
 		}

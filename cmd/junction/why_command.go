@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
@@ -20,7 +21,7 @@ import (
 
 // whyCommand is `junction why`.
 func whyCommand(stdout io.Writer, file *string) *cobra.Command {
-	var q question
+	var q diagnose.WhyQuery
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:   "why --as WHO NAME",
@@ -42,15 +43,15 @@ The exit code is 1 if whoever that is cannot use it.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.name = args[0]
+			q.Name = args[0]
 			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if admin != "" && *file != "" {
 				return usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
-			if _, err := q.subject(); err != nil {
-				return err
+			if _, err := q.Subject(); err != nil {
+				return usageError{err}
 			}
 			address, _, err := adminAddress(admin, *file)
 			if err != nil {
@@ -59,8 +60,8 @@ The exit code is 1 if whoever that is cannot use it.`,
 			if address == "" {
 				return usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
 			}
-			var a account
-			if err := askAdmin(cmd.Context(), address, "/why", q.query(), adminPatience, &a); errors.Is(err, errNotRunning) {
+			var a diagnose.WhyReport
+			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience, &a); errors.Is(err, errNotRunning) {
 				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
 			} else if err != nil {
 				return err
@@ -73,34 +74,34 @@ The exit code is 1 if whoever that is cannot use it.`,
 			} else {
 				err = printAccount(stdout, &a, time.Now())
 			}
-			if err == nil && !a.usable() {
+			if err == nil && !usable(&a) {
 				err = errTool // all is said
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.as, "as", "", "`who`: the name of a key, user:NAME, or local")
-	cmd.Flags().StringVar(&q.endpoint, "endpoint", "/mcp", "the endpoint that is used: its `path`")
-	cmd.Flags().StringVar(&q.from, "from", "", "the `address` that requests come from")
-	cmd.Flags().StringSliceVar(&q.groups, "group", nil, "a `group` of the user; may be repeated")
-	cmd.Flags().StringSliceVar(&q.scopes, "scope", nil, "a `scope` that was granted; may be repeated")
-	cmd.Flags().StringVar(&q.email, "email", "", "the user's verified `address`")
-	cmd.Flags().StringVar(&q.issuer, "issuer", "", "the `URL` of who the user signs in with")
-	cmd.Flags().StringVar(&q.oauthClient, "oauth-client", "", "the `id` of the client that the user signs in with")
+	cmd.Flags().StringVar(&q.As, "as", "", "`who`: the name of a key, user:NAME, or local")
+	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "the endpoint that is used: its `path`")
+	cmd.Flags().StringVar(&q.From, "from", "", "the `address` that requests come from")
+	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "a `group` of the user; may be repeated")
+	cmd.Flags().StringSliceVar(&q.Scopes, "scope", nil, "a `scope` that was granted; may be repeated")
+	cmd.Flags().StringVar(&q.Email, "email", "", "the user's verified `address`")
+	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "the `URL` of who the user signs in with")
+	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "the `id` of the client that the user signs in with")
 	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
 // usable reports whether there is an item, and it can be used now.
-func (a *account) usable() bool {
-	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i itemAccount) bool {
+func usable(a *diagnose.WhyReport) bool {
+	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i diagnose.WhyItem) bool {
 		return i.Visible && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
 	})
 }
 
 // printAccount writes it for a person.
-func printAccount(w io.Writer, a *account, now time.Time) error {
+func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 	var b bytes.Buffer
 	if a.Refused != "" {
 		prose.Wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", prose.Flat(a.As), prose.Flat(a.Refused)))
@@ -110,7 +111,7 @@ func printAccount(w io.Writer, a *account, now time.Time) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		a.Items[i].print(&b, a, now)
+		printItem(&b, a, &a.Items[i], now)
 	}
 	if len(a.Items) == 0 {
 		prose.Wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", prose.Flat(a.Name), a.Endpoint))
@@ -122,7 +123,7 @@ func printAccount(w io.Writer, a *account, now time.Time) error {
 	return err
 }
 
-func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
+func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
 	seen := fmt.Sprintf("%s sees the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
@@ -166,7 +167,7 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
 			continue // what says nothing matters only where nothing allows it
 		}
-		field(title, r.line())
+		field(title, lineOf(&r))
 		title = ""
 	}
 	for _, text := range i.Advice {
@@ -174,8 +175,8 @@ func (i *itemAccount) print(b *bytes.Buffer, a *account, now time.Time) {
 	}
 }
 
-// line is a reason in words.
-func (r *reasonJSON) line() string {
+// lineOf is a reason in words.
+func lineOf(r *diagnose.WhyReason) string {
 	switch {
 	case r.Missing != "":
 		return "the capability " + prose.Flat(r.Missing) + " is missing"

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/upstream/upstreamtest"
 )
@@ -112,7 +113,7 @@ upstreams:
 		})
 	}
 	out, _ := mustRun(t, 1, "why", "--admin", admin, "--as", "ci", "shell__kill", "-o", "json")
-	var a account
+	var a diagnose.WhyReport
 	if err := json.Unmarshal([]byte(out), &a); err != nil || len(a.Items) != 1 || a.Items[0].Visible || a.Items[0].Verdict != "deny" || a.Items[0].Upstream != "shell" {
 		t.Errorf("%v, %+v", err, a)
 	}

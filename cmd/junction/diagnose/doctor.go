@@ -1,4 +1,4 @@
-package main
+package diagnose
 
 import (
 	"cmp"
@@ -22,24 +22,24 @@ import (
 // This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks,
 // or in a command that has only the file. doctor_command.go shows it to a person.
 
-// doctorLimit bounds all checks together, which run side by side.
-const doctorLimit = time.Minute
+// Limit bounds all checks together, which run side by side.
+const Limit = time.Minute
 
-// diagnosis is what /doctor says.
-type diagnosis struct {
+// Diagnosis is what /doctor says.
+type Diagnosis struct {
 	// a proxy was asked; otherwise the upstreams were started for the check
 	Running bool   `json:"running"`
 	Config  string `json:"config,omitempty"` // the file
 	Version string `json:"version"`
 	// of all upstreams that were checked, as clients of the merged endpoint see them
-	Tools     int           `json:"tools"`
-	Bytes     int           `json:"bytes"` // of their definitions
-	Upstreams []examined    `json:"upstreams"`
-	Findings  []findingJSON `json:"findings"` // the grave ones first
+	Tools     int        `json:"tools"`
+	Bytes     int        `json:"bytes"` // of their definitions
+	Upstreams []Examined `json:"upstreams"`
+	Findings  []Finding  `json:"findings"` // the grave ones first
 }
 
-// examined is what was found out about one upstream.
-type examined struct {
+// Examined is what was found out about one upstream.
+type Examined struct {
 	Name    string     `json:"name"`
 	State   string     `json:"state,omitempty"` // in the running proxy
 	Since   *time.Time `json:"since,omitempty"`
@@ -48,10 +48,10 @@ type examined struct {
 	Version string     `json:"version,omitempty"`
 	Server  string     `json:"server,omitempty"` // what it calls itself
 
-	OK     bool       `json:"ok"` // the check went through
-	Steps  []stepJSON `json:"steps"`
-	Failed string     `json:"failed,omitempty"` // why the last step did not
-	Ping   float64    `json:"ping_ms,omitempty"`
+	OK     bool    `json:"ok"` // the check went through
+	Steps  []Step  `json:"steps"`
+	Failed string  `json:"failed,omitempty"` // why the last step did not
+	Ping   float64 `json:"ping_ms,omitempty"`
 
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
@@ -62,12 +62,12 @@ type examined struct {
 	Sandbox string `json:"sandbox,omitempty"` // how far the kernel enforces that of a command
 }
 
-type stepJSON struct {
+type Step struct {
 	Name string  `json:"name"`
 	Took float64 `json:"ms"`
 }
 
-type findingJSON struct {
+type Finding struct {
 	Grave    bool   `json:"grave"` // otherwise only some clients have trouble with it
 	Upstream string `json:"upstream,omitempty"`
 	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template
@@ -92,8 +92,8 @@ type examinee struct {
 }
 
 // examine checks upstreams side by side.
-func examine(ctx context.Context, names view.Names, all []examinee) diagnosis {
-	ctx, cancel := context.WithTimeoutCause(ctx, doctorLimit, fmt.Errorf("the check has ended after %v", doctorLimit))
+func examine(ctx context.Context, version string, names view.Names, all []examinee) Diagnosis {
+	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))
 	defer cancel()
 	reports := make([]upstream.Report, len(all))
 	var wg sync.WaitGroup
@@ -101,24 +101,24 @@ func examine(ctx context.Context, names view.Names, all []examinee) diagnosis {
 		wg.Go(func() { reports[i] = all[i].check(ctx) })
 	}
 	wg.Wait()
-	d := diagnosis{Version: version(), Upstreams: []examined{}, Findings: []findingJSON{}}
+	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{}}
 	for i := range all {
 		d.add(names, &all[i], &reports[i])
 	}
 	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one upstream alone"
 	if d.Tools > manyTools {
-		d.Findings = append(d.Findings, findingJSON{Text: fmt.Sprintf("%d tools: some clients take no more than %d", d.Tools, manyTools), Advice: advice})
+		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("%d tools: some clients take no more than %d", d.Tools, manyTools), Advice: advice})
 	}
 	if d.Bytes > manyBytes {
-		d.Findings = append(d.Findings, findingJSON{Text: fmt.Sprintf("definitions of %d KB: a client that loads all of them spends some %d tokens on each conversation",
-			d.Bytes/1000, tokens(d.Bytes)), Advice: advice})
+		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("definitions of %d KB: a client that loads all of them spends some %d tokens on each conversation",
+			d.Bytes/1000, Tokens(d.Bytes)), Advice: advice})
 	}
 	d.sort()
 	return d
 }
 
-func (d *diagnosis) sort() {
-	slices.SortStableFunc(d.Findings, func(a, b findingJSON) int {
+func (d *Diagnosis) sort() {
+	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
 		if a.Grave != b.Grave {
 			if a.Grave {
 				return -1
@@ -130,12 +130,12 @@ func (d *diagnosis) sort() {
 }
 
 // add adds what was found out about one upstream.
-func (d *diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
-	u := examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []stepJSON{}}
+func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
+	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
 	for _, s := range r.Steps {
-		u.Steps = append(u.Steps, stepJSON{s.Name, ms(s.Took)})
+		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
 	}
-	find := func(f findingJSON) {
+	find := func(f Finding) {
 		f.Upstream = e.name
 		d.Findings = append(d.Findings, f)
 	}
@@ -145,19 +145,19 @@ func (d *diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 		u.State, u.Since, u.Error = s.State.String(), &s.Since, s.Err
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != upstream.Enforced && !e.config.Sandbox.Require {
-		find(findingJSON{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})
+		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})
 	}
 	switch {
 	case r.Err != nil:
 		u.Failed = prose.Flat(r.Err.Error())
-		f := findingJSON{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed), Advice: r.Advice}
+		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed), Advice: r.Advice}
 		if e.status != nil && e.status.State == upstream.StateReady {
 			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
 			f.Advice = "clients that can be asked different things get connections of their own, unless questions: false has all of them share one"
 		}
 		find(f)
 	case !ready:
-		f := findingJSON{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error, Advice: "the check could connect: the proxy will, with its next attempt or call"}
+		f := Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error, Advice: "the check could connect: the proxy will, with its next attempt or call"}
 		find(f)
 	}
 	if r.Catalog != nil {
@@ -166,13 +166,13 @@ func (d *diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 		d.exposed(names, e, r.Catalog)
 	}
 	for _, f := range r.Findings {
-		find(findingJSON{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
+		find(Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
 	}
 	d.Upstreams = append(d.Upstreams, u)
 }
 
 // exposed counts what clients see of a catalog, and finds names that had to be changed for them.
-func (d *diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) {
+func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) {
 	prefix := e.config.PrefixOr(e.name)
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
 		for i := range c.Items(p) {
@@ -189,7 +189,7 @@ func (d *diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) 
 				d.Bytes += len(item.Definition.Text())
 			}
 			if seen, full := names.Expose(prefix, name); seen != full {
-				d.Findings = append(d.Findings, findingJSON{false, e.name, p.String(), item.Name, "names that are too long for clients, or have characters that they change",
+				d.Findings = append(d.Findings, Finding{false, e.name, p.String(), item.Name, "names that are too long for clients, or have characters that they change",
 					"seen as " + seen, advice})
 			}
 		}
@@ -201,10 +201,10 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // diagnose is examine for what runs in the proxy; only names some of its upstreams, and is empty
 // for all. The error says which name is none.
-func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error) {
+func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) {
 	var all []examinee
 	var known []string
-	for _, u := range p.set.All() {
+	for _, u := range p.Set.All() {
 		known = append(known, u.Name())
 		if len(only) > 0 && !slices.Contains(only, u.Name()) {
 			continue
@@ -212,24 +212,24 @@ func (p *program) diagnose(ctx context.Context, only []string) (diagnosis, error
 		s := u.Status()
 		all = append(all, examinee{u.Name(), u.Config(), u.Check, &s})
 	}
-	personal := p.reach.Load().personal()
+	personal := p.personal()
 	if err := unknownUpstream(only, append(known, personal...)); err != nil {
-		return diagnosis{}, err
+		return Diagnosis{}, err
 	}
-	d := examine(ctx, p.server.Names(), all)
+	d := examine(ctx, p.Version, p.Server.Names(), all)
 	d.leave(personal, only)
-	d.Running, d.Config = true, p.file
-	for _, problem := range p.server.Problems() {
-		same := func(f findingJSON) bool {
+	d.Running, d.Config = true, p.File
+	for _, problem := range p.Server.Problems() {
+		same := func(f Finding) bool {
 			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() && f.Grave
 		}
 		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
-			d.Findings = append(d.Findings, findingJSON{true, problem.Upstream, problem.Part.String(), problem.Name, "not offered", problem.Reason, ""})
+			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name, "not offered", problem.Reason, ""})
 		}
 	}
-	for _, s := range p.providers.Status() {
+	for _, s := range p.Providers.Status() {
 		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, findingJSON{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
+			d.Findings = append(d.Findings, Finding{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
 				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to the letter (auth.jwt, auth.introspection)"})
 		}
 	}
@@ -251,12 +251,12 @@ func unknownUpstream(wanted, known []string) error {
 	return nil
 }
 
-// diagnoseFile checks the upstreams of a file, starting each for that.
-func diagnoseFile(ctx context.Context, file string, c *config.Config, only []string) (diagnosis, error) {
+// File checks the upstreams of a file, starting each for that.
+func File(ctx context.Context, version, file string, c *config.Config, only []string) (Diagnosis, error) {
 	limits := c.Limits.WithDefaults()
 	executable, _ := os.Executable()
 	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version(), Self: executable,
+		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version, Self: executable,
 		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file), Log: slog.New(slog.DiscardHandler),
 	}
 	var set upstream.Set
@@ -277,9 +277,9 @@ func diagnoseFile(ctx context.Context, file string, c *config.Config, only []str
 		}
 	}
 	if err := unknownUpstream(only, known); err != nil {
-		return diagnosis{}, err
+		return Diagnosis{}, err
 	}
-	d := examine(ctx, c.Names, all)
+	d := examine(ctx, version, c.Names, all)
 	d.Config = file
 	d.leave(personal, only)
 	return d, nil
@@ -287,10 +287,10 @@ func diagnoseFile(ctx context.Context, file string, c *config.Config, only []str
 
 // leave says of the upstreams that people sign in to that nobody has looked at them, for want of
 // somebody who could.
-func (d *diagnosis) leave(personal, only []string) {
+func (d *Diagnosis) leave(personal, only []string) {
 	for _, name := range personal {
 		if len(only) == 0 || slices.Contains(only, name) {
-			d.Findings = append(d.Findings, findingJSON{Upstream: name, Text: "each person signs in there themselves (auth.mode), so that it was not looked at",
+			d.Findings = append(d.Findings, Finding{Upstream: name, Text: "each person signs in there themselves (auth.mode), so that it was not looked at",
 				Advice: "junction auth doctor asks where they sign in"})
 		}
 	}
@@ -298,14 +298,14 @@ func (d *diagnosis) leave(personal, only []string) {
 }
 
 // serveDoctor answers /doctor. A check starts processes, so there is one at a time.
-func (p *program) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
+func (p *Proxy) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !busy.TryLock() {
 			http.Error(w, "A check is running already; try again when it has ended.", http.StatusConflict)
 			return
 		}
 		defer busy.Unlock()
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(doctorLimit + adminPatience))
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Limit + Patience))
 		d, err := p.diagnose(r.Context(), r.URL.Query()["upstream"])
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
@@ -314,3 +314,9 @@ func (p *program) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
 		writeJSON(w, http.StatusOK, d)
 	}
 }
+
+// Patience is how long a running proxy may take to answer, beyond what its work takes.
+const Patience = 10 * time.Second
+
+// Tokens is about how many tokens that many bytes of definitions are for a model.
+func Tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }

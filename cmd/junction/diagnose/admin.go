@@ -1,31 +1,52 @@
-package main
+// Package diagnose describes a running proxy: its status (admin.go), the faults of its upstreams
+// (doctor.go), why a caller sees an item or does not (why.go), and the definitions of its tools
+// (pins.go). The admin address serves these answers as JSON; package cli prints them. File finds the
+// faults of upstreams without a running proxy.
+package diagnose
 
 import (
 	"context"
 	"encoding/json"
 	"io"
+	"junction/auth"
+	"junction/cmd/junction/config"
+	"junction/proxy"
+	"junction/upstream"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// This file serves the admin address: what answers there is in the files that are about it,
-// doctor.go, why.go and pins.go. ask.go asks it.
+// Proxy is a running proxy, as its admin address describes it. All fields must be set.
+type Proxy struct {
+	Server    *proxy.Server
+	Set       *upstream.Set
+	Providers *auth.Providers
+	File      string                // the configuration file; "" without one
+	Version   string                // of the program
+	Config    func() *config.Config // returns the configuration in force
+	Unread    func() string         // returns why a changed file is not in force; "" if it is
+}
 
-// adminHandler serves /healthz, which says that we live, and /readyz, which says whether requests
+// personal returns the names of the upstreams that each user signs in to, sorted.
+func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
+
+// Handler serves /healthz, which says that we live, and /readyz, which says whether requests
 // should come here, and the state of everything. An upstream that is not there is no reason to send
 // requests elsewhere; one that was not tried yet is. Requests for another host than this machine
 // are refused: a web page whose host name leads to us could read the answers otherwise. Requests
 // that web pages of other sites cause get /healthz alone: for the other answers the proxy does some
 // work, and /doctor starts processes.
-func (p *program) adminHandler(stopping context.Context) http.Handler {
+func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		r := p.report(stopping)
+		r := p.Report(stopping)
 		status := http.StatusOK
 		if r.Status != "ready" {
 			status = http.StatusServiceUnavailable
@@ -76,19 +97,19 @@ func local(host string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// report is what /readyz says.
-type report struct {
+// Report is what /readyz says.
+type Report struct {
 	Status    string           `json:"status"` // ready, starting or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
-	Upstreams []upstreamReport `json:"upstreams"`
-	Problems  []problemReport  `json:"problems"`
-	Issuers   []issuerReport   `json:"issuers,omitempty"` // whose tokens are accepted
+	Upstreams []UpstreamStatus `json:"upstreams"`
+	Problems  []Problem        `json:"problems"`
+	Issuers   []IssuerStatus   `json:"issuers,omitempty"` // whose tokens are accepted
 	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
 	// callers that were refused something within the last minute, the latest first
-	Overuse []overuseReport `json:"overuse,omitempty"`
+	Overuse []Overuse `json:"overuse,omitempty"`
 }
 
-type overuseReport struct {
+type Overuse struct {
 	Principal string    `json:"principal"` // with its program or address where there is no authentication
 	Limit     string    `json:"limit"`
 	Used      int64     `json:"used"`   // by the caller, now
@@ -97,13 +118,13 @@ type overuseReport struct {
 	Last      time.Time `json:"last"` // when it was refused last
 }
 
-type issuerReport struct {
+type IssuerStatus struct {
 	Issuer string `json:"issuer"`
 	Usable bool   `json:"usable"` // its tokens can be verified; one that was not needed yet may not be
 	Error  string `json:"error,omitempty"`
 }
 
-type upstreamReport struct {
+type UpstreamStatus struct {
 	Name    string    `json:"name"`
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
@@ -116,42 +137,40 @@ type upstreamReport struct {
 	Sandbox string    `json:"sandbox,omitempty"` // of a command: enforced, or what is not, and why
 }
 
-type problemReport struct {
+type Problem struct {
 	Upstream string `json:"upstream"`
 	Name     string `json:"name"`
 	Reason   string `json:"reason"`
 }
 
-func (p *program) report(stopping context.Context) report {
-	statuses := p.statuses()
-	p.server.Settle() // who reads that an upstream is ready finds its tools
-	r := report{Status: "ready", Tools: p.server.Tools(), Upstreams: []upstreamReport{}, Problems: []problemReport{}}
+func (p *Proxy) Report(stopping context.Context) Report {
+	statuses := p.Statuses()
+	p.Server.Settle() // who reads that an upstream is ready finds its tools
+	r := Report{Status: "ready", Tools: p.Server.Tools(), Upstreams: []UpstreamStatus{}, Problems: []Problem{}}
 	switch {
 	case stopping.Err() != nil:
 		r.Status = "stopping"
-	case starting(statuses):
+	case Starting(statuses):
 		r.Status = "starting"
 	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, upstreamReport{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links, s.Sandbox})
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links, s.Sandbox})
 		for _, left := range s.Left {
-			r.Problems = append(r.Problems, problemReport{s.Name, left.Name, left.Reason})
+			r.Problems = append(r.Problems, Problem{s.Name, left.Name, left.Reason})
 		}
 	}
-	for _, name := range p.reach.Load().personal() {
-		r.Upstreams = append(r.Upstreams, upstreamReport{Name: name, State: byPerson})
+	for _, name := range p.personal() {
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: ByPerson})
 	}
-	if why := p.unread.Load(); why != nil {
-		r.Reload = *why
+	r.Reload = p.Unread()
+	for _, s := range p.Providers.Status() {
+		r.Issuers = append(r.Issuers, IssuerStatus{s.Issuer, s.Usable, s.Err})
 	}
-	for _, s := range p.providers.Status() {
-		r.Issuers = append(r.Issuers, issuerReport{s.Issuer, s.Usable, s.Err})
+	for _, problem := range p.Server.Problems() {
+		r.Problems = append(r.Problems, Problem{problem.Upstream, problem.Name, problem.Reason})
 	}
-	for _, problem := range p.server.Problems() {
-		r.Problems = append(r.Problems, problemReport{problem.Upstream, problem.Name, problem.Reason})
-	}
-	for _, o := range p.server.Overused() {
-		r.Overuse = append(r.Overuse, overuseReport(o))
+	for _, o := range p.Server.Overused() {
+		r.Overuse = append(r.Overuse, Overuse(o))
 	}
 	return r
 }
@@ -165,3 +184,28 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	e.SetEscapeHTML(false)
 	e.Encode(v)
 }
+
+func (p *Proxy) Statuses() []upstream.Status {
+	var list []upstream.Status
+	for _, u := range p.Set.All() {
+		list = append(list, u.Status())
+	}
+	return list
+}
+
+// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms
+// nobody.
+const patient = 20 * time.Second
+
+// Starting reports whether an upstream has neither been there yet nor failed.
+func Starting(list []upstream.Status) bool {
+	for _, s := range list {
+		if s.State == upstream.StateConnecting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
+			return true
+		}
+	}
+	return false
+}
+
+// ByPerson is the state of an upstream that each person has connections of their own to.
+const ByPerson = "by person"

@@ -1,4 +1,4 @@
-package main
+package diagnose
 
 import (
 	"fmt"
@@ -20,19 +20,19 @@ import (
 // This file answers why somebody sees an item, or does not, for /why of the admin address.
 // why_command.go asks it, and shows the answer to a person.
 
-// account is what /why says.
-type account struct {
+// WhyReport is what /why says.
+type WhyReport struct {
 	As       string `json:"as"`       // the principal's id
 	Endpoint string `json:"endpoint"` // its path
 	Name     string `json:"name"`
 	// why whoever that is gets no further than the door; "" when they are let in
-	Refused string        `json:"refused,omitempty"`
-	Items   []itemAccount `json:"items"` // that the name may mean there
-	Hints   []string      `json:"hints"` // where there is none: what may be the matter
+	Refused string    `json:"refused,omitempty"`
+	Items   []WhyItem `json:"items"` // that the name may mean there
+	Hints   []string  `json:"hints"` // where there is none: what may be the matter
 }
 
-// itemAccount is about one item.
-type itemAccount struct {
+// WhyItem is about one item.
+type WhyItem struct {
 	Upstream string `json:"upstream"`
 	Kind     string `json:"kind"`
 	Own      string `json:"own_name"`
@@ -47,11 +47,11 @@ type itemAccount struct {
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
 
-	Reasons []reasonJSON `json:"reasons"`
-	Advice  []string     `json:"advice"`
+	Reasons []WhyReason `json:"reasons"`
+	Advice  []string    `json:"advice"`
 }
 
-type reasonJSON struct {
+type WhyReason struct {
 	Missing  string `json:"missing,omitempty"` // a capability
 	Scopes   string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
 	Layer    string `json:"layer,omitempty"`
@@ -63,53 +63,53 @@ type reasonJSON struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// question is what an operator wants to know.
-type question struct {
-	as, endpoint, name  string
-	groups, scopes      []string
-	email, issuer, from string
-	oauthClient         string
+// WhyQuery is what an operator wants to know.
+type WhyQuery struct {
+	As, Endpoint, Name  string
+	Groups, Scopes      []string
+	Email, Issuer, From string
+	OAuthClient         string
 }
 
-func (q *question) query() url.Values {
-	return url.Values{"as": {q.as}, "endpoint": {q.endpoint}, "name": {q.name}, "group": q.groups, "scope": q.scopes, "email": {q.email}, "issuer": {q.issuer},
-		"from": {q.from}, "oauth_client": {q.oauthClient}}
+func (q *WhyQuery) Values() url.Values {
+	return url.Values{"as": {q.As}, "endpoint": {q.Endpoint}, "name": {q.Name}, "group": q.Groups, "scope": q.Scopes, "email": {q.Email}, "issuer": {q.Issuer},
+		"from": {q.From}, "oauth_client": {q.OAuthClient}}
 }
 
-func questionOf(v url.Values) question {
-	return question{as: v.Get("as"), endpoint: v.Get("endpoint"), name: v.Get("name"), groups: v["group"], scopes: v["scope"], email: v.Get("email"),
-		issuer: v.Get("issuer"), from: v.Get("from"), oauthClient: v.Get("oauth_client")}
+func queryOf(v url.Values) WhyQuery {
+	return WhyQuery{As: v.Get("as"), Endpoint: v.Get("endpoint"), Name: v.Get("name"), Groups: v["group"], Scopes: v["scope"], Email: v.Get("email"),
+		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
 }
 
-// subject returns who is asked about. The error says what would be right.
-func (q *question) subject() (policy.Subject, error) {
-	s := policy.Subject{Groups: q.groups, Scopes: q.scopes, Email: q.email, Issuer: q.issuer, OAuthClient: q.oauthClient}
-	if q.from != "" {
-		address, err := netip.ParseAddr(q.from)
+// Subject returns who is asked about. The error says what would be right.
+func (q *WhyQuery) Subject() (policy.Subject, error) {
+	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer, OAuthClient: q.OAuthClient}
+	if q.From != "" {
+		address, err := netip.ParseAddr(q.From)
 		if err != nil {
-			return s, usagef("--from %q is no address; write it like 10.1.2.3", q.from)
+			return s, fmt.Errorf("--from %q is no address; write it like 10.1.2.3", q.From)
 		}
 		s.Address = address.Unmap()
 	}
-	kind, rest, found := strings.Cut(q.as, ":")
+	kind, rest, found := strings.Cut(q.As, ":")
 	switch {
-	case strings.Contains(q.as, "jct_"):
-		return s, usagef("--as wants the name of the key, as in the file, and not the key itself")
-	case q.as == "":
-		return s, usagef("say for whom: --as NAME-OF-A-KEY, --as user:NAME or --as local")
-	case q.as == "local":
+	case strings.Contains(q.As, "jct_"):
+		return s, fmt.Errorf("--as wants the name of the key, as in the file, and not the key itself")
+	case q.As == "":
+		return s, fmt.Errorf("say for whom: --as NAME-OF-A-KEY, --as user:NAME or --as local")
+	case q.As == "local":
 		s.Kind, s.ID = string(auth.KindLocal), "local"
 		if !s.Address.IsValid() {
 			s.Address = auth.Local.Address
 		}
 	case !found:
-		s.Kind, s.ID, s.Key = string(auth.KindKey), "key:"+q.as, q.as
+		s.Kind, s.ID, s.Key = string(auth.KindKey), "key:"+q.As, q.As
 	case kind == "key" && rest != "":
-		s.Kind, s.ID, s.Key = string(auth.KindKey), q.as, rest
+		s.Kind, s.ID, s.Key = string(auth.KindKey), q.As, rest
 	case kind == "user" && rest != "":
-		s.Kind, s.ID, s.User = string(auth.KindUser), q.as, rest
+		s.Kind, s.ID, s.User = string(auth.KindUser), q.As, rest
 	default:
-		return s, usagef("--as %q is nobody; write the name of a key, user:NAME or local", q.as)
+		return s, fmt.Errorf("--as %q is nobody; write the name of a key, user:NAME or local", q.As)
 	}
 	return s, nil
 }
@@ -142,54 +142,52 @@ func endpointPath(endpoint string) string {
 }
 
 // explain answers the question. The error says what is wrong with it.
-func (p *program) explain(q question, now time.Time) (account, error) {
-	who, err := q.subject()
+func (p *Proxy) explain(q WhyQuery, now time.Time) (WhyReport, error) {
+	who, err := q.Subject()
 	if err != nil {
-		return account{}, err
+		return WhyReport{}, err
 	}
-	p.server.Settle()
+	p.Server.Settle()
 	var found []proxy.Explanation
 	endpoint, known := "", false
-	for _, e := range endpoints(q.endpoint) {
-		list, ok := p.server.Explain(who, e, q.name)
+	for _, e := range endpoints(q.Endpoint) {
+		list, ok := p.Server.Explain(who, e, q.Name)
 		if ok && known {
-			return account{}, fmt.Errorf("%s may be %s or %s; write which", prose.Quote(q.endpoint), endpointPath(endpoint), endpointPath(e))
+			return WhyReport{}, fmt.Errorf("%s may be %s or %s; write which", prose.Quote(q.Endpoint), endpointPath(endpoint), endpointPath(e))
 		}
 		if ok {
 			found, endpoint, known = list, e, true
 		}
 	}
 	if !known {
-		return account{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", prose.Quote(q.endpoint))
+		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
 	}
-	a := account{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.name, Refused: p.refused(&who, now), Items: []itemAccount{}, Hints: []string{}}
+	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now), Items: []WhyItem{}, Hints: []string{}}
 	statuses := map[string]upstream.Status{}
-	for _, s := range p.statuses() {
+	for _, s := range p.Statuses() {
 		statuses[s.Name] = s
 	}
 	for i := range found {
-		a.Items = append(a.Items, accountOf(&found[i], statuses[found[i].Upstream], who, now))
+		a.Items = append(a.Items, itemOf(&found[i], statuses[found[i].Upstream], who, now))
 	}
 	if len(found) == 0 {
-		a.Hints = p.hints(who, endpoint, q.name, now)
+		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
 	return a, nil
 }
 
 // refused says why a subject is not let in at all; "" when it is, or when nothing can be said.
-func (p *program) refused(who *policy.Subject, now time.Time) string {
-	keys := p.keys.Load()
+func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
+	keys := p.Config().Auth.APIKeys
 	switch {
-	case keys == nil:
-		return ""
-	case who.Kind == string(auth.KindLocal) && len(*keys) > 0:
+	case who.Kind == string(auth.KindLocal) && len(keys) > 0:
 		return "nobody is local while there are API keys (auth.api_keys): every request needs one"
 	case who.Kind != string(auth.KindKey):
 		return ""
 	}
 	var names []string
 	expired, elsewhere := false, false
-	for _, k := range *keys {
+	for _, k := range keys {
 		names = append(names, k.Name)
 		if k.Name != who.Key {
 			continue
@@ -214,10 +212,10 @@ func (p *program) refused(who *policy.Subject, now time.Time) string {
 	return "there is no key of that name (auth.api_keys)"
 }
 
-func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now time.Time) itemAccount {
-	a := itemAccount{
+func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now time.Time) WhyItem {
+	a := WhyItem{
 		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
-		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []reasonJSON{}, Advice: []string{},
+		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{}, Advice: []string{},
 	}
 	if x.Exposed != "" { // something was decided
 		a.Verdict = x.Verdict.String()
@@ -228,7 +226,7 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	allowed, denied := false, false
 	for _, r := range x.Reasons {
-		j := reasonJSON{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
+		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
 			Rule: r.Rule, Where: r.Where, Note: r.Note}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
@@ -282,11 +280,11 @@ func accountOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now 
 }
 
 // hints says what may be the matter with a name that means nothing on the endpoint.
-func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time) (hints []string) {
+func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) (hints []string) {
 	hint := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	var names []string
-	naming := p.server.Names()
-	for own, u := range p.reach.Load().upstreams {
+	naming := p.Server.Names()
+	for own, u := range p.Config().Upstreams {
 		if _, begin := naming.Expose(u.PrefixOr(own), ""); u.Personal() && strings.HasPrefix(name, begin) {
 			hint("%s may have it: each person signs in there themselves, and sees what it has for them alone (upstreams.%s.auth)", own, own)
 			if who.Kind != string(auth.KindUser) {
@@ -294,7 +292,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 			}
 		}
 	}
-	for _, u := range p.set.All() {
+	for _, u := range p.Set.All() {
 		c, catalog, s := u.Config(), u.Catalog(), u.Status()
 		prefix := c.PrefixOr(u.Name())
 		meant := func(own string) bool {
@@ -313,7 +311,7 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 					rule, ruled = c.Tools.Match(own)
 				}
 				other := u.Name()
-				elsewhere, _ := p.server.Explain(who, other, own)
+				elsewhere, _ := p.Server.Explain(who, other, own)
 				switch {
 				case rule.Off():
 					hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", u.Name(), u.Name(), own)
@@ -350,9 +348,9 @@ func (p *program) hints(who policy.Subject, endpoint, name string, now time.Time
 }
 
 // serveWhy answers /why.
-func (p *program) serveWhy(w http.ResponseWriter, r *http.Request) {
-	q := questionOf(r.URL.Query())
-	if q.name == "" {
+func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r.URL.Query())
+	if q.Name == "" {
 		http.Error(w, "Say what is missed: name=…", http.StatusBadRequest)
 		return
 	}

@@ -1,0 +1,30 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// Pins is what /pins of the admin address says: what the upstreams offer now, verbatim.
+type Pins struct {
+	Tools []Pin `json:"tools"`
+}
+
+type Pin struct {
+	Upstream   string          `json:"upstream"`
+	Name       string          `json:"name"`
+	Definition json.RawMessage `json:"definition"`
+}
+
+// servePins answers /pins.
+func (p *Proxy) servePins(w http.ResponseWriter, _ *http.Request) {
+	p.Server.Settle()
+	r := Pins{Tools: []Pin{}}
+	for _, d := range p.Server.Definitions() {
+		r.Tools = append(r.Tools, Pin{d.Upstream, d.Name, d.Definition})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(r)
+}
