@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // This file asks a legacy server whether it is alive while calls on its connection are silent
@@ -67,7 +68,7 @@ func (l *legacyConn) ping() {
 		l.pings.until, l.pings.ended = time.Time{}, time.Now()
 		l.pings.mu.Unlock()
 	}()
-	_, err := l.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: string(mcp.MethodPing)}}, nil)
+	_, err := l.wire.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: string(mcp.MethodPing)}}, nil)
 	late.Stop()
 	if _, said := errors.AsType[*jsonrpc.Error](asPeerError(err)); err != nil && !said {
 		l.log.Debug("the upstream does not answer a ping", "error", err)

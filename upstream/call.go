@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/http1"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // Call is one client's request on its way to an upstream. It belongs to the caller again when
@@ -129,8 +130,8 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
-	if exit, ok := errors.AsType[*exitError](e.Err); ok {
-		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.how)
+	if exit, ok := errors.AsType[*transport.ExitError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
 	}
 	return e.Error()
 }
@@ -151,18 +152,18 @@ func (e *ownError) Unwrap() error { return e.err }
 
 // kindOf says which kind of failure err is for a call that got as far as a connection.
 func kindOf(err error) Kind {
-	var status *statusError
+	var status *transport.StatusError
 	var timeout *timeoutError
 	switch {
 	case errors.As(err, &timeout):
 		return KindTimeout
 	case errors.Is(err, context.Canceled):
 		return KindCancelled
-	case errors.As(err, new(*unreservedError)):
+	case errors.As(err, new(*transport.MemoryError)):
 		return KindBusy
-	case errors.Is(err, errNotSent), errors.As(err, new(*tokenError)), errors.As(err, new(*LoginError)):
+	case errors.Is(err, transport.ErrNotSent), errors.As(err, new(*transport.TokenError)), errors.As(err, new(*LoginError)):
 		return KindUnavailable
-	case errors.As(err, &status), errors.Is(err, errInvalid):
+	case errors.As(err, &status), errors.Is(err, transport.ErrInvalid):
 		return KindInvalid
 	}
 	return KindLost
@@ -265,12 +266,12 @@ func (c *clock) probedBy(p prober) {
 }
 
 // late and settled are about the slot of a call that was given up.
-func (c *clock) late()         { c.slot.late() }
-func (c *clock) settled() bool { return c.slot.over() }
+func (c *clock) Late()         { c.slot.late() }
+func (c *clock) Settled() bool { return c.slot.over() }
 
 // hears says that bytes of the call's own response have come. It is cheap: the timer looks at it
 // when it fires.
-func (c *clock) hears() { c.heard.Store(int64(time.Since(c.began))) }
+func (c *clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 
 // touch says that the upstream has shown a sign of life.
 func (c *clock) touch() {

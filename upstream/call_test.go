@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -50,7 +51,7 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 
 // TestKindOfTokens: a call for which there was no token was not made.
 func TestKindOfTokens(t *testing.T) {
-	err := fmt.Errorf("call: %w", &tokenError{Err: errors.New("the store is away")})
+	err := fmt.Errorf("call: %w", &transport.TokenError{Err: errors.New("the store is away")})
 	if got := kindOf(err); got != KindUnavailable {
 		t.Errorf("kindOf(%v) = %s, want %s", err, got, KindUnavailable)
 	}

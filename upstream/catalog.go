@@ -11,6 +11,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // Part is one of the lists that a catalog consists of.
@@ -226,7 +227,7 @@ func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Cat
 		}
 		var peer *jsonrpc.Error
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !errors.As(err, &peer) && !errors.Is(err, errInvalid) {
+		if !late && !errors.As(err, &peer) && !errors.Is(err, transport.ErrInvalid) {
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)
 		}
 		if late {
@@ -255,32 +256,32 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 		}
 		list, err := result.Get(p.Member())
 		if err != nil {
-			return fmt.Errorf("%w: no %s on page %d", errInvalid, p.Member(), page)
+			return fmt.Errorf("%w: no %s on page %d", transport.ErrInvalid, p.Member(), page)
 		}
 		items, err := raw.Elements(list)
 		if err != nil {
-			return fmt.Errorf("%w: %s are no array on page %d", errInvalid, p.Member(), page)
+			return fmt.Errorf("%w: %s are no array on page %d", transport.ErrInvalid, p.Member(), page)
 		}
 		c.Fresh[p].take(result, page == 1)
 		for _, item := range items {
 			c.add(p, item)
 		}
 		if c.Items(p)+len(c.Left)-left > maxItems {
-			return fmt.Errorf("%w: more than %d items (limits.items)", errInvalid, maxItems)
+			return fmt.Errorf("%w: more than %d items (limits.items)", transport.ErrInvalid, maxItems)
 		}
 		if cursor, err = result.Get("nextCursor"); err == raw.ErrAbsent || err == nil && string(cursor) == "null" {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("%w: nextCursor: %w", errInvalid, err)
+			return fmt.Errorf("%w: nextCursor: %w", transport.ErrInvalid, err)
 		}
 		if _, err := raw.String(cursor); err != nil {
-			return fmt.Errorf("%w: nextCursor is no string", errInvalid)
+			return fmt.Errorf("%w: nextCursor is no string", transport.ErrInvalid)
 		}
 		if seen[string(cursor)] {
-			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", errInvalid, page)
+			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", transport.ErrInvalid, page)
 		}
 		if page == maxPages {
-			return fmt.Errorf("%w: more than %d pages", errInvalid, maxPages)
+			return fmt.Errorf("%w: more than %d pages", transport.ErrInvalid, maxPages)
 		}
 		seen[string(cursor)] = true
 	}

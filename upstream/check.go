@@ -16,6 +16,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // Report is what a check has found out about an upstream.
@@ -52,7 +53,7 @@ func (u *Upstream) Check(ctx context.Context) Report {
 // it returns.
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
-	o.keeper = &s.keeper
+	o.watchdog = &s.watchdog
 	return check(ctx, name, c.withDefaults(o.Defaults).hard(), o, nil)
 }
 
@@ -62,7 +63,7 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 	p := &pool{hard: hard}
 	d := &dialer{name: name, config: hard, options: o, transport: connections, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && connections == nil {
-		d.transport = transportFor(hard.URL)
+		d.transport = transport.NewPool(hard.URL)
 		if t, ok := d.transport.(interface{ CloseIdleConnections() }); ok {
 			defer t.CloseIdleConnections()
 		}
@@ -147,15 +148,15 @@ func calledItself(implementation []byte) string {
 	}
 	name, _ := o.String("name")
 	version, _ := o.String("version")
-	return line([]byte(strings.TrimSpace(name + " " + version)))
+	return transport.Line([]byte(strings.TrimSpace(name + " " + version)))
 }
 
 // advice says what a person can do about an upstream that cannot be reached.
 func advice(err error, c *Config) string {
 	var (
-		confined *sandboxError
-		status   *statusError
-		exit     *exitError
+		confined *transport.SandboxError
+		status   *transport.StatusError
+		exit     *transport.ExitError
 		dns      *net.DNSError
 		peer     *jsonrpc.Error
 		ca       x509.UnknownAuthorityError
@@ -163,7 +164,7 @@ func advice(err error, c *Config) string {
 		old      x509.CertificateInvalidError
 	)
 	switch {
-	case errors.As(err, &confined) && confined.person:
+	case errors.As(err, &confined) && confined.Permanent:
 		return "run Junction where the kernel can enforce it, or remove require: true to start the command without a part of its sandbox"
 	case errors.As(err, &confined): // which says what to do
 		return ""
@@ -171,7 +172,7 @@ func advice(err error, c *Config) string {
 		return ""
 	case errors.As(err, &status):
 		switch code := status.Status; {
-		case status.wantsOAuth() && c.Auth.Mode == AuthNone:
+		case status.WantsOAuth() && c.Auth.Mode == AuthNone:
 			return "the server asks for an OAuth sign-in: set auth: { mode: oauth } and run: junction login NAME"
 		case code == 401 || code == 403:
 			return `it wants to know who we are: set headers, such as Authorization: "Bearer ${TOKEN}", or renew what is there`
@@ -185,7 +186,7 @@ func advice(err error, c *Config) string {
 			return "a web page is there, and no MCP: look at the path of url"
 		}
 		return "look at url and headers"
-	case errors.Is(err, errNoProgram):
+	case errors.Is(err, transport.ErrNoProgram):
 		return "install the program, or write its whole path into command"
 	case errors.Is(err, fs.ErrNotExist):
 		return "look at command and dir: what they name is not there"
@@ -210,7 +211,7 @@ func advice(err error, c *Config) string {
 		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA (SSL_CERT_FILE names a file of them)"
 	case errors.As(err, &peer):
 		return "the server said that itself: its own log or documentation says more"
-	case errors.Is(err, errInvalid):
+	case errors.Is(err, transport.ErrInvalid):
 		return "the server breaks the protocol there: a newer version of it may not; era chooses another one"
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/upstream/http1"
+	"junction/upstream/transport"
 )
 
 // Config is one entry of the file's upstreams section: one MCP server. Either Command or URL is
@@ -293,7 +294,7 @@ func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
 type Size int64
 
 // String returns the size in the largest unit that divides it.
-func (s Size) String() string { return sizeText(int64(s)) }
+func (s Size) String() string { return transport.FormatSize(int64(s)) }
 
 // UnmarshalYAML reads a number with an optional unit.
 func (s *Size) UnmarshalYAML(n *yaml.Node) error {

@@ -15,6 +15,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
@@ -81,12 +82,12 @@ type hooks struct {
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.
 type base struct {
-	wire  wire
+	wire  transport.Transport
 	log   *slog.Logger
 	hooks hooks
 	era   Era
-	odd   flood      // of what the log is told that the server should not have sent
-	info  serverInfo // written by the handshake, read once that is done
+	odd   transport.LogLimit // of what the log is told that the server should not have sent
+	info  serverInfo         // written by the handshake, read once that is done
 	// declared is what the server was told of its clients in the handshake. It is the zero value in
 	// the modern era, and guarded by mu.
 	declared Profile
@@ -107,17 +108,17 @@ type base struct {
 	recent  [2]landing             // the last two principals whose calls have ended, the later one first
 	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
 
-	outbox chan *request // answers to the server's requests, sent by run; 256-buffered, never closed
-	probes chan func()   // what run starts as a task; 1-buffered, never closed; nil in the modern era
+	outbox chan *transport.Request // answers to the server's requests, sent by run; 256-buffered, never closed
+	probes chan func()             // what run starts as a task; 1-buffered, never closed; nil in the modern era
 	ctx    context.Context
 	stop   context.CancelFunc
 	tasks  sync.WaitGroup // run, and what an era adds
 }
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
-	b.log, b.hooks, b.era, b.odd = log, h, era, newFlood()
+	b.log, b.hooks, b.era, b.odd = log, h, era, transport.NewLogLimit()
 	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*asked{}
-	b.outbox = make(chan *request, 256)
+	b.outbox = make(chan *transport.Request, 256)
 	if era == EraLegacy {
 		b.probes = make(chan func(), 1)
 	}
@@ -125,7 +126,7 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 }
 
 // start takes the wire, once it is open.
-func (b *base) start(w wire) {
+func (b *base) start(w transport.Transport) {
 	b.wire = w
 	b.tasks.Go(b.run)
 }
@@ -150,7 +151,7 @@ func (b *base) run() {
 
 // post sends a message without waiting for it. When the server does not take what we send, it is
 // dropped.
-func (b *base) post(m *request) {
+func (b *base) post(m *transport.Request) {
 	select {
 	case b.outbox <- m:
 	default:
@@ -231,9 +232,9 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
-		b.odd.warn(b.log, "request ignored: a server of this era sends none", "method", m.Method)
+		b.odd.Warn(b.log, "request ignored: a server of this era sends none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
-		b.post(&request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
+		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
 	case IsQuestion(m.Method):
 		b.question(own, m)
 	default:
@@ -375,13 +376,13 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is
 // told to cancel if it would not notice otherwise.
-func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
+func (b *base) roundTrip(ctx context.Context, req *transport.Request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
 	if f != nil {
 		f.ctx = ctx
 		if f.clock != nil {
-			req.clock = f.clock
+			req.Observer = f.clock
 		}
-		req.memory, _ = f.peer.(Memory)
+		req.Memory, _ = f.peer.(Memory)
 		b.takeoff(f)
 		defer b.land(f)
 	}
@@ -398,7 +399,7 @@ func (b *base) roundTrip(ctx context.Context, req *request, f *flight, tellCance
 			}
 			params := append([]byte(`{"requestId":`), req.ID...)
 			params = raw.AppendQuote(append(params, `,"reason":`...), reason)
-			b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')}})
+			b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')}})
 		}
 		return nil, err
 	}
@@ -411,14 +412,14 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 	case m.Error != nil:
 		return raw.Object{}, m.Error
 	case !m.Body.Present():
-		return raw.Object{}, fmt.Errorf("%w: the result is no object", errInvalid)
+		return raw.Object{}, fmt.Errorf("%w: the result is no object", transport.ErrInvalid)
 	}
 	return m.Body, nil
 }
 
 // ask makes a request of our own and returns its result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
-	m, err := b.wire.Call(ctx, &request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
+	m, err := b.wire.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
 		func(m *jsonrpc.Message) { b.deliver(nobody, m) })
 	if err != nil {
 		return raw.Object{}, err
@@ -427,7 +428,7 @@ func (b *base) ask(ctx context.Context, method string, params []byte, header []H
 		return raw.Object{}, m.Error
 	}
 	if !m.Body.Present() {
-		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", errInvalid, method)
+		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", transport.ErrInvalid, method)
 	}
 	return m.Body, nil
 }

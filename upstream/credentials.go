@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"junction/upstream/transport"
 )
 
 // Credentials has what each person was given at the upstreams that they sign in to themselves
@@ -51,8 +53,8 @@ func (e *LoginError) Error() string {
 // NeedsLogin reports whether an upstream cannot be reached until the operator signs in there: by a
 // LoginError, or because the server asks for OAuth and auth.mode is not set.
 func NeedsLogin(err error) bool {
-	var status *statusError
-	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.wantsOAuth()
+	var status *transport.StatusError
+	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.WantsOAuth()
 }
 
 // token is what a request of the pool's person is authorized with; "" where the upstream is
@@ -62,11 +64,11 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 		return "", nil
 	}
 	if p.options.Credentials == nil {
-		return "", &tokenError{Err: errors.New("nobody has credentials of people here")}
+		return "", &transport.TokenError{Err: errors.New("nobody has credentials of people here")}
 	}
 	token, err := p.options.Credentials.Token(ctx, p.name, p.person, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
-		return "", &tokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
+		return "", &transport.TokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
 	}
 	return token, err
 }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // Finding is something about a definition that a person should know.
@@ -139,7 +140,7 @@ var propertyName = lazily(`^[A-Za-z0-9_.-]{1,64}$`)
 func (n *inspection) schema(o raw.Object, level int) {
 	const trouble = ": some models' APIs refuse the whole list then"
 	if ref, err := o.String("$ref"); err == nil && !strings.HasPrefix(ref, "#") {
-		n.find(false, "a $ref to somewhere else, which clients cannot follow", line([]byte(ref)), adviceAuthor)
+		n.find(false, "a $ref to somewhere else, which clients cannot follow", transport.Line([]byte(ref)), adviceAuthor)
 	}
 	if kind, err := o.String("type"); err == nil && kind == "array" {
 		_, err := o.Get("items")
@@ -156,7 +157,7 @@ func (n *inspection) schema(o raw.Object, level int) {
 			name, _ := m.Name()
 			names = append(names, name)
 			if !propertyName().MatchString(name) {
-				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of A-Z a-z 0-9 _ . -", line([]byte(name)), adviceAuthor)
+				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), adviceAuthor)
 			}
 			n.properties++
 			n.sub(m.Value, level+1)
@@ -164,7 +165,7 @@ func (n *inspection) schema(o raw.Object, level int) {
 		required, _ := o.Elements("required")
 		for _, r := range required {
 			if name, err := raw.String(r); err == nil && !slices.Contains(names, name) {
-				n.find(false, "it requires an argument that it does not declare", line([]byte(name)), adviceAuthor)
+				n.find(false, "it requires an argument that it does not declare", transport.Line([]byte(name)), adviceAuthor)
 			}
 		}
 	}
@@ -219,16 +220,16 @@ func (n *inspection) texts(v []byte, in string) {
 
 func (n *inspection) text(s, in string) {
 	if r, ok := hidden(s); ok {
-		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r, line([]byte(in))), adviceRead)
+		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r, transport.Line([]byte(in))), adviceRead)
 	}
 	if farOut().MatchString(s) {
-		n.find(true, "text behind so much white space that nobody sees it", "in "+line([]byte(in)), adviceRead)
+		n.find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)), adviceRead)
 	}
 	if found := secretPlaces().FindString(s); found != "" {
-		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found, line([]byte(in))), adviceRead)
+		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found, transport.Line([]byte(in))), adviceRead)
 	}
 	if found := commanding().FindString(s); found != "" {
-		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found), line([]byte(in))), adviceRead)
+		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found), transport.Line([]byte(in))), adviceRead)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"junction/upstream/transport"
 )
 
 // Inherit are the variables of our own environment that a command gets besides the default ones:
@@ -36,11 +38,11 @@ func (i Inherit) validate(bad func(path, format string, args ...any)) {
 }
 
 // Matches reports whether the list has the variable, by its name or by a glob.
-func (i Inherit) Matches(variable string) bool { return matches(i, variable) }
+func (i Inherit) Matches(variable string) bool { return transport.Matches(i, variable) }
 
 // environment returns which variables of ours a command of the entry gets, and which of its own.
-func (c *Config) environment() environment {
-	return environment{own: c.Env, inherit: c.InheritEnv, reserved: c.Reserved}
+func (c *Config) environment() transport.Environment {
+	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
 }
 
 // Withheld returns the names of the variables of our environment that a command of the entry does
@@ -54,7 +56,7 @@ func (c *Config) Withheld() []string {
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		_, own := c.Env[name]
-		if !own && !strings.HasPrefix(name, "JUNCTION_") && looksSecret(name) && !given.passes(name, value) {
+		if !own && !strings.HasPrefix(name, "JUNCTION_") && looksSecret(name) && !given.Passes(name, value) {
 			names = append(names, name)
 		}
 	}

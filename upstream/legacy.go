@@ -11,6 +11,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its
@@ -40,26 +41,26 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	}
 	version, err := result.String("protocolVersion")
 	if err != nil {
-		return fmt.Errorf("%w to initialize: no protocolVersion", errInvalid)
+		return fmt.Errorf("%w to initialize: no protocolVersion", transport.ErrInvalid)
 	}
 	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
-		return fmt.Errorf("%w to initialize: the server wants protocol version %q, which we do not speak", errInvalid, version)
+		return fmt.Errorf("%w to initialize: the server wants protocol version %q, which we do not speak", transport.ErrInvalid, version)
 	}
 	l.info = serverInfo{era: EraLegacy, version: version}
 	l.info.capabilities, _ = result.Object("capabilities")
 	l.info.serverInfo, _ = result.Get("serverInfo")
 	l.info.instructions, _ = result.String("instructions")
 	if version >= mcp.ProtocolVersion20250618 {
-		l.wire.setVersion(version)
+		l.wire.SetVersion(version)
 	}
-	return l.wire.Send(ctx, &request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
+	return l.wire.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
 
 // watch opens the GET stream of an HTTP server; on the other wires a server tells of changes
 // unasked.
 func (l *legacyConn) watch() <-chan struct{} {
 	_, lists, _ := l.info.tells()
-	return l.wire.listen(func() {
+	return l.wire.Listen(func() {
 		if l.hooks.missed != nil {
 			l.hooks.missed(nil)
 		}
@@ -84,7 +85,7 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if clock != nil {
 		clock.probedBy(l)
 	}
-	m, err := l.roundTrip(ctx, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
+	m, err := l.roundTrip(ctx, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
 	if err != nil {
 		return Result{}, err
 	}
@@ -129,7 +130,9 @@ func (l *legacyConn) setLevel(ctx context.Context, name string) {
 }
 
 // tell is that of conn.
-func (l *legacyConn) tell(method string) { l.post(&request{Message: jsonrpc.Message{Method: method}}) }
+func (l *legacyConn) tell(method string) {
+	l.post(&transport.Request{Message: jsonrpc.Message{Method: method}})
+}
 
 func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
 	var params []byte

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"junction/upstream/transport"
 )
 
 // link keeps one conn alive.
@@ -107,9 +109,9 @@ func (l *link) run(ctx context.Context) {
 // needsPerson reports whether the server refuses who we are, or the command may not run without a
 // sandbox.
 func needsPerson(err error) bool {
-	var status *statusError
-	var confined *sandboxError
-	return signIn(err) || errors.As(err, &confined) && confined.person || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	var status *transport.StatusError
+	var confined *transport.SandboxError
+	return signIn(err) || errors.As(err, &confined) && confined.Permanent || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // signIn reports whether the link's own person, or the operator, has to sign in.
@@ -242,7 +244,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			return context.Cause(ctx)
 		case err := <-ended:
 			if err == nil {
-				err = errClosed
+				err = transport.ErrClosed
 			}
 			return err
 		case err := <-broken:
@@ -394,7 +396,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 		case l.state == StateReady:
 			return l.conn, nil
 		case l.state == StateClosed:
-			return nil, errClosed
+			return nil, transport.ErrClosed
 		case l.attempts > attempts:
 			return nil, l.err
 		}
@@ -463,7 +465,7 @@ func (l *link) fail(c conn, err error) {
 
 // close ends the link and returns when nothing of it is left.
 func (l *link) close() {
-	l.stop(errClosed)
+	l.stop(transport.ErrClosed)
 	<-l.done
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -498,7 +499,7 @@ func TestClose(t *testing.T) {
 
 func TestNeedsPerson(t *testing.T) {
 	for code, want := range map[int]bool{401: true, 403: true, 400: false, 404: false, 407: false, 429: false, 500: false} {
-		if got := needsPerson(fmt.Errorf("wrapped: %w", &statusError{Status: code})); got != want {
+		if got := needsPerson(fmt.Errorf("wrapped: %w", &transport.StatusError{Status: code})); got != want {
 			t.Errorf("needsPerson(%d) = %v, want %v", code, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // This file holds the subscriptions/listen of a modern server (2026-07-28,
@@ -63,14 +64,16 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 // changes at all, or as soon as somebody wants to hear of a resource.
 func (m *modernConn) watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
-	return closed // a question comes in an answer
+	ready := make(chan struct{})
+	close(ready) // a question comes in an answer
+	return ready
 }
 
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
 	_, w.any, _ = m.info.tells()
-	if m.wire.perRequest() {
+	if m.wire.PerRequest() {
 		w.replacing()
 	} else {
 		w.adding()
@@ -140,7 +143,7 @@ func (m *modernConn) follow(ctx context.Context, all func() []string, added, gon
 	select {
 	case m.follows <- f:
 	case <-m.ctx.Done():
-		return nil, errClosed
+		return nil, transport.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -148,7 +151,7 @@ func (m *modernConn) follow(ctx context.Context, all func() []string, added, gon
 	case a := <-f.answer:
 		return a.accepted, a.err
 	case <-m.ctx.Done():
-		return nil, errClosed
+		return nil, transport.ErrClosed
 	}
 }
 
@@ -169,7 +172,7 @@ func (m *modernConn) keep(l *listen) {
 		}
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
-		req := &request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
+		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
 		answer, err := m.listenOnce(l, req)
 		m.lmu.Lock()
 		delete(m.listens, id)
@@ -184,7 +187,7 @@ func (m *modernConn) keep(l *listen) {
 			return
 		}
 		if err == nil {
-			err = errClosed
+			err = transport.ErrClosed
 		}
 		if l.settle(nil, err) && !l.first {
 			return
@@ -194,14 +197,14 @@ func (m *modernConn) keep(l *listen) {
 		}
 		pause.wait(l.ctx, nil)
 	}
-	l.settle(nil, errClosed)
+	l.settle(nil, transport.ErrClosed)
 }
 
 // listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with
 // its response; on stdio who ends it tells the server.
-func (m *modernConn) listenOnce(l *listen, req *request) (*jsonrpc.Message, error) {
+func (m *modernConn) listenOnce(l *listen, req *transport.Request) (*jsonrpc.Message, error) {
 	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
-	if m.wire.perRequest() {
+	if m.wire.PerRequest() {
 		return m.wire.Call(l.ctx, req, on)
 	}
 	return m.wire.Call(l.call, req, on)

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // This file keeps the subscriptions of a modern server on stdio, where all of them share one
@@ -350,7 +351,7 @@ func (s *shared) end(list ...*listen) {
 			continue
 		}
 		params := append(append([]byte(`{"requestId":`), id...), '}')
-		end := &request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
+		end := &transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
 		if err := s.m.wire.Send(sending, end); err != nil {
 			s.m.log.Debug("the upstream was not told that a subscription has ended", "error", err)
 		}

@@ -12,12 +12,13 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // teller is a modern server on stdio that only tells of changes.
 type teller struct {
-	duplex
-	in receiver
+	transport.Duplex
+	in transport.Receiver
 
 	// as the official Go SDK 1.8: one subscription of a connection for each resource and each list,
 	// and the end of any forgets the lists
@@ -34,9 +35,9 @@ type teller struct {
 	bytes    int
 }
 
-func (s *teller) ended() bool { return false }
+func (s *teller) Ended() bool { return false }
 
-func (s *teller) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (s *teller) Call(ctx context.Context, req *transport.Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	ended := make(chan struct{})
 	refusal, acknowledgement := s.subscribe(req, ended)
 	if refusal != nil {
@@ -51,7 +52,7 @@ func (s *teller) Call(ctx context.Context, req *request, _ func(*jsonrpc.Message
 	}
 }
 
-func (s *teller) subscribe(req *request, ended chan struct{}) (refusal *jsonrpc.Message, acknowledgement string) {
+func (s *teller) subscribe(req *transport.Request, ended chan struct{}) (refusal *jsonrpc.Message, acknowledgement string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.messages, s.bytes = s.messages+1, s.bytes+len(req.Params)
@@ -96,7 +97,7 @@ func subscriptionOf(id jsonrpc.ID) string {
 }
 
 // Send takes the end of a subscription.
-func (s *teller) Send(_ context.Context, m *request) error {
+func (s *teller) Send(_ context.Context, m *transport.Request) error {
 	v, _ := raw.Get(m.Params, "requestId")
 	id := jsonrpc.ID(v)
 	s.mu.Lock()

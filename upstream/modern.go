@@ -12,6 +12,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // modernConn speaks 2026-07-28: every request carries its version and its client's capabilities,
@@ -45,14 +46,14 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	}
 	versions, err := result.Get("supportedVersions")
 	if err != nil {
-		return &notModernError{fmt.Errorf("%w to server/discover: no supportedVersions", errInvalid)}
+		return &notModernError{fmt.Errorf("%w to server/discover: no supportedVersions", transport.ErrInvalid)}
 	}
 	offered, err := raw.Elements(versions)
 	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
-	m.info.mirrors = m.wire.perRequest()
+	m.info.mirrors = m.wire.PerRequest()
 	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.capabilities, _ = result.Object("capabilities")
 	m.info.instructions, _ = result.String("instructions")
@@ -95,7 +96,7 @@ func (m *modernConn) header(method, name string) []HeaderField {
 }
 
 func appendHeader(h []HeaderField, method, name string) []HeaderField {
-	h = append(h, HeaderField{Name: headerVersion, Value: modernVersion}, HeaderField{Name: headerMethod, Value: method})
+	h = append(h, HeaderField{Name: transport.HeaderVersion, Value: modernVersion}, HeaderField{Name: headerMethod, Value: method})
 	if name != "" {
 		value, _ := mcp.EncodeHeaderValue(name)
 		h = append(h, HeaderField{Name: headerName, Value: value})
@@ -115,11 +116,11 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	req := &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
-	if m.wire.perRequest() {
-		req.Header = append(appendHeader(req.few[:0], c.Method, c.headerName()), c.Header...)
+	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
+	if m.wire.PerRequest() {
+		req.Header = append(appendHeader(req.HeaderRoom[:0], c.Method, c.headerName()), c.Header...)
 	}
-	answer, err := m.roundTrip(ctx, req, f, !m.wire.perRequest())
+	answer, err := m.roundTrip(ctx, req, f, !m.wire.PerRequest())
 	if err != nil {
 		return Result{}, asPeerError(err)
 	}
@@ -137,14 +138,14 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	switch {
 	case err == raw.ErrAbsent:
 	case err != nil:
-		return Result{}, fmt.Errorf("%w: resultType: %w", errInvalid, err)
+		return Result{}, fmt.Errorf("%w: resultType: %w", transport.ErrInvalid, err)
 	case kind == TypeComplete:
 	case kind == TypeInputRequired && mayRequireInput(c.Method):
 	case kind == TypeTask && c.Method == string(mcp.MethodToolsCall) && c.Profile.Tasks:
 	case kind == TypeTask && c.Method == methodTasksGet: // examples of the extension say so, its text says complete
 		kind = TypeComplete
 	default: // an unknown type must be taken for invalid (2026-07-28, basic/index#resulttype)
-		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", errInvalid, kind, c.Method)
+		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", transport.ErrInvalid, kind, c.Method)
 	}
 	return Result{result, kind}, nil
 }

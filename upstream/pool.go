@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"junction/upstream/transport"
 )
 
 // pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives
@@ -71,7 +73,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env", "variables", names)
 	}
 	if hard.URL != "" {
-		p.dialer.transport = transportFor(hard.URL)
+		p.dialer.transport = transport.NewPool(hard.URL)
 	}
 	if person != "" || hard.OperatorSignsIn() {
 		p.dialer.token = p.token
@@ -155,7 +157,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 		spare, freed := p.takeIdle(key), p.whenFreed()
 		p.mu.Unlock()
 		if spare != nil {
-			spare.stop(errClosed) // frees its place when it has ended
+			spare.stop(transport.ErrClosed) // frees its place when it has ended
 		}
 		select {
 		case <-freed:

@@ -16,6 +16,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // bothAnswers is how long the modern answer may come after the legacy one, where both questions
@@ -32,7 +33,7 @@ type dialer struct {
 	config    Config // with defaults
 	options   Options
 	transport http.RoundTripper                                            // nil for a command
-	token     func(ctx context.Context, refused ...string) (string, error) // see httpOptions
+	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log       *slog.Logger
 	known     *knowledge
 	opened    func() // called when a wire was opened; nil where nobody wants to know
@@ -114,7 +115,7 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 	}
 	c.start(w)
 	err = c.handshake(ctx, implementation(d.options.Version), p)
-	if err == nil && !w.hasSession() {
+	if err == nil && !w.HasSession() {
 		err = errNoAside
 	}
 	if err != nil {
@@ -192,7 +193,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 			return m, nil
 		case errors.As(err, &not):
 			denied = not.cause
-		case d.config.URL == "" && (w.ended() || errors.As(err, new(*exitError))):
+		case d.config.URL == "" && (w.Ended() || errors.As(err, new(*transport.ExitError))):
 			// Some legacy servers end at a request that they do not know: once more, in their own
 			// era.
 			fail(err)
@@ -255,7 +256,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 }
 
 // open opens the wire that the configuration names.
-func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) {
+func (d *dialer) open(ctx context.Context, sse bool, in transport.Receiver) (transport.Transport, error) {
 	w, err := d.openWire(ctx, sse, in)
 	if err == nil && d.opened != nil {
 		d.opened()
@@ -263,26 +264,26 @@ func (d *dialer) open(ctx context.Context, sse bool, in receiver) (wire, error) 
 	return w, err
 }
 
-func (d *dialer) openWire(ctx context.Context, sse bool, in receiver) (wire, error) {
+func (d *dialer) openWire(ctx context.Context, sse bool, in transport.Receiver) (transport.Transport, error) {
 	if d.config.URL == "" {
-		return openStdio(stdioOptions{
+		return transport.OpenStdio(transport.StdioOptions{
 			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv, Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
-			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Keeper: d.options.keeper, Log: d.log,
+			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Watchdog: d.options.watchdog, Log: d.log,
 		}, in)
 	}
-	o := httpOptions{
-		URL: d.config.URL, Headers: d.config.Headers, Transport: d.transport, Token: d.token,
+	o := transport.HTTPOptions{
+		URL: d.config.URL, Headers: d.config.Headers, Pool: d.transport, Token: d.token,
 		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
 	}
 	if sse {
-		return openSSE(ctx, o, in)
+		return transport.OpenSSE(ctx, o, in)
 	}
-	return openHTTP(o, in), nil
+	return transport.OpenHTTP(o, in), nil
 }
 
 // dead returns why the wire ended, which says more than that a request on it failed.
-func dead(w wire, err error) error {
-	if w.ended() {
+func dead(w transport.Transport, err error) error {
+	if w.Ended() {
 		if reason := w.Wait(); reason != nil {
 			return reason
 		}
@@ -294,7 +295,7 @@ func dead(w wire, err error) error {
 // server (2026-07-28, basic/versioning), and err otherwise: 401, 403, 429, 5xx, redirects and
 // network failures say nothing about the era.
 func probed(err error) error {
-	var status *statusError
+	var status *transport.StatusError
 	if errors.As(err, &status) {
 		switch {
 		case status.Status == 401, status.Status == 403, status.Status == 407, status.Status == 408, status.Status == 429,
@@ -357,16 +358,16 @@ func deniesLegacy(err error) bool {
 // olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28,
 // streamable-http#httpsse-transport).
 func olderTransport(err error) bool {
-	var status *statusError
+	var status *transport.StatusError
 	return errors.As(err, &status) && status.Message == nil && (status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
 // asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word
 // counts more than the status: not where the status is about us.
 func asPeerError(err error) error {
-	var status *statusError
+	var status *transport.StatusError
 	if errors.As(err, &status) && status.Message != nil && status.Message.Error != nil &&
-		status.Status != 401 && status.Status != 403 && status.Status != 407 && !errors.Is(err, errSessionGone) {
+		status.Status != 401 && status.Status != 403 && status.Status != 407 && !errors.Is(err, transport.ErrSessionGone) {
 		return status.Message.Error
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -297,13 +298,13 @@ func TestProbeLate(t *testing.T) {
 func TestProbedNeedsEvidence(t *testing.T) {
 	for _, code := range []int{301, 307, 401, 403, 407, 408, 429, 500, 502, 503, 504} {
 		var not *notModernError
-		if err := probed(&statusError{Status: code}); errors.As(err, &not) {
+		if err := probed(&transport.StatusError{Status: code}); errors.As(err, &not) {
 			t.Errorf("%d is taken for evidence of the legacy era", code)
 		}
 	}
 	for _, code := range []int{400, 404, 405, 406, 410, 415} {
 		var not *notModernError
-		if err := probed(&statusError{Status: code}); !errors.As(err, &not) {
+		if err := probed(&transport.StatusError{Status: code}); !errors.As(err, &not) {
 			t.Errorf("%d is not taken for evidence of the legacy era", code)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // This file holds how the messages of a server find the call that they belong to, and how its
@@ -31,7 +32,7 @@ type Peer interface {
 
 // Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and
 // is in the chain of the error that Call returns.
-type Memory = reserver
+type Memory = transport.Memory
 
 // Question is a request of a server's to the client: elicitation/create, sampling/createMessage or
 // roots/list.
@@ -184,7 +185,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		return
 	}
 	if f == nil || f.peer == nil {
-		b.odd.warn(b.log, "question refused", "method", m.Method, "reason", reason)
+		b.odd.Warn(b.log, "question refused", "method", m.Method, "reason", reason)
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: "+reason)
 		return
 	}
@@ -216,7 +217,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	}
 	id, q := jsonrpc.ID(string(m.ID)), &Question{Method: m.Method, Params: bytes.Clone(m.Params)}
 	q.Progress = func(params []byte) {
-		b.post(&request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
+		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
 	}
 	b.tasks.Go(func() {
 		defer close(a.done)
@@ -243,7 +244,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		}()
 		sending, cancel := context.WithTimeout(b.ctx, sendPatience)
 		defer cancel()
-		reply := &request{Message: jsonrpc.Message{ID: id, Result: result}}
+		reply := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}
 		if err != nil {
 			reply.Result, reply.Error = unanswered(q.Method, err)
 		}
@@ -354,5 +355,5 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 }
 
 func (b *base) refuse(id jsonrpc.ID, code int64, text string) {
-	b.post(&request{Message: jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}}})
+	b.post(&transport.Request{Message: jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}}})
 }

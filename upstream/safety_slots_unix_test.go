@@ -11,6 +11,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // TestSafety8LateAnswersOverStdio: an abandoned call counts until the command answers it all the
@@ -20,7 +21,7 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 	const script = `for i in 1 2 3; do read -r x; echo '{"jsonrpc":"2.0","method":"begun"}'; done
 		read -r x; echo '{"jsonrpc":"2.0","id":6,"result":{}}'; echo '{"jsonrpc":"2.0","id":200,"result":{}}'; cat >/dev/null`
 	begun := make(chan struct{}, 3)
-	w, err := openStdio(stdioOptions{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
+	w, err := transport.OpenStdio(transport.StdioOptions{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
 		func(*jsonrpc.Message) { begun <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 		if _, err := s.take(ctx, "hog", true, &c.slot); err != nil {
 			t.Fatal(err)
 		}
-		req := &request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, clock: c}
+		req := &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, Observer: c}
 		done := make(chan error, 1)
 		go func() {
 			_, err := w.Call(ctx, req, nil)
@@ -57,7 +58,7 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 	if n := left(); n != 3 || s.used != 0 {
 		t.Errorf("%d abandoned calls count, and %d slots are used, want 3 and none", n, s.used)
 	}
-	if _, err := w.Call(t.Context(), &request{Message: jsonrpc.Message{ID: "200", Method: "answer"}}, nil); err != nil {
+	if _, err := w.Call(t.Context(), &transport.Request{Message: jsonrpc.Message{ID: "200", Method: "answer"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := left(); n != 2 {

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/upstream/sandbox"
+	"junction/upstream/transport"
 )
 
 // Sandbox is the sandbox section of a command: the files and TCP ports that it may use beside those
@@ -155,18 +156,18 @@ func (c *Config) WideDir() string {
 }
 
 // confinement returns that of the entry; nil if it has none.
-func (d *dialer) confinement() *confinement {
+func (d *dialer) confinement() *transport.Confinement {
 	if d.config.Sandbox == nil {
 		return nil
 	}
 	s := d.config.Sandbox
-	c := &confinement{name: d.name, read: s.Read, write: s.Write, anyTCP: s.TCP.All(), require: s.Require,
-		support: d.options.kernel()}
+	c := &transport.Confinement{Name: d.name, Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), Require: s.Require,
+		Support: d.options.kernel()}
 	for _, p := range s.TCP.List {
-		c.tcp = append(c.tcp, uint16(p))
+		c.TCP = append(c.TCP, uint16(p))
 	}
 	if d.options.Sandboxes != "" {
-		c.private = filepath.Join(d.options.Sandboxes, d.name)
+		c.Private = filepath.Join(d.options.Sandboxes, d.name)
 	}
 	return c
 }

@@ -14,6 +14,14 @@ import (
 	"junction/upstream/sandbox"
 )
 
+// mustEnforce skips a test of what the kernel enforces where it does not.
+func mustEnforce(t *testing.T) {
+	t.Helper()
+	if s := sandbox.Kernel(); s.Missing(true) != "" {
+		t.Skip("NOT TESTED: " + s.Missing(true))
+	}
+}
+
 // TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be
 // enforced, and the status says so; with it, no process starts, and the upstream is blocked with
 // the reason.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"junction/upstream/transport"
 )
 
 // Set is all configured upstreams. The zero value has none.
@@ -14,7 +16,7 @@ type Set struct {
 	mu       sync.Mutex
 	running  map[string]*Upstream
 	people   people
-	keeper   keeper // of all processes
+	watchdog transport.Watchdog // of all processes
 	retiring sync.WaitGroup
 	closing  context.Context // ends when Close is called
 	close    context.CancelFunc
@@ -37,7 +39,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	if s.closing == nil {
 		s.closing, s.close = context.WithCancel(context.Background())
 	}
-	o.keeper = &s.keeper
+	o.watchdog = &s.watchdog
 	next, own := map[string]*Upstream{}, map[string]Config{}
 	for name, c := range configs {
 		if c.Off() {

@@ -8,6 +8,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // This file calls tools of legacy servers that answer by a task only (2025-11-25,
@@ -52,7 +53,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	}
 	l.takeoff(f)
 	defer l.land(f)
-	created, err := l.within(ctx, f, &request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
+	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
 	if err != nil {
 		return Result{}, err
 	}
@@ -63,7 +64,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	name, err := task.Get("taskId")
 	text, bad := raw.String(name)
 	if err != nil || bad != nil || text == "" {
-		return Result{}, fmt.Errorf("%w: a task without taskId", errInvalid)
+		return Result{}, fmt.Errorf("%w: a task without taskId", transport.ErrInvalid)
 	}
 	l.mu.Lock()
 	f.task = text
@@ -73,9 +74,9 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	if err != nil {
 		if ctx.Err() != nil {
 			l.haunt()
-			l.post(&request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
+			l.post(&transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
 		}
-		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, errNotSent) {
+		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
 			// %v: the call was received, and must not be made again
 			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
 		}
@@ -94,7 +95,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		switch status, _ := task.String("status"); status {
 		case "working", "submitted":
 		default: // input_required, completed, failed, cancelled
-			return l.within(ctx, f, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about}})
+			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about}})
 		}
 		if f.clock != nil {
 			f.clock.touch()
@@ -109,16 +110,16 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error
-		if task, err = l.within(ctx, f, &request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about}}); err != nil {
+		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about}}); err != nil {
 			return task, err
 		}
 	}
 }
 
 // within makes a request that is part of a call in progress, whose stream is the call's.
-func (l *legacyConn) within(ctx context.Context, f *flight, req *request) (raw.Object, error) {
+func (l *legacyConn) within(ctx context.Context, f *flight, req *transport.Request) (raw.Object, error) {
 	if f.clock != nil {
-		req.clock = f.clock
+		req.Observer = f.clock
 	}
 	m, err := l.wire.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {

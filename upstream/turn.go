@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"junction/upstream/transport"
 )
 
 // This file holds what happens when a call arrives while another call waits for the answer of a
@@ -137,7 +139,7 @@ func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
 		if err == nil {
 			return l, cn, nil
 		}
-		if !errors.Is(err, errClosed) && !errors.Is(err, errIdle) {
+		if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, errIdle) {
 			return nil, nil, err
 		}
 		select { // it was closing just now; the next one is new

@@ -10,6 +10,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/sandbox"
+	"junction/upstream/transport"
 )
 
 // Options is what all upstreams of a Set share.
@@ -32,8 +33,8 @@ type Options struct {
 	Credentials Credentials // of people; nil has none
 	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
-	keeper *keeper                // of the Set; nil lets each process have one of its own
-	kernel func() sandbox.Support // what the kernel can enforce
+	watchdog *transport.Watchdog    // of the Set; nil lets each process have one of its own
+	kernel   func() sandbox.Support // what the kernel can enforce
 }
 
 // Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not
@@ -173,17 +174,17 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		case said:
 			l.release()
 			return Result{}, peer
-		case errors.Is(err, errNotSent) && !again && ctx.Err() == nil:
+		case errors.Is(err, transport.ErrNotSent) && !again && ctx.Err() == nil:
 			l.fail(cn, err)
 			l.release()
 		default:
 			// a call that was over before it began says nothing about the connection
-			if errors.Is(err, errNotSent) && ctx.Err() == nil {
+			if errors.Is(err, transport.ErrNotSent) && ctx.Err() == nil {
 				l.fail(cn, err)
 			}
 			l.release()
 			if ctx.Err() != nil { // whatever else has happened: the connection may have ended with the call
-				if !errors.Is(err, errNotSent) {
+				if !errors.Is(err, transport.ErrNotSent) {
 					clock.slot.abandon(clock.left())
 				}
 				err = context.Cause(ctx)

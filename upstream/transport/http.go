@@ -1,0 +1,258 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/http1"
+	"junction/upstream/jsonrpc"
+)
+
+// streamable is Streamable HTTP of both eras. It has no connection of its own: every request is one,
+// from the pool that the upstream's wires share. What it has is the session of a legacy server, so
+// it is over when that is gone, and not when a request fails.
+type streamable struct {
+	origin
+	in Receiver
+
+	bare    http.Header            // of a POST outside of any session; never modified
+	session atomic.Pointer[places] // what later requests carry; never nil
+	setting sync.Mutex             // held while session is replaced
+	closing sync.Once
+}
+
+// places is what the server and the handshake made of the session so far. It is replaced, not
+// changed, but for worked.
+type places struct {
+	id, version string
+	post, get   http.Header  // never modified
+	worked      *atomic.Bool // the server has accepted a request with this id
+}
+
+const (
+	headerSession   = "Mcp-Session-Id"
+	HeaderVersion   = "Mcp-Protocol-Version"
+	headerLastEvent = "Last-Event-Id"
+	maxSession      = 1 << 10
+	deleteTime      = time.Second
+)
+
+// OpenHTTP returns a wire to the server. It opens no connection; a server that is not there shows
+// at the first request.
+func OpenHTTP(o HTTPOptions, in Receiver) Transport {
+	w := &streamable{in: in}
+	w.init(o)
+	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
+	w.place("", "")
+	return w
+}
+
+func (w *streamable) PerRequest() bool { return true }
+func (w *streamable) HasSession() bool { return w.session.Load().id != "" }
+
+func (w *streamable) SetVersion(v string) {
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	w.place(w.session.Load().id, v)
+}
+
+// begun takes the session that the server gave with its answer to initialize.
+func (w *streamable) begun(id string) error {
+	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", ErrInvalid, maxSession)
+	}
+	w.setting.Lock()
+	defer w.setting.Unlock()
+	w.place(id, w.session.Load().version)
+	return nil
+}
+
+// place makes the headers of later requests. The caller holds setting, or is OpenHTTP.
+func (w *streamable) place(id, version string) {
+	p := &places{id: id, version: version, worked: new(atomic.Bool)}
+	if old := w.session.Load(); old != nil && old.id == id {
+		p.worked = old.worked
+	}
+	var more []http1.Field
+	if id != "" {
+		more = append(more, http1.Field{Name: headerSession, Value: id})
+	}
+	if version != "" {
+		more = append(more, http1.Field{Name: HeaderVersion, Value: version})
+	}
+	p.post = with(w.bare, more...)
+	p.get = with(with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), more...)
+	w.session.Store(p)
+}
+
+// Call is that of wire. The answer is JSON, or an event stream; a legacy stream that breaks off is
+// taken up again if the server can do that.
+func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	defer w.work.Done()
+	t, err := w.post(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	t.clock, t.memory = req.Observer, req.Memory
+	if req.Method == string(mcp.MethodInitialize) {
+		if err := w.begun(t.get(headerSession)); err != nil {
+			t.close()
+			return nil, err
+		}
+	}
+	kind := t.media()
+	if isEvents(kind) {
+		return w.answer(ctx, t, req, on)
+	}
+	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 || kind == "text/html" {
+		return nil, w.or(ctx, w.status(t, req.ID))
+	}
+	text, err := w.body(t, req.Buffer)
+	if err == errTooLarge {
+		t.close()
+		return nil, w.tooLarge()
+	} else if err != nil {
+		err = w.or(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
+		t.close()
+		return nil, err
+	}
+	t.close()
+	m, err := jsonrpc.Parse(text, w.depth)
+	if err != nil {
+		if !isJSON(kind) {
+			return nil, &StatusError{Status: t.StatusCode, Body: text[:min(len(text), statusBody)], media: kind}
+		}
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if !answers(&m, req.ID) {
+		return nil, fmt.Errorf("%w: %s to the request %s", ErrInvalid, what(&m), req.ID)
+	}
+	return &m, nil
+}
+
+// Send is that of wire.
+func (w *streamable) Send(ctx context.Context, m *Request) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	defer w.work.Done()
+	t, err := w.post(ctx, m)
+	if err != nil {
+		return err
+	}
+	w.drain(t)
+	return nil
+}
+
+// Close is that of wire. It ends the session at the server, if there is one, for which the server
+// has a second.
+func (w *streamable) Close() error {
+	w.closing.Do(func() {
+		lost := w.Ended()
+		w.close()
+		if s := w.session.Load(); s.id != "" && !lost {
+			w.leave(s)
+		}
+		w.release()
+	})
+	return nil
+}
+
+// leave tells the server that the session is over. Servers may refuse that, and a server that is
+// gone has forgotten it anyway.
+func (w *streamable) leave(s *places) {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
+	defer cancel()
+	header := s.get
+	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
+		header = with(header, http1.Field{Name: "Authorization", Value: "Bearer " + *token})
+	}
+	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		w.log.Debug("the server was not told that the session is over", "error", err)
+		return
+	}
+	resp.Body.Close()
+}
+
+// post sends a message and returns the response if its status is a success.
+func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
+	s, header := w.session.Load(), w.bare
+	if m.Method == string(mcp.MethodInitialize) {
+		s = nil // it opens a session, whatever there was before
+	} else {
+		header = s.post
+	}
+	t, err := w.do(ctx, http.MethodPost, w.url, header, &m.Message, m.Header...)
+	if err != nil {
+		return nil, err
+	}
+	if t.StatusCode/100 != 2 {
+		return nil, w.or(ctx, w.refused(t, s, m))
+	}
+	if s != nil && !s.worked.Load() {
+		s.worked.Store(true)
+	}
+	return t, nil
+}
+
+// or returns err, or why ctx ended, which may be what made err.
+func (w *streamable) or(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// refused makes an error of a response that is no success. That the session is gone is the word of
+// a 404 (2025-11-25, basic/transports#session-management). Some servers say it with a 400, so that
+// a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the
+// same. A 404 with the JSON-RPC error "method not found" for our request is about that. A 400 to a
+// ping says nothing about the session: servers exist that do not know the method.
+func (w *streamable) refused(t *trip, s *places, m *Request) error {
+	e := w.status(t, m.ID)
+	if s == nil || s.id == "" {
+		return e
+	}
+	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
+	switch {
+	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
+	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" && m.Method != string(mcp.MethodPing) && !ours:
+	default:
+		return e
+	}
+	gone := fmt.Errorf("%w: %w", ErrSessionGone, e)
+	// without its words, which are for the one whose request it was
+	w.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
+	return notSent(gone)
+}
+
+// answers reports whether m is the response to the request called id. An error without id is: the
+// server could not read the id of what we sent.
+func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
+	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
+}
+
+// what says what a message is that should have been a response to something else.
+func what(m *jsonrpc.Message) string {
+	if m.Method != "" {
+		return fmt.Sprintf("a message called %.100q", m.Method)
+	}
+	return fmt.Sprintf("the id %.100s", m.ID)
+}
+
+// errStreamEnded means that a stream broke off, so that nobody knows whether the request was
+// carried out.
+var errStreamEnded = errors.New("the stream ended before the answer")

@@ -1,0 +1,156 @@
+package transport
+
+import (
+	"bytes"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"junction/upstream/jsonrpc"
+)
+
+const (
+	statusBody = 4 << 10         // of a body that is no JSON
+	statusTime = 5 * time.Second // to read the body of a failure, which adds nothing but words
+)
+
+// StatusError means that the server answered a request with an HTTP status that is no success, or
+// with a success and no message.
+type StatusError struct {
+	Status     int
+	Body       []byte           // at most 4 KiB
+	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
+	RetryAfter time.Duration    // 0 when the server did not say
+	Challenge  []string         // WWW-Authenticate, as the server wrote it
+
+	media    string
+	location *url.URL // of a redirect
+	circle   bool     // location is what was asked for
+	query    bool     // location has a query that what was asked for has not
+}
+
+// status reads the body of a response that is no answer to the request called id, and closes the
+// trip.
+func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
+	e := &StatusError{
+		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()), Challenge: t.header().Values("WWW-Authenticate"),
+	}
+	if e.Status/100 == 3 {
+		if to := location(t); to != nil {
+			e.location, e.circle = to, t.circle
+			e.query = to.RawQuery != "" && to.RawQuery != t.url.RawQuery
+		}
+	}
+	late := time.AfterFunc(statusTime, t.breakOff)
+	defer t.close()
+	defer late.Stop()
+	if !isJSON(e.media) {
+		b := make([]byte, statusBody)
+		n, _ := io.ReadFull(t, b) // a part is as good as the whole here
+		e.Body = b[:n]
+		return e
+	}
+	text, err := o.body(t, nil)
+	e.Body = text[:min(len(text), statusBody)]
+	if err != nil {
+		return e
+	}
+	if m, err := jsonrpc.Parse(text, o.depth); err == nil && m.Error != nil && (m.ID == id || m.ID == "") {
+		e.Message = &m
+	}
+	return e
+}
+
+// WantsOAuth reports whether the server named the metadata of its authorization server (RFC 9728,
+// section 5.1).
+func (e *StatusError) WantsOAuth() bool {
+	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
+}
+
+// Error says what a person needs to know; of the body it shows one line.
+func (e *StatusError) Error() string {
+	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
+	switch {
+	case e.location != nil:
+		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path} // a query may carry a secret
+		switch {
+		case e.circle:
+			return "the server redirects " + u.String() + " to itself"
+		case e.query: // without it the address is another one, and it may be a page to sign in at
+			return "the server redirects to " + u.String() + " with a query, which is not shown"
+		}
+		return "the server redirects to " + u.String() + "; put that into url"
+	case e.Status/100 == 2 && e.media != "":
+		text += " with " + Line([]byte(e.media)) + " and no message"
+	case e.Status/100 == 2:
+		text += " and no message"
+	}
+	words := ""
+	switch {
+	case e.Message != nil:
+		words = Line([]byte(e.Message.Error.Error()))
+	case e.media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("<")):
+		words = title(e.Body)
+	case strings.HasPrefix(e.media, "text/") || e.media == "" || isJSON(e.media):
+		words = Line(e.Body)
+	}
+	if words == "" {
+		return text
+	}
+	return text + ": " + words
+}
+
+// Line returns the first line of a text that has one, shortened, without what is not printable.
+func Line(text []byte) string {
+	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
+	var b strings.Builder
+	for i, r := range []rune(string(bytes.ToValidUTF8(first, nil))) {
+		if i == 200 {
+			b.WriteString("…")
+			break
+		}
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// title returns the title of an HTML page, or nothing.
+func title(page []byte) string {
+	lower := bytes.ToLower(page)
+	start := bytes.Index(lower, []byte("<title"))
+	if start < 0 || len(lower) != len(page) {
+		return ""
+	}
+	open := bytes.IndexByte(page[start:], '>')
+	if open < 0 {
+		return ""
+	}
+	start += open + 1
+	end := bytes.Index(lower[start:], []byte("</title"))
+	if end < 0 {
+		return ""
+	}
+	return Line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(page[start:start+end]))), " ")))
+}
+
+// retryAfter reads a number of seconds or a date (RFC 9110, section 10.2.3).
+func retryAfter(header http.Header) time.Duration {
+	text := header.Get("Retry-After")
+	if text == "" {
+		return 0
+	}
+	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+)
+
+func TestStdioClose(t *testing.T) {
+	const (
+		short = 300 * time.Millisecond // every step is waited for
+		long  = 2 * time.Second        // a step is waited for, and another is taken at once, be the machine slow
+		never = 20 * time.Second       // no step of the ladder may be waited for
+	)
+	for _, row := range []struct {
+		role, state string
+		grace       time.Duration
+	}{
+		{"server", "exit status 0", never},     // its input ended
+		{"eof-deaf", "exit status 7", long},    // SIGTERM
+		{"stubborn", "signal: killed", short},  // SIGKILL
+		{"deaf", "signal: terminated", long},   // never reads
+		{"family", "exit status 0", long},      // has a child that holds its stdout and ignores everything
+		{"family-old", "exit status 0", long},  // has a child that holds its stdout and goes on SIGTERM
+		{"family-run", "exit status 0", never}, // the same, and that child has left the group
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			w := mustOpen(t, row.role, func(o *StdioOptions) {
+				if o.StopGrace = row.grace; row.role != "family-run" { // whose last words do not end
+					o.LastWords = never
+				}
+			})
+			var runaway int
+			switch row.role {
+			case "family", "family-old":
+				if m := w.hear(); m == nil || m.Method != "begun" { // the child, which knows from now on what to do with a signal
+					t.Fatalf("the second message is %v, want begun", m)
+				}
+			case "family-run":
+				m := w.hear()
+				for m.Method != "runaway" { // it begins, too
+					m = w.hear()
+				}
+				fmt.Sscanf(string(m.Params), "[%d]", &runaway)
+			}
+			call := w.start(t.Context(), "1", "hang", "{}")
+			start := time.Now()
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if err := w.Close(); err != nil {
+						t.Errorf("Close = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(start); took >= never {
+				t.Errorf("Close took %v", took)
+			}
+			if got := w.process.state.String(); got != row.state {
+				t.Errorf("the child ended with %s, want %s", got, row.state)
+			}
+			if a := <-call; !errors.Is(a.err, ErrClosed) {
+				t.Errorf("a call in flight ends with %v, want closed", a.err)
+			}
+			if err := w.Wait(); err != nil {
+				t.Errorf("Wait after Close = %v, want nil", err)
+			}
+			if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrClosed) {
+				t.Errorf("Call after Close = %v, want not sent and closed", err)
+			}
+			if row.role == "family-old" && !strings.Contains(w.log.String(), "told to go") {
+				t.Error("a grandchild was not asked to go before it was killed")
+			}
+			if runaway > 0 {
+				if err := syscall.Kill(runaway, syscall.SIGKILL); err != nil {
+					t.Errorf("the runaway: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestStdioOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("#!/nonexistent\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		o    StdioOptions
+		want string
+	}{
+		{StdioOptions{}, "no command"},
+		{StdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
+		{StdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in PATH of its env"},
+		{StdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
+		{StdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
+		{StdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
+		{StdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
+		{StdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
+	} {
+		row.o.Log, row.o.Confine = authtest.Log(t), confinedTest()
+		w, err := OpenStdio(row.o, nil)
+		if err == nil {
+			w.Close()
+		}
+		if err == nil || err.Error() != row.want {
+			t.Errorf("openStdio(%v) = %v, want %s", row.o.Command, err, row.want)
+		}
+	}
+}
+
+func TestCauseLine(t *testing.T) {
+	for _, row := range []struct{ stderr, want string }{
+		{"", ""},
+		{"starting\n  no disk  ", "no disk"},
+		{"node:internal/modules:1\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n    at a\n    at b {\n  code: 'X'\n}\n\nNode.js v24", "Error: Cannot find module 'x'"},
+		{"Traceback:\n  File x\nModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"},
+		{"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\tx.go:1 +0x1d\nexit status 2", "panic: boom"},
+		{"npm warn x\nnpm error code E404\nnpm error 404 Not Found - GET https://example.com/x\nnpm error 404\nnpm error A complete log of this run: x",
+			"npm error 404 Not Found - GET https://example.com/x"},
+		{strings.Repeat("x", 1000), strings.Repeat("x", shownLine)},
+	} {
+		if got := causeLine(row.stderr); got != row.want {
+			t.Errorf("causeLine(%q) = %q, want %q", row.stderr, got, row.want)
+		}
+	}
+}
+
+func TestStdioEnvAndDir(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.Args[0], filepath.Join(dir, "my-server")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JUNCTION_OURS", "ours")
+	w := mustOpen(t, "server", func(o *StdioOptions) {
+		o.Command, o.Dir = []string{"my-server"}, dir
+		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
+		o.Inherit = []string{"JUNCTION_OURS"}
+	})
+	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
+		t.Errorf("the child sees %s, want %s", got, want)
+	}
+}

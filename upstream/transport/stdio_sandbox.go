@@ -1,0 +1,186 @@
+package transport
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/sandbox"
+)
+
+// Confinement is the sandbox of the processes of one command.
+type Confinement struct {
+	Name        string          // of the upstream
+	Read, Write []string        // files and folders that it may read, and change
+	TCP         []uint16        // ports that it may connect to
+	AnyTCP      bool            // TCP is not restricted
+	Require     bool            // it does not start where the kernel cannot enforce all of this
+	Support     sandbox.Support // of the kernel
+	Private     string          // the folder that is the command's alone; "" has none that outlives a process
+}
+
+// cell is the sandbox of one process. A nil cell confines nothing.
+type cell struct {
+	*Confinement
+	temp     string // for temporary files of this process alone; removed at its end
+	folder   string // private, or temp
+	handover *sandbox.Handover
+}
+
+// open makes the folders of one more process. A nil confinement opens none.
+func (c *Confinement) open() (_ *cell, err error) {
+	if c == nil {
+		return nil, nil
+	}
+	if missing := c.Support.Missing(!c.AnyTCP); missing != "" && c.Require {
+		return nil, &SandboxError{"not started without its whole sandbox (sandbox.require): " + missing, true}
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read", c.Read}, {"write", c.Write}} {
+		for _, p := range list.paths {
+			if problem := sandbox.PathProblem(list.key, p); problem != "" {
+				return nil, &SandboxError{"sandbox." + list.key + ": " + problem, false}
+			}
+		}
+	}
+	x := &cell{Confinement: c, folder: c.Private}
+	if x.folder != "" {
+		if err := os.MkdirAll(x.folder, 0o700); err != nil {
+			return nil, fmt.Errorf("make the private folder of the sandbox: %w; let the user of Junction write there", err)
+		}
+	}
+	if x.temp, err = os.MkdirTemp("", "junction-"+c.Name+"-"); err != nil {
+		return nil, fmt.Errorf("make the temporary folder of the sandbox: %w", err)
+	}
+	if x.folder == "" {
+		x.folder = x.temp
+	}
+	return x, nil
+}
+
+// enter returns the options with the folders of the cell: the working directory where the entry
+// names none, and the variables. A program whose path is relative stays the one below our own
+// folder then.
+func (x *cell) enter(o StdioOptions) (StdioOptions, error) {
+	if x == nil {
+		return o, nil
+	}
+	o.private = x.variables()
+	if o.Dir != "" {
+		return o, nil
+	}
+	o.Dir = x.folder
+	if name := o.Command[0]; filepath.Base(name) != name && !filepath.IsAbs(name) {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return o, err
+		}
+		o.program = path
+	}
+	return o, nil
+}
+
+// variables are those that keep caches and temporary files in folders of the cell. The home caches
+// would let one command change what another one runs. UV_TOOL_DIR is where uvx keeps a lock.
+func (x *cell) variables() map[string]string {
+	cache := filepath.Join(x.folder, ".cache")
+	return map[string]string{
+		"TMPDIR": x.temp, "XDG_CACHE_HOME": cache, "npm_config_cache": filepath.Join(cache, "npm"),
+		"UV_CACHE_DIR": filepath.Join(cache, "uv"), "UV_TOOL_DIR": filepath.Join(cache, "uv-tools"),
+		// Their defaults are below XDG_CACHE_HOME.
+		"PIP_CACHE_DIR": "", "COREPACK_HOME": "",
+	}
+}
+
+// exchange replaces variables of an environment by private ones, without regard to case, as npm
+// reads them. An empty private value only removes. Those that are in own stay away: they are added
+// later.
+func exchange(environment []string, private, own map[string]string) []string {
+	if len(private) == 0 {
+		return environment
+	}
+	is := func(name string) func(string) bool {
+		return func(other string) bool { return strings.EqualFold(name, other) }
+	}
+	names := slices.Sorted(maps.Keys(private))
+	kept := slices.DeleteFunc(slices.Clone(environment), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(names, is(name))
+	})
+	for _, name := range names {
+		if value := private[name]; value != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(own)), is(name)) {
+			kept = append(kept, name+"="+value)
+		}
+	}
+	return kept
+}
+
+// wrap makes cmd, which is complete, start in the cell. dir is the working directory that the entry
+// names.
+func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
+	if x == nil || !x.Support.Enforces() {
+		return nil
+	}
+	program := cmd.Path
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(cmd.Dir, program)
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return err
+	}
+	r := sandbox.Rules{
+		Read: x.Read, Write: append(slices.Clone(x.Write), x.temp, x.folder),
+		Devices: sandbox.Devices(), TCP: x.TCP, AnyTCP: x.AnyTCP,
+		Default: append(sandbox.System(), sandbox.Programs(program, cmd.Env)...),
+	}
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+		if !sandbox.TooWide(dir, cmd.Env) {
+			r.Default = append(r.Default, dir)
+		}
+	}
+	x.handover, err = sandbox.Wrap(cmd, r, x.Support)
+	return err
+}
+
+// started is called when the process runs, and returns when the command does.
+func (x *cell) started() error {
+	if x == nil || x.handover == nil {
+		return nil
+	}
+	defer x.handover.Close()
+	return x.handover.Started()
+}
+
+// removal is how long the end of a process waits for its temporary files to be gone.
+const removal = 2 * time.Second
+
+// close frees what the cell holds, when no process of it is left.
+func (x *cell) close() {
+	if x == nil {
+		return
+	}
+	if x.handover != nil {
+		x.handover.Close()
+	}
+	removed := make(chan struct{})
+	go func() { // ends when the folder is gone; one that the command has filled takes its time
+		defer close(removed)
+		os.RemoveAll(x.temp)
+	}()
+	late := time.NewTimer(removal)
+	defer late.Stop()
+	select {
+	case <-removed:
+	case <-late.C:
+	}
+}

@@ -1,0 +1,181 @@
+//go:build unix
+
+package transport
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKeeperLivesWithChildren: it is one for all, there as long as a child is, and then gone, be it
+// that the last child was ended or has ended.
+func TestKeeperLivesWithChildren(t *testing.T) {
+	k := new(Watchdog)
+	shared := func(o *StdioOptions) { o.Watchdog = k }
+	pid := func() int {
+		t.Helper()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.cmd == nil {
+			return 0
+		}
+		if err := k.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("the keeper: %v", err)
+		}
+		return k.cmd.Process.Pid
+	}
+	if _, err := OpenStdio(StdioOptions{Command: []string{"no-such-program"}, Watchdog: k}, nil); err == nil || pid() != 0 {
+		t.Errorf("the keeper of a process that could not be started is %d, after %v; want none", pid(), err)
+	}
+	one := mustOpen(t, "server", shared)
+	first := pid()
+	two := mustOpen(t, "server", shared)
+	if first == 0 || pid() != first {
+		t.Errorf("the keeper is %d with one child and %d with two, want the same", first, pid())
+	}
+	one.Close()
+	if pid() != first {
+		t.Errorf("with a child left the keeper is %d, want %d still", pid(), first)
+	}
+	two.start(t.Context(), "1", "die", "{}")
+	two.Wait()
+	two.Close()
+	if pid() != 0 {
+		t.Errorf("with no child left the keeper is %d, want none", pid())
+	}
+	if err := syscall.Kill(first, 0); err != syscall.ESRCH {
+		t.Errorf("the keeper that was is still there: %v", err)
+	}
+	three := mustOpen(t, "server", shared)
+	if pid() == 0 {
+		t.Error("a child that came later has no keeper")
+	}
+	three.Close()
+	if pid() != 0 || len(k.groups) != 0 {
+		t.Errorf("in the end the keeper is %d, with %d groups; want none", pid(), len(k.groups))
+	}
+}
+
+// TestKeeperParentKilled: kill -9 of us takes every process with it that has stayed in the group of
+// its child, whatever it ignores, and whatever has become of the keeper before the last child was
+// started.
+func TestKeeperParentKilled(t *testing.T) {
+	for _, roles := range [][]string{
+		{"stubborn"},
+		{"wrapper"},
+		{"family"}, // of whom one outlives the end of its input, and SIGTERM
+		{"family", "keeper dies", "family", "keeper hangs", "family"},
+	} {
+		t.Run(strings.Join(roles, ", "), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "fifo")
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fifo.Close()
+			cmd := exec.Command(os.Args[0], roles...)
+			cmd.Env = append(os.Environ(), roleEnv+"=proxy", fifoEnv+"="+path, "GORACE=atexit_sleep_ms=0")
+			cmd.Stderr = os.Stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(io.LimitReader(out, 5))
+			cmd.Process.Kill()
+			cmd.Wait()
+			if err != nil || string(got) != "ready" {
+				t.Fatalf("the proxy says %q, %v", got, err)
+			}
+			fifo.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := io.ReadAll(fifo); err != nil {
+				t.Fatalf("a process is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestKeeperInEveryShell: what the keeper is given to run means the same to the shells that are
+// /bin/sh somewhere. Groups that are kept get the whole ladder, others nothing, and a signal to
+// everybody is not for the keeper.
+func TestKeeperInEveryShell(t *testing.T) {
+	for _, shell := range [][]string{{"dash"}, {"bash", "--posix"}, {"busybox", "sh"}} {
+		t.Run(shell[0], func(t *testing.T) {
+			t.Parallel()
+			switch _, err := exec.LookPath(shell[0]); {
+			case err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1": // which says that all is there
+				t.Fatal(err)
+			case err != nil:
+				t.Skip(err)
+			}
+			child := func(role string) *exec.Cmd {
+				cmd := exec.Command(os.Args[0])
+				cmd.Env = append(os.Environ(), roleEnv+"="+role, fifoEnv+"="+os.DevNull, "GORACE=atexit_sleep_ms=0")
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+				out, err := cmd.StdoutPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+				if _, err := out.Read(make([]byte, 1)); err != nil { // it has begun
+					t.Fatal(err)
+				}
+				return cmd
+			}
+			asked, forced, forgotten, ended := child("eof-deaf"), child("stubborn"), child("eof-deaf"), child("deaf")
+			ended.Process.Kill()
+			ended.Wait()
+			id := func(cmd *exec.Cmd) string { return strconv.Itoa(cmd.Process.Pid) }
+			keeper := exec.Command(shell[0], append(shell[1:], "-c", watchdogScript, "junction", id(forgotten), id(asked))...)
+			keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			in, err := keeper.StdinPipe()
+			if err == nil {
+				err = keeper.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			// So many lines that it must have read some of them when they are written.
+			io.WriteString(in, "forget "+id(forgotten)+"\nkeep "+id(ended)+"\nkeep "+id(forced)+"\n"+strings.Repeat("\n", 100_000)+"kee")
+			for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+				syscall.Kill(-keeper.Process.Pid, s)
+			}
+			start := time.Now()
+			in.Close()
+			late := time.AfterFunc(time.Minute, func() { asked.Process.Kill(); forced.Process.Kill() })
+			defer late.Stop()
+			for _, step := range []struct {
+				name  string
+				cmd   *exec.Cmd
+				state string
+				after time.Duration // at least
+			}{{"the one that is asked to go", asked, "exit status 7", 2 * time.Second}, {"the one that is forced to", forced, "signal: killed", 4 * time.Second}, {"the keeper", keeper, "exit status 0", 4 * time.Second}} {
+				step.cmd.Wait()
+				if got, took := step.cmd.ProcessState.String(), time.Since(start); got != step.state || took < step.after-100*time.Millisecond {
+					t.Errorf("%s: %s after %v, want %s after %v", step.name, got, took, step.state, step.after)
+				}
+			}
+			forgotten.Process.Kill()
+			forgotten.Wait()
+			if got := forgotten.ProcessState.String(); got != "signal: killed" { // by us
+				t.Errorf("the one that was forgotten ended with %s", got)
+			}
+		})
+	}
+}
