@@ -97,6 +97,10 @@ type Config struct {
 	// it is for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
+	// Blocked says why the upstream cannot be used as it is configured. Such an upstream never starts,
+	// and shows the reason. The reader of the file sets it.
+	Blocked string `yaml:"-"`
+
 	// Capabilities are required of whoever uses anything of this upstream: policies say who holds
 	// them. All of them are needed.
 	Capabilities []string `yaml:"capabilities"`

@@ -76,6 +76,11 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		if errors.As(err, new(*configError)) {
+			l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
+			<-ctx.Done()
+			break
+		}
 		if errors.Is(err, errIdle) {
 			l.stop(errIdle)
 			break
@@ -114,6 +119,11 @@ func needsPerson(err error) bool {
 	return signIn(err) || errors.As(err, &confined) && confined.Permanent || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
+// configError says why an upstream cannot be used as it is configured (Config.Blocked).
+type configError struct{ why string }
+
+func (e *configError) Error() string { return e.why }
+
 // signIn reports whether the link's own person, or the operator, has to sign in.
 func signIn(err error) bool {
 	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
@@ -151,6 +161,9 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
 	defer cancel()
+	if why := l.u.hard.Blocked; why != "" {
+		return 0, &configError{why}
+	}
 	if _, err := l.u.token(opening); err != nil {
 		return 0, err
 	}

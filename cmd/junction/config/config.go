@@ -181,22 +181,31 @@ const maxFile = 1 << 20
 // their lines. Warnings come in either case: they are of things outside the file that hinder an
 // upstream and not the program.
 func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
+	c, _, warnings, err := load(file, getenv)
+	if err != nil {
+		c = nil
+	}
+	return c, warnings, err
+}
+
+// load is Load, and returns what could be understood of a file with Problems.
+func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, Warnings, error) {
 	if file == "" {
-		return defaultConfig(), nil, nil
+		return defaultConfig(), nil, nil, nil
 	}
 	text, err := readBounded(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read the configuration %s: %w; name a file that exists with --config", file, err)
+		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name a file that exists with --config", file, err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
 	}
 	c, d := parse(file, text, getenv)
 	warnings := d.warnings(c)
 	if len(d.problems) > 0 {
-		return nil, warnings, d.problems
+		return c, d, warnings, d.problems
 	}
-	return c, warnings, nil
+	return c, d, warnings, nil
 }
 
 // LoadForCommand is Load for a command that does something else than to show mistakes.

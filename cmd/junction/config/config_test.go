@@ -254,7 +254,7 @@ upstreams:
     command: [prog, 8080, true, "a b"]
     env: { PORT: 8080, DEBUG: true, EMPTY: "", KEY: env:KEY }
     idle_stop: 0
-    enabled: false
+    enabled: true
     isolation: session
     tools:
       z*: { enabled: false }
@@ -267,10 +267,10 @@ upstreams:
   three: { url: "https://x.example.com/mcp?k=${KEY}", transport: sse, era: legacy, expose: listed, headers: { A: "B ${KEY}" } }
 `, map[string]string{"GRACE": "3s", "KEY": "${N}: [x]", "HASH": "sha256:" + strings.Repeat("0a", 32), "HASH2": "sha256:" + strings.Repeat("0b", 32)})
 
-	admin, prefix, off, none := "", "", false, map[string]string{"A": "${KEY}"}
+	admin, prefix, on, off, none := "", "", true, false, map[string]string{"A": "${KEY}"}
 	one := upstream.Config{
 		Command: []string{"prog", "8080", "true", "a b"}, Env: map[string]string{"PORT": "8080", "DEBUG": "true", "EMPTY": "", "KEY": "${N}: [x]"},
-		Enabled: &off, Isolation: upstream.IsolationSession,
+		Enabled: &on, Isolation: upstream.IsolationSession,
 		Tools: upstream.Rules{{Glob: "z*", Rule: upstream.Rule{Enabled: &off}}, {Glob: "a", Rule: upstream.Rule{As: "b", Timeout: time.Second}}, {Glob: "*"}},
 	}
 	two := one

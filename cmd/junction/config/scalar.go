@@ -36,6 +36,10 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		d.plaintext(path)
 		return false
 	}
+	if d.off[entry(path)] && (strings.Contains(n.Value, "${") || strings.HasPrefix(n.Value, "env:")) {
+		d.mark(path) // not resolved, so nothing can be said about the value
+		return false
+	}
 	text, refs, wrong := d.refs.expand(n.Value)
 	for _, r := range refs {
 		if name := r.variable(); name != "" {

@@ -33,6 +33,7 @@ type decoder struct {
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
 	values  int                    // nodes visited so far
 
+	off       map[string]bool     // entries of upstreams that are not used
 	variables map[string][]string // the paths that refer to each variable of the environment
 }
 
@@ -48,6 +49,7 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 		secrets: map[string][]reference{},
 		merging: map[*yaml.Node]bool{},
 
+		off:       map[string]bool{},
 		variables: map[string][]string{},
 	}
 }
@@ -103,6 +105,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	}
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
+	}
+	if disabled(path, n) {
+		d.off[path] = true
 	}
 	if v.Kind() == reflect.Pointer { // a scalar that may be absent
 		p := reflect.New(v.Type().Elem())

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/cmd/junction/prose"
+)
+
+// LoadServing is Load for a proxy that serves: mistakes in the entry of one upstream block that
+// upstream alone (upstream.Config.Blocked). The error is Problems if there are other mistakes, and
+// then holds all of them. An API key in plain text is such a mistake wherever it is.
+func LoadServing(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
+	c, d, warnings, err := load(file, getenv)
+	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems) {
+		return c, warnings, err
+	}
+	return c, warnings, nil
+}
+
+// block blocks the upstreams that the problems are about, and reports whether that was all of them.
+func (c *Config) block(d *decoder, problems Problems) bool {
+	reasons := map[string][]string{}
+	for _, p := range problems {
+		name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
+		if _, there := c.Upstreams[name]; !within || !there ||
+			strings.Contains(p.Text, plaintextKey) {
+			return false
+		}
+		reasons[name] = append(reasons[name], p.String())
+	}
+	for name, list := range reasons {
+		u := c.Upstreams[name]
+		u.Blocked = list[0]
+		if more := len(list) - 1; more > 0 {
+			u.Blocked += fmt.Sprintf(" (and %s more; run: junction check --config %s)", prose.Count(more, "mistake"), d.file)
+		}
+		c.Upstreams[name] = u
+	}
+	return true
+}
+
+// disabled reports whether n is the entry of an upstream that is not used. Its references are not
+// resolved.
+func disabled(path string, n *yaml.Node) bool {
+	section, name, _ := strings.Cut(path, ".")
+	if section != "upstreams" || name == "" || strings.ContainsAny(name, ".[") || n.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k, v := n.Content[i], n.Content[i+1]; k.Value == "enabled" && v.Kind == yaml.ScalarNode && v.Value == "false" {
+			return true
+		}
+	}
+	return false
+}

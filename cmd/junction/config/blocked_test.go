@@ -1,0 +1,57 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOneBadEntryBlocksItself: mistakes within the entries of upstreams block these upstreams, and
+// the others are served. Mistakes elsewhere stop the start, and show those of upstreams too.
+func TestOneBadEntryBlocksItself(t *testing.T) {
+	const good = "  good: { command: [junction, demo] }\n"
+	for _, test := range []struct {
+		name, text string
+		blocked    map[string]string // parts of the reasons
+		fails      string
+	}{
+		{"an unset variable", "upstreams:\n" + good + "  bad: { command: [junction, demo], env: { TOKEN: \"${NOT_SET}\" } }\n",
+			map[string]string{"bad": "config.yaml:3: upstreams.bad.env.TOKEN: the environment variable NOT_SET is not set; set it"}, ""},
+		{"a bad header", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { \"a b\": c } }\n", map[string]string{"bad": "upstreams.bad.headers"}, ""},
+		{"a missing file", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { A: \"${file:/no/such}\" } }\n", map[string]string{"bad": "cannot read the file"}, ""},
+		{"several mistakes", "upstreams:\n" + good + "  bad: { url: \"${A}\", headers: { A: \"${B}\" }, colour: red }\n", map[string]string{"bad": "and 2 mistakes more; run: junction check --config"}, ""},
+		{"no mapping", "upstreams:\n" + good + "  bad: [junction, demo]\n", nil, "upstreams.bad"},
+		{"all of them", "upstreams:\n  bad: { url: \"${A}\" }\n  worse: { url: \"${B}\" }\n", map[string]string{"bad": "A is not set", "worse": "B is not set"}, ""},
+		{"a mistake elsewhere", "listen: nowhere\nupstreams:\n" + good + "  bad: { url: \"${A}\" }\n", nil, "upstreams.bad.url"},
+		{"a key in plain text", "upstreams:\n" + good + "  bad: { url: \"https://x.example/mcp\", headers: { A: jct_key_" + strings.Repeat("a", 57) + " } }\n", nil, "plain text"},
+		{"a disabled entry with unset variables", "upstreams:\n" + good + "  bad: { enabled: false, url: \"${A}\", headers: { A: \"${B}\", C: \"env:C\" }, timeout: \"${T}\" }\n", map[string]string{}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			none := func(string) (string, bool) { return "", false }
+			c, _, err := LoadServing(file, none)
+			if test.fails != "" {
+				if problems, ok := errors.AsType[Problems](err); !ok || !strings.Contains(problems.Error(), test.fails) {
+					t.Fatalf("LoadServing = %v, want %s", err, test.fails)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, u := range c.Upstreams {
+				if why := test.blocked[name]; (u.Blocked == "") != (why == "") || !strings.Contains(u.Blocked, why) {
+					t.Errorf("%s is blocked by %q, want %q", name, u.Blocked, why)
+				}
+			}
+			if _, _, err := Load(file, none); (err == nil) != (len(test.blocked) == 0) {
+				t.Errorf("Load, which check uses, = %v", err)
+			}
+		})
+	}
+}
