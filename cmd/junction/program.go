@@ -92,7 +92,7 @@ func ballast() []byte { return make([]byte, 16<<20) }
 func open(o options) (_ *program, err error) {
 	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
 	hash, hashErr := config.Checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
-	c, warnings, err := config.LoadServing(o.file, o.getenv)
+	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(o.stderr, problems, warnings)
 		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, prose.Count(len(problems), "mistake"))

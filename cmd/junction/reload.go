@@ -98,7 +98,7 @@ func (p *program) reload(asked bool) {
 	}
 	p.hash = hash
 	detail := "" // of what the log has a line of its own for
-	c, warnings, err := config.LoadServing(p.file, p.getenv)
+	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)

@@ -13,21 +13,24 @@ import (
 // LoadServing is Load for a proxy that serves: mistakes in the entry of one upstream block that
 // upstream alone (upstream.Config.Blocked). The error is Problems if there are other mistakes, and
 // then holds all of them. An API key in plain text is such a mistake wherever it is.
-func LoadServing(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
+//
+// Of a proxy that runs already, only unresolved references and invalid headers block an upstream: a
+// spelling mistake must not end a connection that works.
+func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Warnings, error) {
 	c, d, warnings, err := load(file, getenv)
-	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems) {
+	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems, running) {
 		return c, warnings, err
 	}
 	return c, warnings, nil
 }
 
 // block blocks the upstreams that the problems are about, and reports whether that was all of them.
-func (c *Config) block(d *decoder, problems Problems) bool {
+func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 	reasons := map[string][]string{}
 	for _, p := range problems {
 		name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
 		if _, there := c.Upstreams[name]; !within || !there ||
-			strings.Contains(p.Text, plaintextKey) {
+			strings.Contains(p.Text, plaintextKey) || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
 			return false
 		}
 		reasons[name] = append(reasons[name], p.String())

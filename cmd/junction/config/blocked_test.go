@@ -34,7 +34,7 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 				t.Fatal(err)
 			}
 			none := func(string) (string, bool) { return "", false }
-			c, _, err := LoadServing(file, none)
+			c, _, err := LoadServing(file, none, false)
 			if test.fails != "" {
 				if problems, ok := errors.AsType[Problems](err); !ok || !strings.Contains(problems.Error(), test.fails) {
 					t.Fatalf("LoadServing = %v, want %s", err, test.fails)
@@ -48,6 +48,10 @@ func TestOneBadEntryBlocksItself(t *testing.T) {
 				if why := test.blocked[name]; (u.Blocked == "") != (why == "") || !strings.Contains(u.Blocked, why) {
 					t.Errorf("%s is blocked by %q, want %q", name, u.Blocked, why)
 				}
+			}
+			_, _, err = LoadServing(file, none, true)
+			if kept := strings.HasPrefix(test.name, "several"); (err != nil) != kept {
+				t.Errorf("on reload: %v, want a spelling mistake to leave the last good configuration alone", err)
 			}
 			if _, _, err := Load(file, none); (err == nil) != (len(test.blocked) == 0) {
 				t.Errorf("Load, which check uses, = %v", err)

@@ -50,6 +50,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		}
 	}
 	for _, w := range wrong {
+		d.unresolved[path] = true
 		d.bad(path, "%s", w)
 	}
 	if len(wrong) > 0 {

@@ -33,8 +33,9 @@ type decoder struct {
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
 	values  int                    // nodes visited so far
 
-	off       map[string]bool     // entries of upstreams that are not used
-	variables map[string][]string // the paths that refer to each variable of the environment
+	off        map[string]bool     // entries of upstreams that are not used
+	unresolved map[string]bool     // paths with a reference that stands for nothing
+	variables  map[string][]string // the paths that refer to each variable of the environment
 }
 
 // maxValues bounds the visits of nodes: aliases make a small file mean a large one.
@@ -49,8 +50,9 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 		secrets: map[string][]reference{},
 		merging: map[*yaml.Node]bool{},
 
-		off:       map[string]bool{},
-		variables: map[string][]string{},
+		off:        map[string]bool{},
+		unresolved: map[string]bool{},
+		variables:  map[string][]string{},
 	}
 }
 
