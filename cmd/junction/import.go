@@ -31,16 +31,25 @@ func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
 Gemini CLI, Copilot CLI, opencode, Windsurf and Zed.
 
-The command lists each server, where it was found, and what becomes of it. The files of the clients stay as they are.`,
+The command lists each server, where it was found, and what becomes of it. With --write it adds the
+new ones to the configuration file, which keeps its comments and order, and makes a backup of the old
+file. Secrets go to files in the folder secrets beside it. The files of the clients stay as they are.
+
+Without --config, the file is junction/config.yaml in the user's folder for configurations.`,
 		Example: `  junction import
+  junction import --write
   junction import --from cursor --from vscode
   junction import --from team/mcp.json`,
 		Args: none,
-		RunE: func(*cobra.Command, []string) error { return i.run(*file) },
+		RunE: func(*cobra.Command, []string) error {
+			i.file = *file
+			return i.run()
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&i.from, "from", nil, "a `client` or a file; may be given several times (default: all clients)")
 	flags.StringVar(&i.project, "project", "", "the `folder` whose project files are read (default: the current one)")
+	flags.BoolVar(&i.add, "write", false, "add the new servers to the configuration file")
 	flags.BoolVar(&i.json, "json", false, "print JSON")
 	return cmd
 }
@@ -51,22 +60,26 @@ type importer struct {
 	from           []string
 	project        string
 	json           bool
+	add            bool
+	file           string // the configuration file
 
 	home     clients.Home
 	config   *config.Config // what the file says now; the defaults where there is none
 	outcomes []clients.Outcome
 	failures []error // of single files
+	written  bool
+	backup   string // of the old configuration file; "" if there was none
 }
 
-func (i *importer) run(file string) error {
+func (i *importer) run() error {
 	var err error
 	if i.home, err = homeOf(i.project); err != nil {
 		return err
 	}
-	if file, err = configFile(file, &i.home); err != nil {
+	if i.file, err = configFile(i.file); err != nil {
 		return err
 	}
-	if i.config, err = loadOrDefault(file); err != nil {
+	if i.config, err = loadOrDefault(i.file); err != nil {
 		return err
 	}
 	places, err := i.places()
@@ -77,6 +90,11 @@ func (i *importer) run(file string) error {
 	i.failures = failures
 	merge := clients.Merge{Existing: knownOf(i.config), Own: ownURLs(i.config), Getenv: os.LookupEnv}
 	i.outcomes = merge.Plan(servers)
+	if i.add {
+		if err := i.write(); err != nil {
+			return err
+		}
+	}
 	if i.json {
 		err = i.printJSON()
 	} else {
@@ -129,7 +147,7 @@ func homeOf(project string) (clients.Home, error) {
 }
 
 // configFile returns the configuration file: that of --config, or the user's own.
-func configFile(file string, home *clients.Home) (string, error) {
+func configFile(file string) (string, error) {
 	if file != "" {
 		return file, nil
 	}
@@ -194,11 +212,50 @@ func (i *importer) print() error {
 	for _, err := range i.failures {
 		fmt.Fprintf(i.stderr, "warning: %s\n", prose.OneLine(err.Error()))
 	}
-	if len(i.outcomes) == 0 {
-		_, err := fmt.Fprintln(i.stdout, "No servers found.")
-		return err
+	_, err := io.WriteString(i.stdout, i.summary())
+	return err
+}
+
+// summary says what was written, and what to do next.
+func (i *importer) summary() string {
+	news, secrets := 0, 0
+	var variables []string
+	for _, o := range i.outcomes {
+		if o.Result != clients.New {
+			continue
+		}
+		news++
+		secrets += len(o.Server.Entry.Secrets())
+		for _, name := range o.Server.Entry.Variables() {
+			if value, _ := os.LookupEnv(name); value == "" && !slices.Contains(variables, name) {
+				variables = append(variables, name)
+			}
+		}
 	}
-	return nil
+	file := prose.OneLine(i.home.Short(i.file))
+	var b strings.Builder
+	switch {
+	case len(i.outcomes) == 0:
+		return "No servers found.\n"
+	case news == 0:
+		return "Nothing to add to " + file + ".\n"
+	case !i.written:
+		return fmt.Sprintf("\nNothing was written. junction import --write adds %s to %s.\n",
+			prose.Count(news, "server"), file)
+	}
+	fmt.Fprintf(&b, "\nAdded %s to %s.", prose.Count(news, "server"), file)
+	if i.backup != "" {
+		fmt.Fprintf(&b, " Backup: %s.", prose.OneLine(i.home.Short(i.backup)))
+	}
+	if secrets > 0 {
+		dir := filepath.Join(filepath.Dir(i.file), "secrets")
+		fmt.Fprintf(&b, "\nThe secrets are in %s.", prose.OneLine(i.home.Short(dir)))
+	}
+	if len(variables) > 0 {
+		fmt.Fprintf(&b, "\nSet these environment variables for Junction: %s.", strings.Join(variables, ", "))
+	}
+	fmt.Fprintf(&b, "\nNext: junction --config %s\n", prose.OneLine(i.file))
+	return b.String()
 }
 
 // result says what becomes of a server.
@@ -228,6 +285,9 @@ func (i *importer) result(o clients.Outcome) string {
 
 // importJSON is what --json prints.
 type importJSON struct {
+	Config   string         `json:"config"`
+	Written  bool           `json:"written"`
+	Backup   string         `json:"backup,omitempty"`
 	Servers  []importedJSON `json:"servers"`
 	Failures []string       `json:"failures"`
 }
@@ -247,7 +307,8 @@ type importedJSON struct {
 }
 
 func (i *importer) printJSON() error {
-	out := importJSON{Servers: []importedJSON{}, Failures: []string{}}
+	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup}
+	out.Servers, out.Failures = []importedJSON{}, []string{}
 	for _, o := range i.outcomes {
 		s := o.Server
 		j := importedJSON{Server: s.Name, Client: s.Client.ID, Scope: s.Scope, File: s.File, Line: s.Line,

@@ -34,17 +34,20 @@ func atHome(t *testing.T, files map[string]string) (home string) {
 // of the others.
 func TestImportLists(t *testing.T) {
 	atHome(t, map[string]string{
-		".cursor/mcp.json": `{"mcpServers": {"one": {"command": "npx", "args": ["-y", "a-server", "--key", "canary-1"], "env": {"TOKEN": "canary-2"}}}}`,
-		".claude.json":     "{\n  \"mcpServers\": {\n    \"two\": {",
-		"other.json":       `{"servers": {"three": {"url": "https://mcp.example.com/canary?key=canary-3"}}}`,
+		".cursor/mcp.json": `{"mcpServers": {"one": {"command": "npx",
+			"args": ["-y", "a-server", "--key", "canary-1"], "env": {"TOKEN": "canary-2"}}}}`,
+		".claude.json": "{\n  \"mcpServers\": {\n    \"two\": {",
+		"other.json":   `{"servers": {"three": {"url": "https://mcp.example.com/canary?key=canary-3"}}}`,
 	})
 	got := runProgram(t, "", "import")
 	want := "SERVER  FOUND IN                      RESULT\n" +
 		"one     Cursor, ~/.cursor/mcp.json:1  new: one, npx a-server, 2 secrets to a file\n"
-	if got.code != 0 || got.stdout != want || !strings.HasPrefix(got.stderr, "warning: ~/.claude.json line 3: is not JSON: ") {
+	broken := strings.HasPrefix(got.stderr, "warning: ~/.claude.json line 3: is not JSON: ")
+	if got.code != 0 || !strings.HasPrefix(got.stdout, want) || !broken {
 		t.Errorf("import gave %d\n%s\n%s\nwant\n%s", got.code, got.stdout, got.stderr, want)
 	}
-	if got := runProgram(t, "", "import", "--from", "claude-code"); got.code != 1 || !strings.Contains(got.stderr, "line 3: ") {
+	got = runProgram(t, "", "import", "--from", "claude-code")
+	if got.code != 1 || !strings.Contains(got.stderr, "line 3: ") {
 		t.Errorf("import of a broken file gave %d, %s", got.code, got.stderr)
 	}
 	got = runProgram(t, "", "import", "--from", "../other.json", "--json")
@@ -52,10 +55,12 @@ func TestImportLists(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || len(list.Servers) != 1 {
 		t.Fatalf("import --json: %v\n%s", err, got.stdout)
 	}
-	if s := list.Servers[0]; s.Upstream != "three" || s.Result != "new" || len(s.Secrets) != 1 || s.Summary != "https://mcp.example.com" {
+	s := list.Servers[0]
+	if s.Upstream != "three" || s.Result != "new" || len(s.Secrets) != 1 || s.Summary != "https://mcp.example.com" {
 		t.Errorf("import --json gave %+v", s)
 	}
-	if got := runProgram(t, "", "import", "--from", "emacs"); got.code != 2 || !strings.Contains(got.stderr, "the clients are claude-code, ") {
+	got = runProgram(t, "", "import", "--from", "emacs")
+	if got.code != 2 || !strings.Contains(got.stderr, "the clients are claude-code, ") {
 		t.Errorf("an unknown client gave %d, %s", got.code, got.stderr)
 	}
 }

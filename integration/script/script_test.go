@@ -79,7 +79,7 @@ func TestScript(t *testing.T) {
 			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB)}
 			e.Defer(harness.Place())
 			e.Defer(func() { harness.KeysIn(e.WorkDir) })
-			return errors.Join(os.Mkdir(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))
+			return errors.Join(os.MkdirAll(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))
 		},
 		Condition: func(c string) (bool, error) {
 			switch c {

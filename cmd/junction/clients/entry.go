@@ -87,6 +87,11 @@ func (e *Entry) Summary() string {
 
 func unset(string) (string, bool) { return "", false }
 
+// ownHeaders are those that Junction sets itself.
+var ownHeaders = []string{
+	"host", "content-length", "content-type", "accept", "connection", "mcp-session-id", "mcp-protocol-version",
+}
+
 // remoteTypes are the values of type for a server with a URL.
 var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp"}
 
@@ -163,7 +168,9 @@ func (e *Entry) remote(f *fields, r *reader, address string) {
 	}
 	for _, key := range []string{"headers", "http_headers"} {
 		for name, value := range f.texts(key) {
-			e.Headers[name] = r.value(value).conceal(name, name)
+			if !slices.Contains(ownHeaders, strings.ToLower(name)) {
+				e.Headers[name] = r.value(value).conceal(name, name)
+			}
 		}
 	}
 	for name, env := range f.texts("env_http_headers") {

@@ -208,6 +208,18 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	return c, d, warnings, nil
 }
 
+// Parse is Load for a text that is to become the content of the file.
+func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
+	}
+	c, d := parse(file, text, getenv)
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	return c, nil
+}
+
 // LoadForCommand is Load for a command that does something else than to show mistakes.
 func LoadForCommand(file string) (*Config, error) {
 	c, _, err := Load(file, os.LookupEnv)

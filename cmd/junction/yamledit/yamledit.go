@@ -1,0 +1,194 @@
+// Package yamledit adds entries to a section of a YAML file by inserting text, so that every other
+// byte stays: comments, order, indentation and line ends.
+//
+// The caller checks the result: the package knows where text belongs, not what it means.
+package yamledit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// An Entry is a key with its value, in both styles of YAML.
+type Entry struct {
+	Block string // lines without indentation, such as "a:\n  b: 1"
+	Flow  string // an element of { … }, such as "a: {b: 1}"
+}
+
+// Add puts entries into the mapping that the key section of the root has, at its end. It creates
+// the section at the end of the text if there is none. The entries must not exist.
+func Add(text []byte, section string, entries []Entry) ([]byte, error) {
+	e := editor{text: text, newline: "\n"}
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.newline = "\r\n"
+	}
+	for i := 0; i < len(text); i++ {
+		if i == 0 || text[i-1] == '\n' {
+			e.lines = append(e.lines, i)
+		}
+	}
+	var doc yaml.Node
+	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc)
+	if errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]) {
+		return e.appendSection(section, entries), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, errors.New("the file is not a mapping")
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value != section {
+			continue
+		}
+		next := len(e.lines) + 1 // the line of the next key
+		if i+2 < len(root.Content) {
+			next = root.Content[i+2].Line
+		}
+		return e.addTo(root.Content[i], root.Content[i+1], next, entries)
+	}
+	if root.Style&yaml.FlowStyle != 0 {
+		return nil, fmt.Errorf("the file is one { … } without %s; add that by hand", section)
+	}
+	return e.appendSection(section, entries), nil
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// editor holds a text and the offsets of its lines.
+type editor struct {
+	text    []byte
+	lines   []int
+	newline string
+}
+
+// addTo adds entries to the value of a section, which ends before the line next.
+func (e *editor) addTo(key, value *yaml.Node, next int, entries []Entry) ([]byte, error) {
+	switch {
+	case value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0:
+		at, err := e.offset(value)
+		if err != nil {
+			return nil, err
+		}
+		if n := bytes.IndexByte(e.text[at:], '{'); n >= 0 { // after an anchor
+			at += n + 1
+		}
+		var list []string
+		for _, entry := range entries {
+			list = append(list, entry.Flow)
+		}
+		chunk := " " + strings.Join(list, ", ")
+		if len(value.Content) > 0 {
+			chunk += ","
+		} else {
+			chunk += " "
+		}
+		return e.insert(at, chunk), nil
+	case value.Kind == yaml.MappingNode && len(value.Content) > 0:
+		return e.insertLines(next, value.Content[0].Column-1, entries), nil
+	case isNull(value):
+		if value.Value != "" { // ~ or null, which the entries replace
+			at, err := e.offset(value)
+			if err != nil {
+				return nil, err
+			}
+			e.text = slices.Concat(e.text[:at], bytes.Repeat([]byte(" "), len(value.Value)), e.text[at+len(value.Value):])
+		}
+		return e.insertLines(next, key.Column-1+2, entries), nil
+	}
+	return nil, fmt.Errorf("line %d: %s is not a mapping of its own; add the entries by hand", value.Line, key.Value)
+}
+
+// offset returns where a node begins.
+func (e *editor) offset(n *yaml.Node) (int, error) {
+	if n.Line < 1 || n.Line > len(e.lines) {
+		return 0, fmt.Errorf("line %d was not found", n.Line)
+	}
+	at := e.lines[n.Line-1]
+	if n.Line == 1 {
+		at += len(e.text) - len(bytes.TrimPrefix(e.text, []byte("\xef\xbb\xbf")))
+	}
+	for range n.Column - 1 {
+		_, size := utf8.DecodeRune(e.text[at:])
+		at += size
+	}
+	return at, nil
+}
+
+// insertLines adds entries at an indentation, after the last line before the line next that belongs
+// to the mapping: comments with less indentation, and empty lines, belong to what follows.
+func (e *editor) insertLines(next, indent int, entries []Entry) []byte {
+	if next > len(e.lines) { // the section is the last one, but the document may end before the text
+		for i := len(e.lines) - 1; i > 0; i-- {
+			if strings.HasPrefix(e.line(i), "...") {
+				next = i + 1
+			}
+		}
+	}
+	last := next - 1 // lines that stay before the entries
+	for last > 0 {
+		line := e.line(last - 1)
+		content := strings.TrimLeft(line, " ")
+		if strings.TrimSpace(line) != "" && (content[0] != '#' || len(line)-len(content) >= indent) {
+			break
+		}
+		last--
+	}
+	at := len(e.text)
+	if last < len(e.lines) {
+		at = e.lines[last]
+	}
+	return e.insert(at, e.block(indent, entries))
+}
+
+// line returns a line, counted from 0, without its end.
+func (e *editor) line(i int) string {
+	end := len(e.text)
+	if i+1 < len(e.lines) {
+		end = e.lines[i+1]
+	}
+	return strings.TrimRight(string(e.text[e.lines[i]:end]), "\r\n")
+}
+
+func (e *editor) appendSection(section string, entries []Entry) []byte {
+	chunk := section + ":" + e.newline + e.block(2, entries)
+	if len(bytes.TrimSpace(e.text)) > 0 {
+		chunk = e.newline + chunk
+	}
+	at := len(e.text)
+	if n := len(e.lines); n > 0 && strings.HasPrefix(e.line(n-1), "...") {
+		at = e.lines[n-1]
+	}
+	return e.insert(at, chunk)
+}
+
+// block returns entries as whole lines.
+func (e *editor) block(indent int, entries []Entry) string {
+	var b strings.Builder
+	for _, entry := range entries {
+		for line := range strings.SplitSeq(entry.Block, "\n") {
+			if line != "" {
+				b.WriteString(strings.Repeat(" ", indent) + line)
+			}
+			b.WriteString(e.newline)
+		}
+	}
+	return b.String()
+}
+
+// insert puts chunk into the text; whole lines begin on a line of their own.
+func (e *editor) insert(at int, chunk string) []byte {
+	if at > 0 && at == len(e.text) && e.text[at-1] != '\n' {
+		chunk = e.newline + chunk
+	}
+	return slices.Concat(e.text[:at], []byte(chunk), e.text[at:])
+}
