@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Event is one line of the audit. No secret is in it.
+// Event is a row of the audit. It contains no secret.
 type Event struct {
-	ID                  string // Audit gives it; ids sort by the time they were made
+	ID                  string // set by Audit; ids sort by time
 	At                  time.Time
 	Event               string
 	Principal, ClientID string
-	// of the request that it happened in; "" where there was none, as with what an operator does
+	// of the request; "" if there was none, as for commands of an operator
 	Address, RequestID string
 	Detail             []byte // JSON
 }
 
-// Unproven returns the events that somebody can cause who has not signed in. Those without a
-// Principal are kept for a shorter time than the rest.
+// Unproven returns the events that unauthenticated requests can cause. Rows of these without a
+// Principal are kept for a shorter time.
 func Unproven() []string { return []string{"authorize_refused", "consent_denied", "sign_in_refused"} }
 
-// Audit stores an event; ID and At are not read.
+// Audit stores an event. It ignores ID and At.
 func (s *Store) Audit(ctx context.Context, e Event) error {
 	now := s.now()
 	_, err := s.exec(ctx,
@@ -31,7 +31,7 @@ func (s *Store) Audit(ctx context.Context, e Event) error {
 	return err
 }
 
-// Events returns the last events, the newest first, at most n.
+// Events returns the last n events, the newest first.
 func (s *Store) Events(ctx context.Context, n int) (all []Event, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var e Event

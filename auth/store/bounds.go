@@ -2,31 +2,31 @@ package store
 
 import "context"
 
-// This file bounds what strangers can have stored: rows that are made before anybody has shown a
-// credential. A network that makes too many loses its own rows first.
+// This file limits the rows that unauthenticated requests can add. A network that adds too many
+// loses its own rows first.
 
-// bounds are how many rows there may be.
+// bounds are the limits on rows.
 type bounds struct {
-	network   int // requests of one network that were not approved, and as many that were
+	network   int // requests of one network: so many unapproved, and so many approved
 	requests  int // requests of all networks
-	look      int // requests between two looks at how many all have made
-	documents int // of clients, of which each has a few kilobytes
+	look      int // new requests between two checks of the total
+	documents int // of clients, a few kilobytes each
 }
 
 func defaultBounds() bounds { return bounds{network: 200, requests: 10_000, look: 20, documents: 1000} }
 
-// excess is what a table has too much of.
+// excess describes rows to delete from a table beyond a limit.
 type excess struct {
 	table, key string
 	which      string // the rows that count
 	about      []any  // its arguments
-	most       int    // rows of these that there may be
-	first      string // query for the keys of those that go first; its last argument is how many
+	most       int    // limit
+	first      string // query for the keys to delete first; its last argument is how many
 	args       []any  // its other arguments
 }
 
-// trimRequests deletes what a network has beyond its bound of requests of one kind, approved or
-// not: first those that are over, then the oldest. newest is the hash of one that stays.
+// trimRequests deletes a network's requests of one kind, approved or not, beyond its limit: first
+// finished or expired ones, then the oldest. newest is the hash of a request to keep.
 func (s *Store) trimRequests(ctx context.Context, network, newest string, approved bool) error {
 	which := "network = $1 AND approved_at = 0"
 	if approved {
@@ -40,9 +40,8 @@ func (s *Store) trimRequests(ctx context.Context, network, newest string, approv
 	})
 }
 
-// trimAllRequests deletes what all networks together have beyond their bound: first requests that
-// are over, then the oldest of the networks that have most. A network with one request keeps it as
-// long as another one has two.
+// trimAllRequests deletes requests beyond the total limit: first finished or expired ones, then the
+// oldest of the networks with the most. A network with one request keeps it while another has two.
 func (s *Store) trimAllRequests(ctx context.Context) error {
 	return s.trim(ctx, excess{
 		table: "auth_requests", key: "id_hash", which: "1 = 1", most: s.bounds.requests,
@@ -54,8 +53,8 @@ func (s *Store) trimAllRequests(ctx context.Context) error {
 	})
 }
 
-// trimDocuments deletes the documents beyond the bound: first those of clients that no user has
-// ever allowed, of these the ones that could not be had, and then those that were fetched first.
+// trimDocuments deletes documents beyond the limit. Documents of clients that no user has allowed
+// go first, of these the ones with a failed fetch, and then the oldest.
 func (s *Store) trimDocuments(ctx context.Context) error {
 	return s.trim(ctx, excess{
 		table: "cimd_cache", key: "url", which: "1 = 1", most: s.bounds.documents,
@@ -65,7 +64,8 @@ func (s *Store) trimDocuments(ctx context.Context) error {
 	})
 }
 
-// trim leaves a tenth of room, so that a flood does not have it delete rows for each new one.
+// trim deletes a tenth more than the excess, so that not every new row of a flood causes a
+// deletion.
 func (s *Store) trim(ctx context.Context, e excess) error {
 	n := 0
 	count := func(row scanner) error { return row.Scan(&n) }
@@ -74,7 +74,7 @@ func (s *Store) trim(ctx context.Context, e excess) error {
 		return err
 	}
 	return s.WithTx(ctx, func(ctx context.Context) error {
-		if s.postgres { // two replicas that delete the same rows would wait for each other
+		if s.postgres { // replicas that delete the same rows would deadlock
 			if mine, err := s.mineToSweep(ctx); err != nil || !mine {
 				return err
 			}

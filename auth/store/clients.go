@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Document is what a client's metadata URL answered, or why there was nothing.
+// Document is the cached answer of a client's metadata URL.
 type Document struct {
 	URL        string
 	Body       []byte
-	Failure    string // why it could not be had, "" if it could
+	Failure    string // why the fetch failed, "" if it did not
 	Fetched    time.Time
 	FreshUntil time.Time
 }
 
-// PutDocument stores a document in place of the last one of that URL. Where there are too many,
-// those of clients that no user has allowed go first.
+// PutDocument stores a document by its URL. Beyond the limit, documents of clients that no user has
+// allowed are deleted first.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
@@ -28,7 +28,7 @@ func (s *Store) PutDocument(ctx context.Context, d Document) error {
 	return err
 }
 
-// Document returns the document of a URL, however old.
+// Document returns the document of a URL, even if it has expired.
 func (s *Store) Document(ctx context.Context, url string) (d Document, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(&d.URL, &d.Body, &d.Failure, moment{&d.Fetched}, moment{&d.FreshUntil})
@@ -36,20 +36,19 @@ func (s *Store) Document(ctx context.Context, url string) (d Document, err error
 	return d, err
 }
 
-// Block says that a client is shut out.
+// Block is a client that the operator has blocked.
 type Block struct {
-	ClientID, ClientName string // what it is known by; the name is for people
-	Reason               string // the operator's words
+	ClientID, ClientName string // the name is only for display
+	Reason               string // as given by the operator
 	At                   time.Time
 }
 
-// BlockClient shuts a client out and ends what it was allowed. It returns the ids of the grants
-// that ended by it. One that is shut out already stays so since then, with the new reason, if there
-// is one. At is not read. A Block without a ClientID is an error: it would end all grants that
-// there are.
+// BlockClient blocks a client, and ends its grants, whose ids it returns. For a blocked client it
+// only changes the reason, unless the new one is empty. It ignores At. A Block without a ClientID
+// is an error, since it would end all grants.
 func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err error) {
 	if b.ClientID == "" {
-		return nil, errors.New("a block is of a client")
+		return nil, errors.New("cannot block a client without its client_id")
 	}
 	_, err = s.exec(ctx,
 		`INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
@@ -58,17 +57,18 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 	if err != nil {
 		return nil, err
 	}
-	// In a transaction of its own: whoever makes a grant looks for a block after that is stored.
+	// This is a separate transaction: deliver in authserver checks for a block after it has stored
+	// a grant.
 	return s.RevokeGrants(ctx, GrantFilter{ClientID: b.ClientID}, "client_blocked")
 }
 
-// UnblockClient lets a client in again, by its id. What it had been allowed stays ended.
-// ErrNotFound means that it was not shut out.
+// UnblockClient removes a block. Ended grants stay ended. ErrNotFound means that the client was not
+// blocked.
 func (s *Store) UnblockClient(ctx context.Context, id string) error {
 	return s.only(ctx, `DELETE FROM client_blocks WHERE client_hash = $1`, hash(id))
 }
 
-// ClientBlocked returns ErrRevoked if a client is shut out.
+// ClientBlocked returns ErrRevoked if a client is blocked.
 func (s *Store) ClientBlocked(ctx context.Context, id string) error {
 	var at int64
 	switch err := s.get(ctx, func(row scanner) error { return row.Scan(&at) },
@@ -82,7 +82,7 @@ func (s *Store) ClientBlocked(ctx context.Context, id string) error {
 	}
 }
 
-// Blocks returns the clients that are shut out, the last one first.
+// Blocks returns the blocked clients, the last one first.
 func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var b Block
@@ -93,8 +93,8 @@ func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
 	return all, err
 }
 
-// UseAssertion notes that a client has signed in with an assertion, until that expires: of any
-// number of calls exactly one succeeds, the others get ErrUsed.
+// UseAssertion stores the use of a client assertion until it expires. Exactly one call for an
+// assertion succeeds; the others get ErrUsed.
 func (s *Store) UseAssertion(ctx context.Context, issuer, jti string, expires time.Time) error {
 	n, err := s.exec(ctx,
 		`INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3) ON CONFLICT (issuer, jti_hash) DO NOTHING`,

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// Connection is a person's own sign-in at an upstream: what calls of theirs to it are authorized
-// with, and nobody else's.
+// Connection is a user's own sign-in at an upstream. Only calls of that user use it.
 type Connection struct {
 	Upstream  string
 	User      string // User.ID
-	Principal string // the same person as the guard calls them
-	// Access and Refresh are the upstream's tokens, sealed in the store for this user and this
-	// upstream alone; Refresh is "" where there is none.
+	Principal string // ID of the user's principal
+	// Access and Refresh are the upstream's tokens, sealed for this user and upstream. Refresh is
+	// "" if there is none.
 	Access, Refresh string
 	Scope           string
-	Issuer          string    // of the authorization server that gave the tokens
-	Resource        string    // that they are for
-	ClientID        string    // that they were given to
-	Expires         time.Time // of Access; zero if nobody has said
-	Broken          bool      // the authorization server takes the tokens no more: the person has to connect again
+	Issuer          string    // authorization server that issued the tokens
+	Resource        string    // audience of the tokens
+	ClientID        string    // client that they were issued to
+	Expires         time.Time // of Access; zero if unknown
+	Broken          bool      // the authorization server rejects the tokens: the user must reconnect
 	Created         time.Time
-	Given           time.Time // when Access was
+	Given           time.Time // when Access was issued
 
-	version int64 // of the tokens: who changes them names those that they are in place of
+	version int64 // of the tokens; each change names the version that it replaces
 }
 
 const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, " +
@@ -36,8 +35,8 @@ const (
 	connectionBroken = "needs_reconnect"
 )
 
-// row is the key of a connection, which its tokens are sealed for. Names of upstreams have no
-// slash.
+// row is the primary key of a connection, for which its tokens are sealed. Names of upstreams
+// contain no slash.
 func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 
 func (c *Connection) scan(s *Store, row scanner) error {
@@ -60,13 +59,12 @@ func (c *Connection) scan(s *Store, row scanner) error {
 	return err
 }
 
-// PutConnection stores what a person was given at an upstream, in place of what they had there.
-// Broken, Created and Given are not read. ErrRevoked means that the person is shut out, perhaps
-// while the upstream was asked.
+// PutConnection stores a connection in place of an earlier one. It ignores Broken, Created and
+// Given. ErrRevoked means that the user is disabled.
 func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 	return s.WithTx(ctx, func(ctx context.Context) error {
-		// Locked until the connection is there: whoever shuts the person out forgets it too, or has
-		// done so already.
+		// The user stays locked until the connection is stored: whoever disables the user then also
+		// deletes it.
 		if u, err := s.User(ctx, c.User); err != nil {
 			return err
 		} else if !u.Disabled.IsZero() {
@@ -81,14 +79,14 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
 			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh,
 				c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
-			// a version that no earlier connection of theirs had, also one that was deleted
+			// differs from the version of every earlier connection, also a deleted one
 			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now)
 		return err
 	})
 }
 
-// Connection returns the connection of a principal to an upstream; ErrNotFound if there is none, or
-// if the person is shut out. It may be Broken.
+// Connection returns the connection of a principal to an upstream, which may be Broken. ErrNotFound
+// means that there is none, or that the user is disabled.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
 	err = s.get(ctx, func(row scanner) error { return c.scan(s, row) },
 		`SELECT `+connectionColumns+` FROM upstream_tokens JOIN users ON users.id = owner
@@ -96,7 +94,7 @@ func (s *Store) Connection(ctx context.Context, upstream, principal string) (c C
 	return c, err
 }
 
-// Connections returns those of a user by their upstreams' names, without the tokens.
+// Connections returns a user's connections by upstream, without the tokens.
 func (s *Store) Connections(ctx context.Context, user string) (all []Connection, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var c Connection
@@ -110,10 +108,10 @@ func (s *Store) Connections(ctx context.Context, user string) (all []Connection,
 	return all, err
 }
 
-// ClaimConnection is for who is about to renew the tokens of c: until the time is over, or one of
-// the methods below is called, all others get ErrUsed, on other replicas too. That is how an
-// authorization server is asked by one of them, without a transaction that waits for it.
-// ErrNotFound means that the tokens are others by now.
+// ClaimConnection reserves the renewal of c's tokens for the caller. Others, also on other
+// replicas, get ErrUsed until d has passed or one of the methods below is called. So the
+// authorization server is queried without an open transaction. ErrNotFound means that the tokens
+// have changed.
 func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Duration) error {
 	now := s.now()
 	err := s.only(ctx,
@@ -131,9 +129,9 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 	return err
 }
 
-// RenewConnection stores the tokens that c was renewed to, Access, Refresh, Scope and Expires, and
-// ends the claim. ErrNotFound means that the person has disconnected or connected anew meanwhile:
-// that stays.
+// RenewConnection stores the renewed Access, Refresh, Scope and Expires of c, and releases the
+// claim. ErrNotFound means that the user has disconnected or reconnected in the meantime; that
+// stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
 	return s.only(ctx,
 		`UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
@@ -141,15 +139,15 @@ func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
 		seconds(c.Expires), seconds(s.now()))
 }
 
-// ReleaseConnection ends a claim without a change, for another try.
+// ReleaseConnection releases a claim without a change.
 func (s *Store) ReleaseConnection(ctx context.Context, c Connection) error {
 	_, err := s.exec(ctx, `UPDATE upstream_tokens SET claimed_until = 0 WHERE id = $1 AND version = $2`, c.row(),
 		c.version)
 	return err
 }
 
-// BreakConnection notes that the tokens of c are taken no more, and forgets them. What the person
-// has done meanwhile stays.
+// BreakConnection marks c as broken and deletes its tokens, unless they have changed in the
+// meantime.
 func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 	_, err := s.exec(ctx, `UPDATE upstream_tokens SET state = '`+connectionBroken+
 		`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3
@@ -157,8 +155,8 @@ func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 	return err
 }
 
-// DeleteConnection ends a user's connection, and returns it, so that its tokens can be taken back
-// where they come from. ErrNotFound means that there is none.
+// DeleteConnection deletes a user's connection, and returns it so that its tokens can be revoked.
+// ErrNotFound means that there is none.
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
 	of := Connection{Upstream: upstream, User: user}
 	err = s.change(ctx, func(row scanner) error { return c.scan(s, row) },
@@ -166,20 +164,19 @@ func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c 
 	return c, err
 }
 
-// UpstreamClient is what we are to the authorization server of an upstream, where we have
-// registered there.
+// UpstreamClient is this server's registration as a client at the authorization server of an
+// upstream.
 type UpstreamClient struct {
 	Upstream, Issuer, RedirectURI string
 	ClientID                      string
-	Secret                        string // sealed in the store; "" where there is none
+	Secret                        string // sealed in the store; "" if there is none
 	AuthMethod                    string // token_endpoint_auth_method
 }
 
-// row is a key that is made of all three, none of which can take another's place.
+// row is the primary key, which is made of all three.
 func (c *UpstreamClient) row() string { return hash(c.Upstream + " " + c.Issuer + " " + c.RedirectURI) }
 
-// AddUpstreamClient stores a registration, and returns the one that counts: that which was there
-// first.
+// AddUpstreamClient stores a registration unless there is one. It returns the stored one.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
 	_, err := s.exec(ctx,
 		`INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -190,7 +187,7 @@ func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (Upstre
 	return s.UpstreamClient(ctx, c.Upstream, c.Issuer, c.RedirectURI)
 }
 
-// UpstreamClient returns our registration for an upstream at an issuer, with a redirect URI;
+// UpstreamClient returns the registration for an upstream at an issuer with a redirect URI;
 // ErrNotFound if there is none.
 func (s *Store) UpstreamClient(ctx context.Context, upstream, issuer, redirect string) (UpstreamClient, error) {
 	c := UpstreamClient{Upstream: upstream, Issuer: issuer, RedirectURI: redirect}
@@ -214,7 +211,7 @@ func (s *Store) ReplaceUpstreamClient(ctx context.Context, c UpstreamClient) err
 	return err
 }
 
-// DropUpstreamClient forgets a registration that the issuer does not know any more.
+// DropUpstreamClient deletes a registration that the issuer no longer knows.
 func (s *Store) DropUpstreamClient(ctx context.Context, c UpstreamClient) error {
 	_, err := s.exec(ctx, `DELETE FROM upstream_clients WHERE id = $1 AND client_id = $2`, c.row(), c.ClientID)
 	return err

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Grant is what a user allowed a client: all codes and tokens of that one consent rest on it, and
-// end with it.
+// Grant is a user's consent for a client. All codes and tokens of it end with the grant.
 type Grant struct {
-	ID                               string // AddGrant fills it in
+	ID                               string // set by AddGrant
 	User, IDPSession                 string // their ids
 	ClientID, ClientKind, ClientName string
 	RedirectHost                     string
 	Resource, Scope                  string
-	Detail                           []byte // JSON: the upstreams that were ticked, say
+	Detail                           []byte // JSON
 	Created, Used, Expires           time.Time
-	Revoked                          time.Time // zero: it stands
+	Revoked                          time.Time // zero while it stands
 	Reason                           string    // why it was revoked
 }
 
@@ -30,7 +29,7 @@ func (g *Grant) fields() []any {
 		moment{&g.Created}, moment{&g.Used}, moment{&g.Expires}, moment{&g.Revoked}, &g.Reason}
 }
 
-// over says why a grant does not stand any more.
+// over returns why a grant no longer stands, or nil.
 func (g *Grant) over(now time.Time) error {
 	switch {
 	case !g.Revoked.IsZero():
@@ -41,8 +40,7 @@ func (g *Grant) over(now time.Time) error {
 	return nil
 }
 
-// AddGrant stores a grant and returns it with its ID. Created, Used, Revoked and Reason are not
-// read.
+// AddGrant stores a grant and returns it with its ID. It ignores Created, Used, Revoked and Reason.
 func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	if g.ID == "" {
 		g.ID = NewID()
@@ -58,8 +56,7 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 }
 
 // Grant returns the grant with an id; ErrRevoked and ErrExpired come with it. In a transaction the
-// row is locked: whoever changes codes or tokens locks their grant first, so that two transactions
-// never wait for each other.
+// row is locked. Lock order: a grant before its codes and tokens.
 func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) },
 		`SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
@@ -69,8 +66,8 @@ func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
 	return g, err
 }
 
-// GrantFilter says which grants are meant: those that match every field that is not zero. The zero
-// value means all.
+// GrantFilter selects the grants that match every field that is not zero. The zero value selects
+// all.
 type GrantFilter struct {
 	User, ClientID, IDPSession string
 	Standing                   bool // neither revoked nor expired
@@ -126,8 +123,8 @@ func (s *Store) TouchGrant(ctx context.Context, id string) error {
 	return err
 }
 
-// RevokeGrant ends a grant and all its codes and tokens. It reports whether it stood until then; of
-// a grant that does not exist too it is no error.
+// RevokeGrant ends a grant with its codes and tokens. It reports whether the grant stood until
+// then. A missing grant is not an error.
 func (s *Store) RevokeGrant(ctx context.Context, id, why string) (stood bool, err error) {
 	ended, err := s.revoke(ctx, ` WHERE id = $1`, []any{id}, why)
 	return len(ended) > 0, err
@@ -141,7 +138,7 @@ func (s *Store) RevokeGrants(ctx context.Context, f GrantFilter, why string) (id
 func (s *Store) revoke(ctx context.Context, where string, args []any, why string) (ids []string, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		ids = nil
-		// In one order, for whoever else locks several.
+		// In a fixed order, to avoid deadlocks.
 		err := s.all(ctx, func(row scanner) error {
 			var id string
 			err := row.Scan(&id)
@@ -170,8 +167,8 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 	return ids, err
 }
 
-// RevokedSince returns the ids of the grants that were revoked at a time or later: what a replica
-// asks every few seconds, with a margin for clocks that differ.
+// RevokedSince returns the ids of the grants that were revoked since a time. Replicas poll it with
+// a margin for clock differences.
 func (s *Store) RevokedSince(ctx context.Context, at time.Time) (ids []string, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var id string

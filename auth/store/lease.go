@@ -11,15 +11,14 @@ import (
 	"modernc.org/sqlite"
 )
 
-// lease keeps a SQLite file for one process. It is a transaction that never ends, on a file beside
-// it: the operating system ends it when the process does, however that happens, so that no lease
-// outlives its holder.
+// lease reserves a SQLite file for one process. It is an open transaction on a file beside it,
+// which the operating system ends with the process, however the process ends.
 type lease struct {
 	db   *sql.DB
 	conn *sql.Conn
 }
 
-// busy is SQLite's code for what another connection has locked.
+// busy is SQLite's code for a locked database.
 const busy = 5
 
 // takeLease returns the lease of a file, or ErrInUse.
@@ -47,7 +46,7 @@ func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	if _, err = l.conn.ExecContext(ctx, `BEGIN EXCLUSIVE`); err != nil {
 		var code *sqlite.Error
 		if errors.As(err, &code) && code.Code()&0xff == busy {
-			return nil, fmt.Errorf("%s: %w%s; stop it, or give each process its own store, or use Postgres for several",
+			return nil, fmt.Errorf("%s: %w%s; stop that process, give each process its own store, or use Postgres",
 				file, ErrInUse, holder(ctx, file))
 		}
 		return nil, fmt.Errorf("%s: %w", beside, err)
@@ -55,7 +54,7 @@ func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	return l, nil
 }
 
-// give ends the lease. The file beside stays: whoever waits for it might have it open.
+// give ends the lease. The file beside stays, since another process may have opened it.
 func (l *lease) give() error {
 	var errs []error
 	if l.conn != nil {
@@ -64,7 +63,7 @@ func (l *lease) give() error {
 	return errors.Join(append(errs, l.db.Close())...)
 }
 
-// signLease writes down who has the lease, for the message to the next one.
+// signLease stores who has the lease, for the error message of the next process.
 func (s *Store) signLease(ctx context.Context) error {
 	host, _ := os.Hostname() // "" does as well
 	_, err := s.exec(ctx,
@@ -73,7 +72,7 @@ func (s *Store) signLease(ctx context.Context) error {
 	return err
 }
 
-// holder returns who has the lease of a file in brackets, or "" if that is not to be found out.
+// holder returns the holder of a file's lease in brackets, or "" if it is unknown.
 func holder(ctx context.Context, file string) string {
 	db, err := sql.Open("sqlite", sqliteURL(file, url.Values{"_pragma": {"busy_timeout(200)", "query_only(1)"}}))
 	if err != nil {

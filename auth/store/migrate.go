@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// migrations are the steps of the schema, each run once and never changed once a version with it
-// was published: 0001_….sql, 0002_….sql and so on.
+// migrations are the steps of the schema: 0001_….sql, 0002_….sql and so on. Each runs once, and
+// must not change after a release.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// advisory numbers of Postgres, the same in every version of the program.
+// Keys of Postgres advisory locks. They must not change.
 const (
 	migrating = 0x6a756e6301
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
-// migrate checks the keys and brings the schema up to date, in one transaction, one process at a
-// time. With apply false it only checks that both are right.
+// migrate checks the keys and migrates the schema, in one transaction, in one process at a time. If
+// apply is false, it only checks both.
 func (s *Store) migrate(ctx context.Context, apply bool) error {
 	steps, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -42,9 +42,9 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 		}
 		switch {
 		case done > len(steps):
-			return fmt.Errorf("%w: its schema is %d, this version knows %d", ErrNewer, done, len(steps))
+			return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, done, len(steps))
 		case done < len(steps) && !apply:
-			return fmt.Errorf("the store's schema is %d, and %d is needed: start the program that owns it first", done,
+			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which migrates it", done,
 				len(steps))
 		}
 		sealed := false
@@ -68,7 +68,7 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 	})
 }
 
-// version returns how many steps the schema has behind it.
+// version returns how many steps the schema has.
 func (s *Store) version(ctx context.Context) (n int, err error) {
 	catalog := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'`
 	if s.postgres {

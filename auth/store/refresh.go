@@ -10,41 +10,40 @@ import (
 	"junction/auth/seal"
 )
 
-// ErrReused means that a refresh token was shown again after its successor was used, or too late:
-// two hold it, one of whom should not. Everything that its user allowed that client by that grant
-// has ended.
-var ErrReused = errors.New("the refresh token was used before")
+// ErrReused means that a refresh token was presented after its successor was used, or too late, so
+// that two parties have it. Its grant has been revoked.
+var ErrReused = errors.New("the refresh token was already used")
 
-// Presented is a refresh token as a client shows it.
+// Presented is a refresh token as presented by a client.
 type Presented struct {
-	Token     string // the whole of it: what it was answered with is sealed with it
+	Token     string // the whole token; it seals the stored answer
 	Signature string
-	ClientID  string // who shows it, authenticated as far as that client does so
-	// Interval is for how long after its first use it gets the same answer once more.
+	ClientID  string // the client that presents it, authenticated
+	// Interval is how long after its first use the token gets the same answer again.
 	Interval time.Duration
-	// Address and RequestID are of the request that shows it, for the audit.
+	// Address and RequestID are of the request, for the audit.
 	Address, RequestID string
 }
 
-// Successor is what a refresh token was exchanged for.
+// Successor is the result of exchanging a refresh token.
 type Successor struct {
-	Signature string // of the new refresh token, which is stored by then
-	Response  []byte // what the client is told, for those who ask again
+	Signature string // of the new refresh token, already stored
+	Response  []byte // the answer for the client, also for replays
 }
 
-// Refresh exchanges a refresh token, once, and returns what the client is told. The first who comes
-// has rotate make the successor; whoever shows the same token again within the interval, and before
-// the successor was used, gets the very same answer: an honest client that runs twice, or did not
-// hear us, stays signed in. Any later use revokes the grant and is ErrReused.
+// Refresh exchanges a refresh token once, and returns the answer for the client. The first call
+// makes rotate create the successor. Later calls with the same token, within the interval and
+// before the successor is used, get the same answer: a client that runs twice, or lost the answer,
+// stays signed in. Any later use revokes the grant and returns ErrReused.
 //
-// All is one transaction, which rotate's context carries, and the answer is returned when it is on
-// the disk: if we die before, the client's retry gets it, or does it anew. rotate is given the
-// token and its grant, both locked, and must not wait for anything but the store. An error of it
-// undoes everything, unless it is of Keep, and is returned.
+// It is one transaction, carried by rotate's context, and the answer is returned after the commit.
+// If the process dies before, the client's retry works. rotate gets the token and its grant, both
+// locked, and must not wait for anything but the store. Its error is returned, and rolls everything
+// back unless it comes from Keep.
 //
-// ErrNotFound is also for a client that is not the token's: that leaves the token as it is.
-// ErrExpired and ErrRevoked are also for the grant and its user. With these and ErrReused the
-// client has to sign in again; with any other error it must not be told so.
+// ErrNotFound also means that the token belongs to another client; the token then stays valid.
+// ErrExpired and ErrRevoked may be about the grant or its user. After these errors and ErrReused
+// the client must sign in again. After any other error it must keep its token.
 func (s *Store) Refresh(
 	ctx context.Context, p Presented, rotate func(ctx context.Context, t Token, g Grant) (Successor, error),
 ) (response []byte, err error) {
@@ -55,7 +54,7 @@ func (s *Store) Refresh(
 		}
 		g, over := s.Grant(ctx, t.Grant)
 		if over != nil && g.ID == "" {
-			return fmt.Errorf("the grant of a token: %w", over)
+			return fmt.Errorf("read the grant of a token: %w", over)
 		}
 		if g.ClientID != p.ClientID {
 			return ErrNotFound
@@ -88,7 +87,7 @@ func (s *Store) Refresh(
 	return response, nil
 }
 
-// disabled returns ErrRevoked as stale if a user is shut out.
+// disabled returns ErrRevoked as stale if a user is disabled.
 func (s *Store) disabled(ctx context.Context, user string) (stale, err error) {
 	var at int64
 	err = s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT disabled_at FROM users WHERE id = $1`,
@@ -99,7 +98,7 @@ func (s *Store) disabled(ctx context.Context, user string) (stale, err error) {
 	return stale, err
 }
 
-// rotated notes that a token has a successor, and keeps the answer for those who show it again.
+// rotated stores the successor of a token, and the sealed answer for replays.
 func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error {
 	var replay any
 	if p.Interval > 0 {
@@ -113,13 +112,13 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4 WHERE signature = $1 AND state = 'active'`,
 		p.Signature, seconds(s.now()), next.Signature, replay)
 	if err == nil && n == 0 {
-		err = errors.New("the token was revoked while it was exchanged")
+		err = errors.New("the token was revoked during the exchange")
 	}
 	return err
 }
 
-// replay returns the answer that a rotated token got, if it may have it again, and revokes
-// everything if not.
+// replay returns the stored answer of a rotated token if it may be repeated, and else revokes the
+// grant.
 func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error) {
 	var sealed []byte
 	err := s.get(ctx, func(row scanner) error { return row.Scan(&sealed) },
@@ -147,8 +146,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	return nil, Keep(ErrReused)
 }
 
-// replayVault seals with a token that only its client has: who has the database and the master keys
-// still cannot tell what the client was told.
+// replayVault returns a vault whose key is the token, which only its client has. The database and
+// the master keys are not enough to read the answer.
 func replayVault(token string) (*seal.Vault, error) {
 	ring, err := seal.RingOf("token", sha256.Sum256([]byte(token)))
 	if err != nil {

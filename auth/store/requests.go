@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AuthRequest is a request in a browser on its way: seen, approved, sent to a provider, and
+// AuthRequest is a sign-in in progress in a browser: created, approved, sent to a provider and
 // consumed, each once.
 type AuthRequest struct {
 	Purpose               string // "authorize", "connect", "login"
@@ -13,15 +13,15 @@ type AuthRequest struct {
 	State                 []byte // the client's, byte for byte
 	Scope, Resource       string
 	CodeChallenge         string
-	Request               []byte // the request as it came, for whoever goes on with it
-	Detail                []byte // JSON of the one who asks
-	Network               string // where it came from, "" if that is not known: bounds.go counts by it
+	Request               []byte // data for the next step
+	Detail                []byte // JSON of package authserver
+	Network               string // source network, "" if unknown; limits count by it
 	Created, Expires      time.Time
 
-	// What approval added.
-	IDP      string // the provider's id in the configuration, "" if none is asked
+	// Set by approval.
+	IDP      string // configured id of the provider, "" if there is none
 	Nonce    string
-	Verifier string // of the PKCE towards the provider; sealed in the store
+	Verifier string // PKCE verifier for the provider; sealed in the store
 	Approved time.Time
 	Consumed time.Time
 }
@@ -44,8 +44,8 @@ func (a *AuthRequest) scan(s *Store, row scanner) error {
 	return err
 }
 
-// AddAuthRequest stores a request by the secret that finds it, and binds it to the browser that has
-// the secret binding. Where its network has too many, the oldest go.
+// AddAuthRequest stores a request under the secret id, bound to the browser that has the secret
+// binding. Beyond the limit of its network, the oldest requests are deleted.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
@@ -63,8 +63,8 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 	return err
 }
 
-// AuthRequest returns the request with an id for the browser that it is bound to; for another one
-// there is none (ErrNotFound). ErrExpired and ErrUsed, when it was consumed, come with the request.
+// AuthRequest returns the request with an id, for the browser that it is bound to; other browsers
+// get ErrNotFound. ErrExpired and ErrUsed (consumed) come with the request.
 func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
 	err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
 		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id),
@@ -85,15 +85,14 @@ func (a *AuthRequest) state(now time.Time) error {
 	return nil
 }
 
-// Approval is what a request is approved with: the provider that is asked, and the secrets of that.
+// Approval is the data that approval adds: the provider, and the secrets sent to it.
 type Approval struct {
-	IDP, State, Nonce, Verifier string // State "" if no provider is asked
-	Detail                      []byte // takes the place of the request's, if it is not nil
+	IDP, State, Nonce, Verifier string // State is "" without a provider
+	Detail                      []byte // replaces the request's unless nil
 }
 
-// ApproveAuthRequest approves a request, once: of several at a time, and of a second one, all but
-// the first get ErrUsed. ErrNotFound is also for another browser than the one that the request is
-// bound to.
+// ApproveAuthRequest approves a request. Exactly one call succeeds; the others get ErrUsed.
+// ErrNotFound also means that the request is bound to another browser.
 func (s *Store) ApproveAuthRequest(
 	ctx context.Context, id, binding string, approval Approval,
 ) (a AuthRequest, err error) {
@@ -118,15 +117,14 @@ func (s *Store) ApproveAuthRequest(
 	return a, err
 }
 
-// ConsumeAuthRequest returns the approved request whose provider answers with a state, once.
-// ErrNotFound is also for another browser or another provider than the request's; neither consumes
-// it.
+// ConsumeAuthRequest returns the approved request for a provider's state, once. ErrNotFound also
+// means another browser or another provider, and then does not consume it.
 func (s *Store) ConsumeAuthRequest(ctx context.Context, idp, state, binding string) (AuthRequest, error) {
 	return s.consume(ctx, `idp_state_hash = $1 AND idp = $2 AND binding_hash = $3`, hash(state), idp, hash(binding))
 }
 
-// ConsumeApproved returns the approved request with an id, once: it is for a user who has signed in
-// before, so that no provider is asked.
+// ConsumeApproved returns the approved request with an id, once. It is for a user who was already
+// signed in, so that no provider was involved.
 func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRequest, error) {
 	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "",
 		hash(binding))
@@ -143,7 +141,7 @@ func (s *Store) consume(ctx context.Context, which, key, idp, binding string) (a
 			key, idp, binding)
 		if err == nil {
 			if err = a.state(s.now()); err == nil {
-				err = ErrUsed // somebody else is about to
+				err = ErrUsed // another call consumes it now
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"junction/auth/seal"
 )
 
-// column is a sealed column. What is in it opens in its table, its row and its column alone, so
-// that nobody who can write to the database makes one user's secret another's.
+// column is a sealed column. A value opens only in its own table, row and column, so that write
+// access to the database does not allow to move one user's secret to another.
 type column struct{ table, key, name string }
 
 var (
@@ -21,13 +21,13 @@ var (
 	upstreamRefresh = column{"upstream_tokens", "id", "refresh_enc"}
 )
 
-// sealedColumns are those that the master keys seal. oauth_tokens.replay_enc is sealed with the
-// token that it answers.
+// sealedColumns are sealed with the master keys. oauth_tokens.replay_enc is sealed with the token
+// instead.
 var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE, upstreamSecret, upstreamAccess, upstreamRefresh}
 
 func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
 
-// seal returns what is stored of a secret in a row: NULL for "".
+// seal returns the stored form of a secret: NULL for "".
 func (s *Store) seal(c column, row, secret string) any {
 	if secret == "" {
 		return nil
@@ -35,26 +35,26 @@ func (s *Store) seal(c column, row, secret string) any {
 	return s.vault.Seal([]byte(secret), c.place(row))
 }
 
-// open returns the secret of a row, nil for NULL.
+// open returns the secret in a sealed value, nil for NULL.
 func (s *Store) open(c column, row string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, nil
 	}
 	plain, err := s.vault.Open(sealed, c.place(row))
 	if err != nil {
-		return nil, fmt.Errorf("%s of a row of %s: %w", c.name, c.table, err)
+		return nil, fmt.Errorf("unseal %s of table %s: %w", c.name, c.table, err)
 	}
 	return plain, nil
 }
 
-// The row of the table canary, and what is sealed in it.
+// The row of the table canary, and its text.
 const (
 	canaryRow  = "canary"
 	canaryText = "the keys are right"
 )
 
-// checkKeys returns ErrKeys if the store was sealed with other keys, and reports whether it was
-// sealed at all.
+// checkKeys returns ErrKeys if the store was sealed with other keys. sealed reports whether it has
+// a canary.
 func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	var text []byte
 	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`,
@@ -68,24 +68,23 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	plain, err := s.open(canarySecret, canaryRow, text)
 	switch {
 	case errors.Is(err, seal.ErrInvalid):
-		return true, fmt.Errorf("%w, and nothing was changed: %w; start it with the keys that it had", ErrKeys, err)
+		return true, fmt.Errorf("%w, and nothing was changed: %w; start with the earlier keys", ErrKeys, err)
 	case err == nil && string(plain) != canaryText:
 		return true, ErrKeys
 	}
 	return true, err
 }
 
-// addCanary seals the first row of a new store.
+// addCanary adds the canary to a new store.
 func (s *Store) addCanary(ctx context.Context) error {
 	_, err := s.exec(ctx, `INSERT INTO canary (id, secret_enc) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, canaryRow,
 		s.seal(canarySecret, canaryRow, canaryText))
 	return err
 }
 
-// Reencrypt seals everything with the first master key that is sealed with another one, and returns
-// how many values that were. It may run while the store is used, and may be run again if it was
-// interrupted. After it the other keys can be taken away, if every replica has the first key by
-// then.
+// Reencrypt reseals all values with the first master key, and returns how many it changed. It may
+// run while the store is in use, and again after an interruption. Afterwards the other keys can be
+// removed, provided that every replica has the first key.
 func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 	for _, c := range sealedColumns {
 		type value struct {
@@ -109,7 +108,7 @@ func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return n, err
 			}
-			// A row that somebody has written in between is sealed with the first key already.
+			// A row that was written in the meantime is already sealed with the first key.
 			changed, err := s.exec(ctx,
 				`UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
 				v.row, v.sealed, s.vault.Seal(plain, c.place(v.row)))

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// IDPSession is one sign-in of a user at an identity provider, and what keeps us informed about it.
+// IDPSession is a user's session at an identity provider.
 type IDPSession struct {
-	ID           string // ours; AddIDPSession fills it in
+	ID           string // set by AddIDPSession
 	User         string // User.ID
 	IDP          string // the provider's id in the configuration
 	RefreshToken string // sealed in the store; "" if the provider gave none
 	Claims       []byte // JSON
 	Created      time.Time
-	Checked      time.Time // when the provider last confirmed it
-	OKUntil      time.Time // until when it holds without another confirmation
-	Ended        time.Time // zero: it goes on
+	Checked      time.Time // last confirmation by the provider
+	OKUntil      time.Time // end of validity without another confirmation
+	Ended        time.Time // zero while it stands
 }
 
 const idpSessionColumns = "id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, ended_at"
 
-// scan reads a row, and opens what is sealed in it.
+// scan reads a row, and unseals its refresh token.
 func (i *IDPSession) scan(s *Store, row scanner) error {
 	var sealed []byte
 	err := row.Scan(&i.ID, &i.User, &i.IDP, &sealed, &i.Claims, moment{&i.Created}, moment{&i.Checked},
@@ -33,7 +33,7 @@ func (i *IDPSession) scan(s *Store, row scanner) error {
 	return err
 }
 
-// AddIDPSession stores a sign-in and returns it with its ID. Created and Ended are not read.
+// AddIDPSession stores a session and returns it with its ID. It ignores Created and Ended.
 func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, error) {
 	if i.ID == "" {
 		i.ID = NewID()
@@ -58,10 +58,10 @@ func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err er
 	return i, err
 }
 
-// ClaimIDPSession returns the session for the one that is to ask its provider: until the time is
-// over or UpdateIDPSession is called all others, on other replicas too, get ErrUsed. That is how a
-// provider is asked without a transaction that waits for it. ErrNotFound also means that the
-// session has ended.
+// ClaimIDPSession returns a session, and reserves the next query of its provider for the caller.
+// Others, also on other replicas, get ErrUsed until d has passed or UpdateIDPSession is called. So
+// the provider is queried without an open transaction. ErrNotFound also means that the session has
+// ended.
 func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
 	now := s.now()
 	err = s.change(ctx, func(row scanner) error { return i.scan(s, row) },
@@ -79,19 +79,19 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 	return i, ErrNotFound
 }
 
-// UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a session that goes on, and
-// ends the claim on it.
+// UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a standing session, and
+// releases the claim.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
 	return s.only(ctx,
 		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
 		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
 }
 
-// EndIDPSession ends a session, all grants that rest on it, and the sessions in the browser that
-// do. It returns the ids of the grants that ended by it.
+// EndIDPSession ends a session, its grants and its web sessions. It returns the ids of the grants
+// that it ended.
 func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []string, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
-		// Grants first: whoever refreshes has its grant locked before the session.
+		// Lock order: a refresh locks its grant before the session.
 		if grants, err = s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why); err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 			seconds(s.now())); err != nil {
 			return err
 		}
-		// Whoever had the session locked to make a grant of it has made it by now; nobody makes
-		// another.
+		// A transaction that had locked the session may have added a grant in the meantime. No more
+		// can follow.
 		late, err := s.RevokeGrants(ctx, GrantFilter{IDPSession: id}, why)
 		grants = append(grants, late...)
 		return err
@@ -112,8 +112,8 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 	return grants, err
 }
 
-// IDPSessions returns the sessions of a user, or of all if it is "", that go on, the newest first.
-// Refresh tokens and claims are left out.
+// IDPSessions returns the standing sessions of a user, or of all if user is "", the newest first,
+// without refresh tokens and claims.
 func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var i IDPSession
@@ -125,18 +125,17 @@ func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession,
 	return all, err
 }
 
-// Ended is what SignOut has ended.
+// Ended is the result of SignOut.
 type Ended struct {
-	Sessions int      // at providers, and with them those in browsers
+	Sessions int      // at providers, with their web sessions
 	Grants   []string // their ids
 }
 
-// SignOut ends everything that a user has signed in to: their sessions at providers, those in
-// browsers, and all grants. They may sign in again.
+// SignOut ends all sessions and grants of a user, who may sign in again.
 func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		ended = Ended{}
-		// All grants first, as in EndIDPSession.
+		// Lock order as in EndIDPSession.
 		if ended.Grants, err = s.RevokeGrants(ctx, GrantFilter{User: user}, why); err != nil {
 			return err
 		}
@@ -157,14 +156,13 @@ func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err
 	return ended, err
 }
 
-// WebSession is a browser in which a user has signed in. Its secret is in the browser's cookie
-// alone.
+// WebSession is a browser in which a user has signed in. Only the browser's cookie has its secret.
 type WebSession struct {
 	User, IDPSession string // their ids
 	Created, Expires time.Time
 }
 
-// AddWebSession stores a session by its secret.
+// AddWebSession stores a session under the hash of its secret.
 func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
@@ -172,8 +170,8 @@ func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) 
 	return err
 }
 
-// WebSession returns the session with a secret, and its user. It returns ErrExpired if it is over,
-// and ErrRevoked if the user is disabled.
+// WebSession returns the session with a secret, and its user. It returns ErrExpired if the session
+// has expired, and ErrRevoked if the user is disabled.
 func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(append([]any{&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires}}, u.fields()...)...)
@@ -190,8 +188,7 @@ func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u 
 	return w, u, err
 }
 
-// WebSessions returns the sessions of a user, or of all if it is "", that are not over, the newest
-// first.
+// WebSessions returns the unexpired sessions of a user, or of all if user is "", the newest first.
 func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var w WebSession
@@ -204,7 +201,7 @@ func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession,
 	return all, err
 }
 
-// EndWebSessions ends all sessions of a user in browsers.
+// EndWebSessions deletes all web sessions of a user.
 func (s *Store) EndWebSessions(ctx context.Context, user string) error {
 	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE user_id = $1`, user)
 	return err

@@ -1,28 +1,25 @@
-// Package store keeps what signing in leaves behind: users, sessions, grants, codes and tokens, in
-// a SQLite file or in Postgres.
+// Package store keeps users, sessions, grants, codes and tokens in a SQLite file or in Postgres.
 //
-// What there is, by file; every method takes part in the transaction of its context, may be called
-// by several goroutines at once, and blocks on the database:
+// Every method takes part in the transaction of its context, may be called by several goroutines,
+// and blocks on the database. By file:
 //
-//	store.go     Open, Store.Close; WithTx, and BeginTX, Commit, Rollback, which it is made of; Keep, for an error that is no reason to undo
-//	users.go     User: PutUser, User, Users, DisableUser, EnableUser
-//	sessions.go  IDPSession: AddIDPSession, IDPSession, IDPSessions, ClaimIDPSession, UpdateIDPSession, EndIDPSession · WebSession: AddWebSession, WebSession, WebSessions,
-//	             EndWebSessions · SignOut, of all that a user has
-//	requests.go  AuthRequest: AddAuthRequest, AuthRequest, ApproveAuthRequest, ConsumeAuthRequest (by the provider's state), ConsumeApproved (by its own id)
-//	grants.go    Grant: AddGrant, Grant, Grants, TouchGrant, RevokeGrant, RevokeGrants, RevokedSince ·
-//	             ClientAllowed, RedirectAllowed
-//	tokens.go    Code: AddCode, Code, UseCode · AddPKCE, TakePKCE · Token: AddToken, Token · Access (an access token with its grant and user)
-//	refresh.go   Refresh: one refresh token for its successor, once, with the replay of the same answer
-//	connections.go  Connection: PutConnection, Connection, Connections, ClaimConnection and what ends a claim, DeleteConnection · UpstreamClient
-//	clients.go   Document: PutDocument, Document · Block: BlockClient, UnblockClient, ClientBlocked, Blocks · UseAssertion
-//	audit.go     Event: Audit, Events
-//	sealed.go    Reencrypt; how columns are sealed, and the canary that knows a wrong key
-//	migrate.go, lease.go, sweep.go: the schema, one process per SQLite file, rows that nobody needs any more
-//	bounds.go: how many rows strangers can have stored
+//   - store.go: Open and Close; transactions (WithTx, BeginTX, Commit, Rollback, Keep)
+//   - users.go: User
+//   - sessions.go: IDPSession, a session at a provider; WebSession, a signed-in browser; SignOut
+//   - requests.go: AuthRequest, a sign-in in progress
+//   - grants.go: Grant, what a user allowed a client
+//   - tokens.go: Code, Token, and Access (an access token with its grant and user)
+//   - refresh.go: Refresh exchanges a refresh token once, and repeats the same answer for a while
+//   - connections.go: Connection, a user's sign-in at an upstream; UpstreamClient
+//   - clients.go: Document, a cached client metadata document; Block; UseAssertion
+//   - audit.go: Event
+//   - sealed.go: sealed columns, Reencrypt, and the detection of wrong keys
+//   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
+//     of expired rows, and limits on rows that unauthenticated requests can add
 //
-// Secrets are given to methods as they are, and hashed or sealed here, so that nobody can forget
-// to. Signatures of codes and tokens are not secret. An error that is none of the Err values means
-// that it could not be found out: the database is away, say. Nobody's sign-in is over for that.
+// Callers pass secrets as they are; the store hashes or seals them. Signatures of codes and tokens
+// are not secret. An error that is none of the Err values means that the database failed. Such a
+// failure must not end a sign-in.
 package store
 
 import (
@@ -55,30 +52,29 @@ const (
 	Postgres = "postgres"
 )
 
-// What is wrong with a row that was asked for. Everything else is a failure of the store.
+// Errors about a row. Any other error is a failure of the store.
 var (
-	ErrNotFound = errors.New("there is no such entry")
+	ErrNotFound = errors.New("no such entry")
 	ErrExpired  = errors.New("it has expired")
-	ErrUsed     = errors.New("it has been used before")
+	ErrUsed     = errors.New("it was already used")
 	ErrRevoked  = errors.New("it was revoked")
-	// ErrText means that a text cannot be stored: it holds a zero byte, or is not UTF-8.
-	ErrText = errors.New("a text is not UTF-8, or holds a zero byte")
-	// ErrKeys means that the master keys are not those that the store was sealed with.
+	// ErrText means that a text cannot be stored: it contains a zero byte, or is not UTF-8.
+	ErrText = errors.New("a text is not UTF-8, or contains a zero byte")
+	// ErrKeys means that the store was sealed with other master keys.
 	ErrKeys = errors.New("the master keys are not those of this store")
-	// ErrInUse means that another process has the file.
+	// ErrInUse means that another process uses the file.
 	ErrInUse = errors.New("another process uses this file")
-	// ErrNewer means that a newer version of the program has made the schema.
-	ErrNewer = errors.New("the store was made by a newer version")
+	// ErrNewer means that the schema is of a newer version of the program.
+	ErrNewer = errors.New("the store was made by a newer version of this program")
 )
 
-// Config says where the store is.
+// Config configures Open.
 type Config struct {
 	Driver string     // SQLite, the default, or Postgres
-	DSN    string     // the path of a file, or a URL or key=value list that Postgres takes
+	DSN    string     // the path of a file, or a Postgres URL or key=value list
 	Keys   *seal.Ring // required; see package seal
-	// Attach opens the file of a store that another process runs, for a command that looks at a few
-	// rows or changes them: there is no lease, no new schema, and nothing is swept. Of Postgres it
-	// means the last two.
+	// Attach opens a store that another process runs, for a command that reads or changes a few
+	// rows: without a lease, a migration or a sweeper.
 	Attach bool
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil is time.Now
@@ -86,16 +82,16 @@ type Config struct {
 
 // Store is an open store. Close it.
 type Store struct {
-	write *sql.DB // of SQLite one connection, so that writers queue here and not in the file
-	read  *sql.DB // the same as write, of Postgres
-	// forUpdate ends a SELECT of a row that the transaction is going to change; SQLite's
-	// transactions exclude each other anyhow.
+	write *sql.DB // for SQLite one connection, so that writers queue here
+	read  *sql.DB // for Postgres the same as write
+	// forUpdate ends a SELECT of a row that the transaction will change. SQLite's write
+	// transactions exclude each other anyway.
 	forUpdate string
 	postgres  bool
 	vault     *seal.Vault
 	log       *slog.Logger
 	now       func() time.Time
-	lease     *lease // nil where there is none
+	lease     *lease // nil if there is none
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
 
@@ -103,9 +99,9 @@ type Store struct {
 	sweeper sync.WaitGroup
 }
 
-// Open opens a store, makes it or brings its schema up to date, and starts to sweep it. It refuses
-// a SQLite file that another process has (ErrInUse), and, before it changes anything, keys that are
-// not the store's (ErrKeys) and a schema that it does not know (ErrNewer).
+// Open opens a store, creates or migrates its schema, and starts its sweeper. Before it changes
+// anything, it fails with ErrInUse if another process uses the SQLite file, with ErrKeys if the
+// keys are not the store's, and with ErrNewer if the schema is unknown.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err == nil && !c.Attach {
@@ -115,10 +111,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, err
 }
 
-// open is Open of a store that does not sweep by itself.
+// open is Open without the sweeper.
 func open(ctx context.Context, c Config) (_ *Store, err error) {
 	if c.Keys == nil {
-		return nil, errors.New("a store needs master keys")
+		return nil, errors.New("cannot open the store without master keys")
 	}
 	s := &Store{log: c.Log, now: c.Now, bounds: defaultBounds()}
 	if s.log == nil {
@@ -147,7 +143,7 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 			s.read = s.write
 		}
 	default:
-		return nil, fmt.Errorf("the store's driver is %s or %s, not %q", SQLite, Postgres, c.Driver)
+		return nil, fmt.Errorf("unknown driver of the store; want %s or %s, not %q", SQLite, Postgres, c.Driver)
 	}
 	if err != nil {
 		return nil, err
@@ -163,11 +159,11 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// openSQLite opens a file as one writer and a few readers. It is made for its owner alone; what
-// SQLite puts beside it gets the same permissions.
+// openSQLite opens a file with one writer and several readers. The file is readable by its owner
+// only; SQLite gives its side files the same permissions.
 func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" || strings.HasPrefix(c.DSN, "file:") || strings.HasPrefix(c.DSN, ":") {
-		return fmt.Errorf("the store's file is given by its path, not by %q", c.DSN)
+		return fmt.Errorf("want the path of the store's file, not %q", c.DSN)
 	}
 	file, err := filepath.Abs(c.DSN)
 	if err != nil {
@@ -185,15 +181,15 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 		if err := f.Close(); err != nil {
 			return err
 		}
-		if file, err = filepath.EvalSymlinks(file); err != nil { // two names of one file have one lease
+		if file, err = filepath.EvalSymlinks(file); err != nil { // two names of a file share one lease
 			return err
 		}
 		if s.lease, err = takeLease(ctx, file); err != nil {
 			return err
 		}
 	}
-	// Every commit is on the disk before it is answered: a rotated token that a power cut brings
-	// back would cost its user the sign-in.
+	// Commits are synchronous: a rotated token that comes back after a power cut would end its
+	// user's sign-in.
 	pragmas := url.Values{"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	if s.write, err = sql.Open("sqlite", sqliteURL(file, pragmas)); err != nil {
@@ -212,7 +208,7 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	return nil
 }
 
-// sqliteURL returns the URL of a file, in which no character of its path means anything else.
+// sqliteURL returns the URL of a file, with its path escaped.
 func sqliteURL(file string, query url.Values) string {
 	p := filepath.ToSlash(file)
 	if !strings.HasPrefix(p, "/") {
@@ -221,8 +217,7 @@ func sqliteURL(file string, query url.Values) string {
 	return "file://" + (&url.URL{Path: p}).EscapedPath() + "?" + query.Encode()
 }
 
-// Close waits for the sweeper, and ends all connections. Transactions that are open then are
-// undone.
+// Close waits for the sweeper, and closes all connections. It rolls open transactions back.
 func (s *Store) Close() error {
 	if s.stop != nil {
 		s.stop()
@@ -241,23 +236,22 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// txKey finds the transaction of this store in a context.
+// txKey is the context key of a transaction of this store.
 type txKey struct{ *Store }
 
-// frame is one level of a transaction: all levels are in the outermost one's.
+// frame is one level of nested transactions, which share the outermost one.
 type frame struct {
 	tx     *sql.Tx
 	nested bool
-	doomed *bool // shared by all levels: an inner one wanted to undo, so the outermost must
+	doomed *bool // shared by all levels: an inner rollback dooms the outermost
 }
 
-// errDoomed is why a transaction is undone though its outermost level wants to commit.
-var errDoomed = errors.New("a part of the transaction was undone")
+// errDoomed means that an inner level was rolled back, so that the outermost cannot commit.
+var errDoomed = errors.New("a nested transaction was rolled back")
 
-// WithTx runs f in a transaction, and commits it if f returns nil or an error of Keep. Methods with
-// the context that f is given take part in it, and a WithTx with that context is part of it too. It
-// is for one goroutine. f must not wait for anything but the store: of SQLite there is one
-// transaction at a time.
+// WithTx runs f in a transaction, and commits it if f returns nil or an error of Keep. Methods that
+// get f's context take part in the transaction, and a nested WithTx is part of it. It is for one
+// goroutine. f must not wait for anything but the store: SQLite allows one transaction at a time.
 func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, err := s.BeginTX(ctx)
 	if err != nil {
@@ -274,7 +268,7 @@ func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) e
 	var kept keep
 	if err != nil && !errors.As(err, &kept) {
 		if undo := s.Rollback(inner); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
-			s.log.Warn("a transaction could not be undone", "error", undo)
+			s.log.Warn("cannot roll back a transaction", "error", undo)
 		}
 		return err
 	}
@@ -290,17 +284,16 @@ func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) e
 	return nil
 }
 
-// keep is an error that undoes nothing.
+// keep is an error that does not cause a rollback.
 type keep struct{ error }
 
 func (k keep) Unwrap() error { return k.error }
 
-// Keep returns an error with which the function of WithTx, or of Refresh, ends without undoing what
-// it has done. Whoever called WithTx gets err itself.
+// Keep returns an error that makes WithTx or Refresh commit. The caller of WithTx gets err itself.
 func Keep(err error) error { return keep{err} }
 
-// BeginTX returns a context with a transaction, or with another level of the one that ctx has. It
-// ends with Commit or Rollback, or when ctx does.
+// BeginTX returns a context with a transaction, or with another level of the transaction in ctx.
+// End it with Commit or Rollback; it also ends with ctx.
 func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
 	if outer := frameOf(ctx, s); outer != nil {
 		return context.WithValue(ctx, txKey{s}, &frame{tx: outer.tx, nested: true, doomed: outer.doomed}), nil
@@ -312,8 +305,8 @@ func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, txKey{s}, &frame{tx: tx, doomed: new(bool)}), nil
 }
 
-// Commit ends what BeginTX has begun. Only the outermost level writes; it undoes everything, and
-// says so, if a level within was undone.
+// Commit ends a level of BeginTX. Only the outermost level commits. If an inner level was rolled
+// back, it rolls back and returns an error.
 func (s *Store) Commit(ctx context.Context) error {
 	f := frameOf(ctx, s)
 	switch {
@@ -330,7 +323,7 @@ func (s *Store) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Rollback undoes what BeginTX has begun, and with it every level around it.
+// Rollback rolls back the transaction of BeginTX, with all levels around it.
 func (s *Store) Rollback(ctx context.Context) error {
 	f := frameOf(ctx, s)
 	if f == nil {
@@ -348,8 +341,7 @@ func frameOf(ctx context.Context, s *Store) *frame {
 	return f
 }
 
-// lock is what ends a SELECT of rows that the transaction of ctx is going to change; "" outside of
-// one.
+// lock ends a SELECT of rows that the transaction of ctx will change; "" outside of a transaction.
 func (s *Store) lock(ctx context.Context) string {
 	if frameOf(ctx, s) == nil {
 		return ""
@@ -383,7 +375,7 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, err
 	return result.RowsAffected()
 }
 
-// only runs a statement that is to change one row, and returns ErrNotFound if it changed none.
+// only runs a statement that changes one row, and returns ErrNotFound if it changed none.
 func (s *Store) only(ctx context.Context, query string, args ...any) error {
 	n, err := s.exec(ctx, query, args...)
 	if err == nil && n == 0 {
@@ -392,10 +384,10 @@ func (s *Store) only(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// scanner is a row, or the rows at one.
+// scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(dest ...any) error }
 
-// get reads one row by scan; it returns ErrNotFound if there is none.
+// get reads one row with scan; it returns ErrNotFound if there is none.
 func (s *Store) get(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
 	return s.one(ctx, s.read, scan, query, args)
 }
@@ -443,7 +435,7 @@ func (s *Store) each(ctx context.Context, db *sql.DB, scan func(scanner) error, 
 	return nil
 }
 
-// storable refuses for both databases what one of them would refuse.
+// storable rejects texts that one of the two databases cannot store.
 func storable(args []any) error {
 	for _, arg := range args {
 		if text, ok := arg.(string); ok && (!utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0) {
@@ -453,14 +445,14 @@ func storable(args []any) error {
 	return nil
 }
 
-// hash is what is stored of a secret of at least 128 random bits.
+// hash returns the stored form of a secret with at least 128 random bits.
 func hash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// NewID returns a random id of 128 bits in 22 characters, the first of which is no -, so that it
-// can be an argument of a command. The rows that have one get it from here where theirs is "".
+// NewID returns a random id of 128 bits in 22 characters. It does not begin with -, so that it can
+// be an argument of a command.
 func NewID() string {
 	for {
 		var id [16]byte
@@ -471,7 +463,7 @@ func NewID() string {
 	}
 }
 
-// seconds is a time as it is stored: 0 for none.
+// seconds returns the stored form of a time: Unix seconds, 0 for the zero time.
 func seconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -479,10 +471,10 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// moment is a stored time; the zero time for none.
+// moment scans a stored time; 0 is the zero time.
 type moment struct{ *time.Time }
 
-// Scan reads the column.
+// Scan implements sql.Scanner.
 func (m moment) Scan(value any) error {
 	n, ok := value.(int64)
 	switch {

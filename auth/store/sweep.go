@@ -8,20 +8,20 @@ import (
 
 const (
 	sweepEvery = 10 * time.Minute
-	sweepBatch = 1000                 // rows that one transaction deletes, so that nobody waits long
-	afterwards = 24 * time.Hour       // for how long what is over can still be told from what never was
+	sweepBatch = 1000                 // rows per transaction, to keep transactions short
+	afterwards = 24 * time.Hour       // how long expired rows are kept, to distinguish them from unknown ones
 	keptGrants = 90 * 24 * time.Hour  // ended grants, for the account page and the audit
 	keptEvents = 400 * 24 * time.Hour // the audit
-	keptStrays = 30 * 24 * time.Hour  // what strangers have in it
+	keptStrays = 30 * 24 * time.Hour  // audit rows of unauthenticated requests
 )
 
-// sweeps are the rows that nobody needs any more, those that refer to others first. What it takes
-// is $1, by the age beside it.
+// sweeps are the rows to delete, referring tables first. $1 is the time before which age has
+// passed.
 var sweeps = []struct {
 	table, key, where string
 	age               time.Duration
 }{
-	{"auth_requests", "id_hash", "expires_at < $1", time.Hour}, // whoever asks for the page makes one
+	{"auth_requests", "id_hash", "expires_at < $1", time.Hour}, // each visit of a sign-in page adds one
 	{"web_sessions", "id_hash", "expires_at < $1", 0},
 	{"oauth_pkce", "signature", "expires_at < $1", afterwards},
 	{"oauth_codes", "signature", "expires_at < $1", afterwards},
@@ -32,18 +32,18 @@ var sweeps = []struct {
 		AND NOT EXISTS (SELECT 1 FROM grants WHERE idp_session_id = idp_sessions.id) AND NOT EXISTS (SELECT 1 FROM web_sessions WHERE idp_session_id = idp_sessions.id)`,
 		afterwards},
 	{"cimd_cache", "url", "fresh_until < $1", 7 * 24 * time.Hour},
-	{"assertion_jtis", "jti_hash", "expires_at < $1", 10 * time.Minute}, // a margin for clocks that differ
+	{"assertion_jtis", "jti_hash", "expires_at < $1", 10 * time.Minute}, // a margin for clock differences
 	{"audit", "id", "at < $1 AND principal = '' AND event IN ('" + strings.Join(Unproven(), "', '") + "')", keptStrays},
 	{"audit", "id", "at < $1", keptEvents},
 }
 
-// sweepNowAndThen sweeps until ctx ends.
+// sweepNowAndThen sweeps periodically until ctx ends.
 func (s *Store) sweepNowAndThen(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
 		if n, err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("expired entries could not be deleted", "error", err)
+			s.log.Warn("cannot delete expired entries", "error", err)
 		} else if n > 0 {
 			s.log.Debug("expired entries deleted", "entries", n)
 		}
@@ -55,13 +55,12 @@ func (s *Store) sweepNowAndThen(ctx context.Context) {
 	}
 }
 
-// sweep deletes what is over, and returns how many rows that were. Of replicas one sweeps at a
-// time, and the others do nothing.
+// sweep deletes expired rows, and returns how many. Among replicas one sweeps at a time; the others
+// do nothing.
 func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 	batch := ctx
 	if !s.postgres {
-		// a file never takes long; and what is cut off goes on to undo it for a moment, in which
-		// the file is not closed
+		// SQLite is fast, and a cancelled statement would keep the file open while it rolls back
 		batch = context.WithoutCancel(ctx)
 	}
 	for _, what := range sweeps {
@@ -93,8 +92,8 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 	return total, nil
 }
 
-// mineToSweep reports whether no replica sweeps these tables, and keeps it so until the transaction
-// ends. Those of another schema in the same database are others.
+// mineToSweep reports whether this process may sweep, and locks out other replicas until the
+// transaction ends. The lock is per schema.
 func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) },
 		`SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))

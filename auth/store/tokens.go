@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Code is an authorization code, by the signature of it.
+// Code is an authorization code, identified by its signature.
 type Code struct {
 	Signature string
 	Grant     string // Grant.ID
-	RequestID string // whoever issues codes and tokens groups them by it
-	Request   []byte // of the issuer; no secret
+	RequestID string // groups the codes and tokens of one request
+	Request   []byte // record of package authserver; no secret
 	Expires   time.Time
 }
 
-// AddCode stores a code that can be used once.
+// AddCode stores a new code.
 func (s *Store) AddCode(ctx context.Context, c Code) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at) VALUES ($1, $2, $3, $4, 1, $5)`,
@@ -22,9 +22,8 @@ func (s *Store) AddCode(ctx context.Context, c Code) error {
 	return err
 }
 
-// Code returns a code. ErrUsed, which is also for one whose grant was revoked, and ErrExpired come
-// with it. In a transaction its grant and it are locked, so that one redemption waits for the
-// other.
+// Code returns a code. ErrUsed, which also means that its grant was revoked, and ErrExpired come
+// with it. In a transaction the code and its grant are locked, so that redemptions are serialised.
 func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) {
 	if err := s.lockGrantOf(ctx, "oauth_codes", signature); err != nil {
 		return c, err
@@ -44,7 +43,7 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 	return c, err
 }
 
-// UseCode ends a code: of any number of calls exactly one succeeds, the others get ErrUsed.
+// UseCode marks a code as used. Exactly one call succeeds; the others get ErrUsed.
 func (s *Store) UseCode(ctx context.Context, signature string) error {
 	n, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE signature = $1 AND active = 1`, signature)
 	if err != nil || n > 0 {
@@ -58,15 +57,15 @@ func (s *Store) UseCode(ctx context.Context, signature string) error {
 	return err
 }
 
-// AddPKCE stores what a code's verifier is compared with, by the signature of the code.
+// AddPKCE stores the PKCE challenge of a code, by the code's signature.
 func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, expires time.Time) error {
 	_, err := s.exec(ctx, `INSERT INTO oauth_pkce (signature, request, expires_at) VALUES ($1, $2, $3)`, signature,
 		request, seconds(expires))
 	return err
 }
 
-// TakePKCE returns what AddPKCE has stored, and deletes it: of any number of calls exactly one
-// succeeds, the others get ErrNotFound.
+// TakePKCE returns and deletes the challenge of a code. Exactly one call succeeds; the others get
+// ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
 	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) },
 		`DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
@@ -79,24 +78,24 @@ const (
 	RefreshToken = "rt"
 )
 
-// The states of a Token: active becomes rotated, by Refresh, or revoked; rotated becomes revoked.
+// The states of a Token. Refresh changes active to rotated; revocation changes both to revoked.
 const (
 	Active  = "active"
 	Rotated = "rotated"
 	Revoked = "revoked"
 )
 
-// Token is an access token or a refresh token, by the signature of it.
+// Token is an access token or a refresh token, identified by its signature.
 type Token struct {
 	Signature string
 	Kind      string // AccessToken or RefreshToken
 	Grant     string // Grant.ID
-	RequestID string // whoever issues codes and tokens groups them by it
-	Request   []byte // of the issuer; no secret
-	State     string // AddToken makes it Active
+	RequestID string // groups the codes and tokens of one request
+	Request   []byte // record of package authserver; no secret
+	State     string // AddToken sets Active
 	Created   time.Time
-	Rotated   time.Time // zero: it was not
-	Successor string    // the signature of the refresh token that took its place
+	Rotated   time.Time // zero if it was not
+	Successor string    // signature of the next refresh token
 	Expires   time.Time
 }
 
@@ -109,7 +108,7 @@ func (t *Token) fields() []any {
 		moment{&t.Rotated}, &t.Successor, moment{&t.Expires}}
 }
 
-// over says why a token is not good any more.
+// over returns why a token is no longer valid, or nil.
 func (t *Token) over(now time.Time) error {
 	switch {
 	case t.State == Rotated:
@@ -122,8 +121,7 @@ func (t *Token) over(now time.Time) error {
 	return nil
 }
 
-// AddToken stores a token that is good from now on. That its grant stands is for the caller to
-// know, who has it locked.
+// AddToken stores a new token. The caller has locked its grant and knows that it stands.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
@@ -132,8 +130,8 @@ func (s *Store) AddToken(ctx context.Context, t Token) error {
 	return err
 }
 
-// Token returns a token of a kind. ErrUsed, of a refresh token that was rotated, ErrRevoked and
-// ErrExpired come with it. In a transaction its grant and it are locked.
+// Token returns a token of a kind. ErrUsed (for a rotated refresh token), ErrRevoked and ErrExpired
+// come with it. In a transaction the token and its grant are locked.
 func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err error) {
 	if err := s.lockGrantOf(ctx, "oauth_tokens", signature); err != nil {
 		return t, err
@@ -146,8 +144,8 @@ func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err
 	return t, err
 }
 
-// lockGrantOf locks the grant of a code or a token before that itself is locked: that is the order
-// everywhere. Outside of a transaction it does nothing.
+// lockGrantOf locks the grant of a code or token, which must be locked first. Outside of a
+// transaction it does nothing.
 func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error {
 	if s.lock(ctx) == "" {
 		return nil
@@ -162,16 +160,15 @@ func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error 
 		`SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
 }
 
-// Access is an access token with what it rests on.
+// Access is an access token with its grant and user.
 type Access struct {
 	Token Token
 	Grant Grant
 	User  User
 }
 
-// Access returns what an access token gives access to: it is what a request with the token needs,
-// in one query. ErrRevoked and ErrExpired, which are also for its grant and a disabled user, come
-// with it.
+// Access returns an access token with its grant and user in one query. ErrRevoked and ErrExpired,
+// which may be about the grant or a disabled user, come with it.
 func (s *Store) Access(ctx context.Context, signature string) (a Access, err error) {
 	err = s.get(ctx, func(row scanner) error {
 		return row.Scan(append(append(a.Token.fields(), a.Grant.fields()...), a.User.fields()...)...)

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// User is a person as an issuer knows them: Issuer and Subject together are who it is, and an
-// e-mail address never is.
+// User is a person. Issuer and Subject together identify them; the e-mail address does not.
 type User struct {
-	ID              string // ours, given by PutUser
+	ID              string // set by PutUser
 	Issuer, Subject string
 	Email, Display  string
-	Claims          []byte // JSON, what the last sign-in or refresh said
+	Claims          []byte // JSON of the last sign-in or refresh
 	Created, Seen   time.Time
-	Disabled        time.Time // zero: they may sign in
+	Disabled        time.Time // zero if the user may sign in
 }
 
 const userColumns = "users.id, users.issuer, users.subject, users.email, users.display, users.claims, " +
@@ -24,8 +23,8 @@ func (u *User) fields() []any {
 		moment{&u.Disabled}}
 }
 
-// PutUser stores what is known of a user who has signed in, and returns the row: a new one, or the
-// one of that issuer and subject. ID, Created and Disabled of u are not read.
+// PutUser inserts or updates a user who has signed in, by Issuer and Subject, and returns the row.
+// It ignores ID, Created and Disabled.
 func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	now := seconds(s.now())
 	err := s.change(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
@@ -35,7 +34,7 @@ func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	return u, err
 }
 
-// operatorIssuer is the issuer of the operator's own row, which is no person's.
+// operatorIssuer is the issuer of the operator's own row, which is not a person.
 const operatorIssuer = "urn:junction:operator"
 
 // Operator returns the user whose connections to upstreams all callers share. Users does not list
@@ -51,8 +50,8 @@ func (s *Store) User(ctx context.Context, id string) (u User, err error) {
 	return u, err
 }
 
-// Users returns the users of an e-mail address, or all if it is "", the one seen last first. There
-// may be several: it is for people who look for somebody.
+// Users returns the users with an e-mail address, or all if it is "", the last seen first. Several
+// users may have one address.
 func (s *Store) Users(ctx context.Context, email string) (all []User, err error) {
 	err = s.all(ctx, func(row scanner) error {
 		var u User
@@ -64,9 +63,8 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 	return all, err
 }
 
-// DisableUser shuts a user out, and ends everything that they have: their sessions at providers,
-// those in browsers, their grants, and their connections to upstreams. Of one who is shut out
-// already it ends what is left. ErrNotFound means that there is no such user.
+// DisableUser disables a user, and ends all their sessions, grants and connections to upstreams.
+// For a disabled user it ends what is left. ErrNotFound means that there is no such user.
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		err := s.only(ctx,
@@ -83,8 +81,8 @@ func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, e
 	return ended, err
 }
 
-// EnableUser lets a user in again, who then signs in anew. ErrNotFound means that they were not
-// shut out.
+// EnableUser allows a disabled user to sign in again. ErrNotFound means that the user was not
+// disabled.
 func (s *Store) EnableUser(ctx context.Context, id string) error {
 	return s.only(ctx, `UPDATE users SET disabled_at = 0 WHERE id = $1 AND disabled_at > 0`, id)
 }

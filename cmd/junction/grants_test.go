@@ -289,7 +289,7 @@ func TestGrantsMistakes(t *testing.T) {
 		"nothing stored yet":      {o.config(place("none.db")), "grants list", 1, "nothing is stored yet: there is no"},
 		"neither store nor keys":  {o.config(fmt.Sprintf("storage: { dsn: %q, key_file: %q }\n", filepath.Join(o.dir, "none.db"), filepath.Join(o.dir, "none"))), "grants list", 1, "nothing is stored yet: there is no"},
 		"the default place":       {o.config(fmt.Sprintf("storage: { key_file: %q }\n", o.keys)), "sessions list", 1, "be the user who runs the proxy, or name the file (storage.dsn)"},
-		"an empty database":       {o.config(place("empty.db")), "grants list", 1, "start the program that owns it first"},
+		"an empty database":       {o.config(place("empty.db")), "grants list", 1, "start the server first, which migrates it"},
 		"no database":             {o.config(place("broken.db")), "grants list", 1, "file is not a database"},
 		"a folder":                {o.config(place("")), "grants list", 1, "is no file (storage.dsn)"},
 		"Postgres that is away":   {o.config(fmt.Sprintf("storage: { driver: postgres, dsn: \"postgres://127.0.0.1:1/x\", key_file: %q }\n", o.keys)), "grants list", 1, "open the storage of sign-ins:"},
