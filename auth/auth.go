@@ -149,7 +149,7 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		}
 	}
 	if r.URL.RawQuery != "" && tokenInQuery(r.URL.RawQuery) {
-		refuse(w, http.StatusBadRequest, problem{"invalid_request", "tokens in URLs end up in logs: " +
+		reject(w, http.StatusBadRequest, rejection{"invalid_request", "tokens in URLs end up in logs: " +
 			"revoke this token, and send a new one as 'Authorization: Bearer TOKEN'"}, nil, "")
 		refused(http.StatusBadRequest, "invalid_request")
 		return nil
@@ -160,11 +160,11 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	token, err := bearer(r.Header["Authorization"])
 	switch {
 	case err != nil:
-		refuse(w, http.StatusBadRequest, problem{"invalid_request", err.Error()}, nil, "")
+		reject(w, http.StatusBadRequest, rejection{"invalid_request", err.Error()}, nil, "")
 		refused(http.StatusBadRequest, "invalid_request")
 		return nil
 	case token == "":
-		refuse(w, http.StatusUnauthorized, problem{"", g.Resources.invitation()}, g.Resources, r.URL.Path)
+		reject(w, http.StatusUnauthorized, rejection{"", g.Resources.howToAuthenticate()}, g.Resources, r.URL.Path)
 		return nil
 	}
 	p, err := g.Verifier.Verify(r.Context(), token, from)
@@ -175,11 +175,11 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	switch {
 	case isNarrow:
 		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))
-		write(w, http.StatusForbidden, problem{insufficientScope, narrow.Error()})
+		write(w, http.StatusForbidden, rejection{insufficientScope, narrow.Error()})
 		refused(http.StatusForbidden, insufficientScope)
 		return nil
 	case errors.Is(err, ErrInvalidToken):
-		refuse(w, http.StatusUnauthorized, problem{"invalid_token", err.Error()}, g.Resources, r.URL.Path)
+		reject(w, http.StatusUnauthorized, rejection{"invalid_token", err.Error()}, g.Resources, r.URL.Path)
 		refused(http.StatusUnauthorized, "invalid_token")
 		return nil
 	case err != nil || p == nil:
@@ -228,8 +228,8 @@ func local(from netip.Addr) *Principal {
 }
 
 var (
-	errTwice     = errors.New("the request has more than one Authorization header; send one")
-	errMalformed = errors.New("the Authorization header is malformed; want Bearer, a space, and the token")
+	errTwoHeaders      = errors.New("the request has more than one Authorization header; send one")
+	errMalformedHeader = errors.New("the Authorization header is malformed; want Bearer, a space, and the token")
 )
 
 // bearer returns the token of the Authorization headers. It is "" without a header, or with another
@@ -240,17 +240,17 @@ func bearer(headers []string) (string, error) {
 		return "", nil
 	case 1:
 	default:
-		return "", errTwice
+		return "", errTwoHeaders
 	}
 	scheme, token, _ := strings.Cut(strings.Trim(headers[0], " \t"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		if scheme == "" || strings.ContainsAny(scheme, ",\t") {
-			return "", errMalformed
+			return "", errMalformedHeader
 		}
 		return "", nil
 	}
 	if token = strings.TrimLeft(token, " "); !b64token(token) {
-		return "", errMalformed
+		return "", errMalformedHeader
 	}
 	return token, nil
 }
@@ -304,19 +304,19 @@ const tokenPrefix = "jct_"
 
 // problem is the reason to reject a request. Its code is "" if no token was sent: the challenge
 // then has no error (RFC 6750, section 3.1).
-type problem struct{ code, description string }
+type rejection struct{ code, description string }
 
 // refuse rejects a request, with the same reason in the header and in the body. If resources is not
 // nil, the header says where to sign in for the endpoint at the path.
-func refuse(w http.ResponseWriter, status int, p problem, resources *Resources, path string) {
-	w.Header().Set("WWW-Authenticate", challenge(p)+resources.where(path, nil))
+func reject(w http.ResponseWriter, status int, p rejection, resources *Resources, path string) {
+	w.Header().Set("WWW-Authenticate", challenge(p)+resources.challengeParams(path, nil))
 	if p.code == "" {
 		p.code = "unauthorized"
 	}
 	write(w, status, p)
 }
 
-func challenge(p problem) string {
+func challenge(p rejection) string {
 	c := `Bearer realm="junction"`
 	if p.code != "" {
 		c += `, error="` + p.code + `", error_description="` + quotable(p.description) + `"`
@@ -327,16 +327,16 @@ func challenge(p problem) string {
 // unavailable answers 503 without a challenge, so that the client keeps its token.
 func unavailable(w http.ResponseWriter, description string) {
 	w.Header().Set("Retry-After", "5")
-	write(w, http.StatusServiceUnavailable, problem{"temporarily_unavailable", description})
+	write(w, http.StatusServiceUnavailable, rejection{"temporarily_unavailable", description})
 }
 
 // Deny answers 403 to an authenticated request that policies reject. It sends no challenge: a
 // client would sign in again and again.
 func Deny(w http.ResponseWriter, description string) {
-	write(w, http.StatusForbidden, problem{"access_denied", description})
+	write(w, http.StatusForbidden, rejection{"access_denied", description})
 }
 
-func write(w http.ResponseWriter, status int, p problem) {
+func write(w http.ResponseWriter, status int, p rejection) {
 	writeJSON(w, status, "no-store", struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`

@@ -19,7 +19,7 @@ import (
 type claims map[string]json.RawMessage
 
 // judge checks the claims of a token against a configuration entry.
-type judge struct {
+type claimRules struct {
 	issuer         string
 	audiences      []string
 	audienceClaim  string
@@ -32,8 +32,8 @@ type judge struct {
 }
 
 // newJudge returns the judge of a configuration entry with a fingerprint.
-func newJudge(r *TokenRules, print string, now func() time.Time) judge {
-	return judge{
+func newJudge(r *TokenRules, print string, now func() time.Time) claimRules {
+	return claimRules{
 		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim,
 			"aud"), requiredScopes: r.RequiredScopes,
 		requiredClaims: r.RequiredClaims, paths: r.Claims, print: print, now: now,
@@ -49,16 +49,16 @@ func canonicals(list []string) []string {
 }
 
 var (
-	errExpired = fmt.Errorf("%w: it is expired", ErrInvalidToken)
-	errEarly   = fmt.Errorf("%w: it is not valid yet", ErrInvalidToken)
-	errSubject = fmt.Errorf("%w: it has no valid subject", ErrInvalidToken)
-	errBound   = fmt.Errorf("%w: sender-constrained tokens are not supported", ErrInvalidToken)
+	errExpired           = fmt.Errorf("%w: it is expired", ErrInvalidToken)
+	errEarly             = fmt.Errorf("%w: it is not valid yet", ErrInvalidToken)
+	errSubject           = fmt.Errorf("%w: it has no valid subject", ErrInvalidToken)
+	errSenderConstrained = fmt.Errorf("%w: sender-constrained tokens are not supported", ErrInvalidToken)
 )
 
 // principal returns the principal of a token with these claims.
-func (j *judge) principal(c claims, hash Hash) (*Principal, error) {
+func (j *claimRules) principal(c claims, hash Hash) (*Principal, error) {
 	if _, bound := c["cnf"]; bound { // requires a proof of possession, which is not supported
-		return nil, errBound
+		return nil, errSenderConstrained
 	}
 	expires, err := j.times(c)
 	if err != nil {
@@ -131,7 +131,7 @@ func signedInID(kind Kind, issuer, subject string) string {
 }
 
 // times checks exp and nbf, and returns when a token expires; zero means never.
-func (j *judge) times(c claims) (time.Time, error) {
+func (j *claimRules) times(c claims) (time.Time, error) {
 	now := j.now()
 	exp, there, err := c.time("exp")
 	if err != nil {
@@ -153,7 +153,7 @@ func (j *judge) times(c claims) (time.Time, error) {
 }
 
 // resources returns the accepted audiences of a token.
-func (j *judge) resources(c claims) ([]string, error) {
+func (j *claimRules) resources(c claims) ([]string, error) {
 	named, err := list(c[j.audienceClaim])
 	if err != nil {
 		return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, j.audienceClaim)
@@ -177,7 +177,7 @@ func (j *judge) resources(c claims) ([]string, error) {
 }
 
 // required checks required_claims: each claim must have the value, or contain it.
-func (j *judge) required(c claims) error {
+func (j *claimRules) required(c claims) error {
 	for name, want := range j.requiredClaims {
 		value := c[name]
 		values, err := list(value)

@@ -16,7 +16,7 @@ import (
 
 // introspection asks an authorization server about tokens (RFC 7662), and caches its answers.
 type introspection struct {
-	judge
+	claimRules
 	endpoint, id, secret string
 	client               *http.Client
 	ctx                  context.Context     // ends with the program
@@ -24,7 +24,7 @@ type introspection struct {
 	places               *semaphore.Weighted // limits concurrent queries
 
 	mu      sync.Mutex
-	asking  map[Hash]*question
+	asking  map[Hash]*query
 	answers map[Hash]*answer
 	err     error // of the last query; nil if it was answered
 	asked   bool
@@ -40,7 +40,7 @@ type answer struct {
 }
 
 // query is a running query. Its fields are valid once done is closed.
-type question struct {
+type query struct {
 	done   chan struct{}
 	answer *answer
 	err    error
@@ -59,10 +59,10 @@ const (
 // newIntrospection returns the introspection of a validated configuration entry.
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
-		judge:    newJudge(&c.TokenRules, printOf(c), p.now),
-		endpoint: c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
+		claimRules: newJudge(&c.TokenRules, fingerprint(c), p.now),
+		endpoint:   c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
 		fetching: &p.fetching,
-		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*question{}, answers: map[Hash]*answer{},
+		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*query{}, answers: map[Hash]*answer{},
 	}
 }
 
@@ -94,13 +94,13 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 
 // begin returns the running query about a token, and starts it if there is none. It outlives its
 // first caller, since others wait for it. nil means that the program is shutting down.
-func (i *introspection) begin(token string, hash Hash) *question {
+func (i *introspection) begin(token string, hash Hash) *query {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if q := i.asking[hash]; q != nil {
 		return q
 	}
-	q := &question{done: make(chan struct{})}
+	q := &query{done: make(chan struct{})}
 	started := i.fetching.start(func() {
 		q.answer, q.err = i.ask(token, hash)
 		i.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 // issuer verifies the signed tokens (JSON Web Tokens) of one authorization server (RFC 9068).
 type issuer struct {
-	judge
+	claimRules
 	keys       *keySet
 	algorithms []string
 	onlyAT     bool // require typ at+jwt
@@ -36,15 +36,15 @@ var (
 	errType         = fmt.Errorf("%w: it is not an access token", ErrInvalidToken)
 	errIDToken      = fmt.Errorf("%w: it is an ID token; send the access token",
 		ErrInvalidToken)
-	errEndless = fmt.Errorf("%w: it has no expiry (exp)", ErrInvalidToken)
+	errNoExpiry = fmt.Errorf("%w: it has no expiry (exp)", ErrInvalidToken)
 )
 
 // newIssuer returns the issuer of a validated configuration entry.
 func newIssuer(c *Issuer, p *Providers) *issuer {
 	i := &issuer{
-		judge: newJudge(&c.TokenRules, printOf(c), p.now),
+		claimRules: newJudge(&c.TokenRules, fingerprint(c), p.now),
 		keys: &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client,
-			strangers: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
+			foreign: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
 		algorithms: c.algorithms(),
 		onlyAT:     c.RequireATJWT,
 	}
@@ -106,7 +106,7 @@ func (i *issuer) verify(ctx context.Context, token string, hash Hash) (*Principa
 		}
 	}
 	if _, there := c["exp"]; !there {
-		return nil, errEndless
+		return nil, errNoExpiry
 	}
 	p, err := i.principal(c, hash)
 	if err == nil {

@@ -27,10 +27,10 @@ type keySet struct {
 	fixed  string // jwks_url of the configuration; "" to discover it
 	client *http.Client
 	// strangers fetches keys from another host than the issuer's.
-	strangers *http.Client
-	ctx       context.Context // ends with the program
-	fetching  *fetches        // of the program
-	now       func() time.Time
+	foreign  *http.Client
+	ctx      context.Context // ends with the program
+	fetching *fetches        // of the program
+	now      func() time.Time
 
 	current atomic.Pointer[keys] // nil before the first fetch
 	fresh   atomic.Int64         // end of freshness, in Unix nanoseconds
@@ -120,14 +120,14 @@ func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string,
 		}
 		known = known || h.KeyID != ""
 		if payload, err := jws.Verify(key.Key); err == nil && payload != nil {
-			return payload, printOfKey(key), true
+			return payload, keyFingerprint(key), true
 		}
 	}
 	return nil, "", known
 }
 
 // printOfKey returns a fingerprint of a key: its id, algorithm and thumbprint.
-func printOfKey(key *jose.JSONWebKey) string {
+func keyFingerprint(key *jose.JSONWebKey) string {
 	sum, err := key.Thumbprint(crypto.SHA256)
 	if err != nil {
 		return "" // in no set
@@ -227,7 +227,7 @@ func (k *keySet) fetch(at string) (*keys, string, error) {
 	}
 	client := k.client
 	if k.fixed == "" && hostOf(at) != hostOf(k.issuer) {
-		client = k.strangers
+		client = k.foreign
 	}
 	text, err := get(ctx, client, at)
 	if err != nil {
@@ -265,7 +265,7 @@ func parseKeys(text []byte) (*keys, error) {
 			continue // RFC 7518, section 3.3
 		}
 		k.list = append(k.list, key)
-		if print := printOfKey(&key); print != "" {
+		if print := keyFingerprint(&key); print != "" {
 			k.prints[print] = true
 		}
 	}

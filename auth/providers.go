@@ -87,7 +87,7 @@ func (f *fetches) close() {
 // tokens returns the Verifier of a section. It starts to fetch the keys of new issuers, and does
 // not wait for them.
 func (p *Providers) tokens(c *Config, own Verifier) *tokens {
-	t := &tokens{own: own, issuers: map[string]*issuer{}, seen: map[Hash]*seen{}}
+	t := &tokens{own: own, issuers: map[string]*issuer{}, cache: map[Hash]*cachedToken{}}
 	if len(c.APIKeys) > 0 {
 		t.keys = Keys(c.APIKeys, nil)
 	}
@@ -95,7 +95,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 	defer p.mu.Unlock()
 	issuers, introspections := map[string]*issuer{}, map[string]*introspection{}
 	for n := range c.JWT {
-		entry := printOf(&c.JWT[n])
+		entry := fingerprint(&c.JWT[n])
 		i := p.issuers[entry]
 		if i == nil {
 			i = newIssuer(&c.JWT[n], p)
@@ -109,7 +109,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 		issuers[entry], t.issuers[i.issuer], t.order = i, i, append(t.order, i)
 	}
 	if c.Introspection != nil {
-		entry := printOf(c.Introspection)
+		entry := fingerprint(c.Introspection)
 		if t.introspection = p.introspections[entry]; t.introspection == nil {
 			t.introspection = newIntrospection(c.Introspection, p)
 		}
@@ -120,7 +120,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 }
 
 // printOf returns a fingerprint of a configuration entry.
-func printOf(entry any) string {
+func fingerprint(entry any) string {
 	text, err := json.Marshal(entry)
 	if err != nil {
 		text = fmt.Appendf(nil, "%#v", entry) // entries can always be marshalled

@@ -126,7 +126,7 @@ func (r *Resources) admit(p *Principal, path string) error {
 }
 
 // invitation tells a person how to authenticate.
-func (r *Resources) invitation() string {
+func (r *Resources) howToAuthenticate() string {
 	if r == nil {
 		return "Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'."
 	}
@@ -136,7 +136,7 @@ func (r *Resources) invitation() string {
 
 // where returns the parameters of a challenge for the endpoint at a path: the metadata document and
 // the scopes. If scopes is nil, they are the ones that every token needs.
-func (r *Resources) where(path string, scopes []string) string {
+func (r *Resources) challengeParams(path string, scopes []string) string {
 	if r == nil {
 		return ""
 	}
@@ -165,7 +165,7 @@ func (r *Resources) StepUp(path string, scopes []string) string {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	return challenge(problem{insufficientScope, (&ScopeError{all}).Error()}) + r.where(path, all)
+	return challenge(rejection{insufficientScope, (&ScopeError{all}).Error()}) + r.challengeParams(path, all)
 }
 
 // metadataPath is the path of the document of the merged endpoint. Other endpoints append their
@@ -185,10 +185,10 @@ func (r *Resources) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	resource := r.Of(path)
 	switch {
 	case !ok || resource == "":
-		write(w, http.StatusNotFound, problem{"not_found", "no such document"})
+		write(w, http.StatusNotFound, rejection{"not_found", "no such document"})
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		write(w, http.StatusMethodNotAllowed, problem{"invalid_request", "use GET"})
+		write(w, http.StatusMethodNotAllowed, rejection{"invalid_request", "use GET"})
 	default:
 		writeJSON(w, http.StatusOK, "max-age=60", struct {
 			Resource string   `json:"resource"`

@@ -19,23 +19,23 @@ type tokens struct {
 	order         []*issuer      // in the order of the file
 	introspection *introspection // nil for none
 
-	mu   sync.RWMutex
-	seen map[Hash]*seen
+	mu    sync.RWMutex
+	cache map[Hash]*cachedToken
 }
 
 // seen is a cached token. It stays valid as long as its issuer has the key that signed it.
-type seen struct {
+type cachedToken struct {
 	principal *Principal
 	issuer    *issuer
 }
 
-func (s *seen) good() bool { return s.issuer.good(s.principal) }
+func (s *cachedToken) good() bool { return s.issuer.good(s.principal) }
 
 // good reports whether a verified principal is still valid.
 func (i *issuer) good(p *Principal) bool { return i.now().Before(p.Expires) && i.keys.has(p.signedBy) }
 
 // maxSeen is the size of the cache. Other tokens are verified again.
-const maxSeen = 10_000
+const maxCached = 10_000
 
 var (
 	errUnknownToken = fmt.Errorf("%w: this server does not know it", ErrInvalidToken)
@@ -79,7 +79,7 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 		p, err := i.verify(ctx, token, hash)
 		if err == nil {
 			p.Address = from // most requests come from there again
-			t.remember(hash, &seen{p, i})
+			t.remember(hash, &cachedToken{p, i})
 		}
 		return p, err
 	case t.introspection != nil:
@@ -92,7 +92,7 @@ func (t *tokens) verify(ctx context.Context, token string, from netip.Addr) (*Pr
 
 func (t *tokens) remembered(hash Hash) *Principal {
 	t.mu.RLock()
-	s := t.seen[hash]
+	s := t.cache[hash]
 	t.mu.RUnlock()
 	if s == nil || !s.good() {
 		return nil
@@ -101,16 +101,16 @@ func (t *tokens) remembered(hash Hash) *Principal {
 	return s.principal
 }
 
-func (t *tokens) remember(hash Hash, s *seen) {
+func (t *tokens) remember(hash Hash, s *cachedToken) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for h, old := range t.seen { // a few random entries are enough
-		if len(t.seen) < maxSeen && old.good() {
+	for h, old := range t.cache { // a few random entries are enough
+		if len(t.cache) < maxCached && old.good() {
 			break
 		}
-		delete(t.seen, h)
+		delete(t.cache, h)
 	}
-	t.seen[hash] = s
+	t.cache[hash] = s
 }
 
 // Still reports whether a principal is still valid: its configuration entry is unchanged, it has

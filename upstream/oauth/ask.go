@@ -16,48 +16,49 @@ import (
 	"junction/auth/store"
 )
 
-// Problem is why a person cannot connect an upstream. Its text is for that person; the cause is for
+// UserError is the reason why a user cannot connect an upstream. Text is for the user; Err is for
 // the log.
-type Problem struct {
+type UserError struct {
 	Text string
 	Err  error // may be nil
 }
 
-func (p *Problem) Error() string {
+func (p *UserError) Error() string {
 	if p.Err != nil {
 		return p.Text + ": " + p.Err.Error()
 	}
 	return p.Text
 }
 
-func (p *Problem) Unwrap() error { return p.Err }
+func (p *UserError) Unwrap() error { return p.Err }
 
-// Public is the text for the person.
-func (p *Problem) Public() string { return p.Text }
+// Public returns the text for the user.
+func (p *UserError) Public() string { return p.Text }
 
-func problem(err error, format string, args ...any) error {
-	return &Problem{fmt.Sprintf(format, args...), err}
+func userError(err error, format string, args ...any) error {
+	return &UserError{fmt.Sprintf(format, args...), err}
 }
 
-// refusal is an answer of an authorization server that is no.
-type refusal struct {
+// errorAnswer is an error answer of an authorization server.
+type errorAnswer struct {
 	status int
-	code   string // its word, "" where it has none
+	code   string // OAuth error code, "" if there is none
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("it refuses with %d %s", r.status, r.code) }
+func (r *errorAnswer) Error() string { return fmt.Sprintf("it answered %d %s", r.status, r.code) }
 
-// maxAnswer bounds what an authorization server says.
+// maxAnswer is the largest answer in bytes.
 const maxAnswer = 64 << 10
 
-// send sends a request about an upstream to whom it may go to, and returns the body of a 2xx. The
-// error is a *refusal if the answer is another one that means no.
+// send sends a request on behalf of an upstream, with restrictions unless it goes to the upstream's
+// own origin, and returns the body of a 2xx answer. Other answers are an *errorAnswer, unless they
+// are temporary.
 func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.Header, []byte, error) {
-	client := c.strangers
+	client := c.guarded
 	if at, err := url.Parse(u.URL); err == nil && sameOrigin(at, r.URL) {
-		client = c.own
+		client = c.direct
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r.WithContext(ctx))
@@ -72,19 +73,19 @@ func (c *Client) send(ctx context.Context, u Upstream, r *http.Request) (http.He
 	case len(body) > maxAnswer:
 		return nil, nil, errors.New("the answer is too large")
 	case status >= 500 || status == http.StatusTooManyRequests:
-		return nil, nil, fmt.Errorf("it answers %d", status)
+		return nil, nil, fmt.Errorf("it answered %d", status)
 	case status/100 != 2:
 		var said struct {
 			Error string `json:"error"`
 		}
-		_ = json.Unmarshal(body, &said) // without a word it is the status that counts
-		return response.Header, nil, &refusal{status, plain(said.Error)}
+		_ = json.Unmarshal(body, &said) // without a code the status counts
+		return response.Header, nil, &errorAnswer{status, safeText(said.Error)}
 	}
 	return response.Header, body, nil
 }
 
-// plain is a word of a stranger's as it may be shown.
-func plain(s string) string {
+// safeText returns untrusted text for display.
+func safeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= ' ' && r <= '~' {
 			return r
@@ -93,7 +94,7 @@ func plain(s string) string {
 	}, s[:min(len(s), 60)])
 }
 
-// get reads a document of JSON.
+// get fetches a JSON document.
 func (c *Client) get(ctx context.Context, u Upstream, where string, into any) error {
 	r, err := http.NewRequest(http.MethodGet, where, nil)
 	if err != nil {
@@ -104,7 +105,7 @@ func (c *Client) get(ctx context.Context, u Upstream, where string, into any) er
 		return err
 	}
 	if media, _, _ := mime.ParseMediaType(header.Get("Content-Type")); media != "application/json" {
-		return fmt.Errorf("%s is no JSON", where)
+		return fmt.Errorf("%s is not JSON", where)
 	}
 	return json.Unmarshal(body, into)
 }
@@ -115,10 +116,10 @@ type token struct {
 	Refresh string          `json:"refresh_token"`
 	Type    string          `json:"token_type"`
 	Scope   string          `json:"scope"`
-	Lasts   json.RawMessage `json:"expires_in"` // a number, which some write as a string
+	Lasts   json.RawMessage `json:"expires_in"` // a number, which some servers send as a string
 }
 
-// expires is when the token ends; zero if nobody says.
+// expires returns when the token expires; zero if unknown.
 func (t *token) expires(now time.Time) time.Time {
 	seconds, err := strconv.ParseInt(strings.Trim(string(t.Lasts), `"`), 10, 32)
 	if err != nil || seconds <= 0 {
@@ -127,12 +128,12 @@ func (t *token) expires(now time.Time) time.Time {
 	return now.Add(time.Duration(seconds) * time.Second)
 }
 
-// errOtherClient means that we are not any more who a token was given to.
-var errOtherClient = errors.New("it was given to another client than we are now")
+// errOtherClient means that a token was issued to another client_id than the current one.
+var errOtherClient = errors.New("the token was issued to another client_id")
 
-// exchange asks the issuer of k for tokens for its resource, as its client.
+// exchange requests tokens for the resource of k at its issuer, as its client.
 func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, form url.Values) (*token, error) {
-	s, err := c.describe(ctx, u, k.Issuer)
+	s, err := c.discoverServer(ctx, u, k.Issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, f
 
 // exchangeAs asks a token endpoint for tokens for a resource, as the client that who describes.
 func (c *Client) exchangeAs(
-	ctx context.Context, u Upstream, s *server, who store.UpstreamClient, resource string, form url.Values,
+	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient, resource string, form url.Values,
 ) (*token, error) {
 	form.Set("resource", resource)
 	body, err := c.form(ctx, u, s.TokenEndpoint, who, form)
@@ -154,18 +155,18 @@ func (c *Client) exchangeAs(
 	}
 	var t token
 	if err := json.Unmarshal(body, &t); err != nil {
-		return nil, errors.New("its answer is no JSON") // the text of the error might hold a token
+		return nil, errors.New("its answer is not JSON") // the decoder's error might contain a token
 	}
 	switch {
 	case t.Access == "" || strings.IndexFunc(t.Access+t.Refresh, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
-		return nil, errors.New("its answer has no token that can be sent")
+		return nil, errors.New("its answer has no valid token")
 	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"):
-		return nil, fmt.Errorf("its token is of the type %s, want Bearer", plain(t.Type))
+		return nil, fmt.Errorf("its token is of the type %s, want Bearer", safeText(t.Type))
 	}
 	return &t, nil
 }
 
-// form posts a form to an authorization server as a client of its.
+// form posts a form to an authorization server, with client authentication.
 func (c *Client) form(
 	ctx context.Context, u Upstream, where string, who store.UpstreamClient, form url.Values,
 ) ([]byte, error) {

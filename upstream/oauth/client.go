@@ -12,15 +12,14 @@ import (
 	"junction/auth/store"
 )
 
-// How a client says who it is at a token endpoint (RFC 7591, section 2).
+// Client authentication methods at a token endpoint (RFC 7591, section 2).
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
 	methodPost  = "client_secret_post"
 )
 
-// redirect is where people come back to from the sign-in of an upstream: one address for each, so
-// that an answer cannot be brought to another's.
+// redirect is the redirect URI of an upstream. Each upstream has its own, against mix-up attacks.
 func (c *Client) redirect(name string) string { return c.URL + CallbackPath(name) }
 
 // redirectOf is the redirect URI under which our registration for an upstream is stored.
@@ -31,11 +30,11 @@ func (c *Client) redirectOf(name string, u Upstream) string {
 	return c.redirect(name)
 }
 
-// documentPath is where authorization servers read who we are.
+// documentPath is the path of this server's client metadata document.
 const documentPath = "/oauth/client-metadata.json"
 
-// documentURL is our id where authorization servers read documents of clients; "" while they could
-// not read ours, because nobody outside reaches us.
+// documentURL is the client_id at authorization servers that read client metadata documents. It is
+// "" if this server is not reachable from the internet.
 func (c *Client) documentURL() string {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" || !strings.Contains(u.Hostname(), ".") {
@@ -44,7 +43,7 @@ func (c *Client) documentURL() string {
 	return c.URL + documentPath
 }
 
-// registration is what we say of ourselves (RFC 7591, section 2; Client ID Metadata Document).
+// registration is a client registration or metadata document (RFC 7591, section 2).
 type registration struct {
 	ID              string   `json:"client_id,omitempty"`
 	Name            string   `json:"client_name"`
@@ -64,7 +63,7 @@ func (c *Client) registration(redirects ...string) registration {
 	}
 }
 
-// Document is who we are, for authorization servers to read; nil while there is nobody to read it.
+// Document returns this server's client metadata document; nil if it has none.
 func (c *Client) Document() []byte {
 	id, names := c.documentURL(), c.Upstreams()
 	if id == "" || len(names) == 0 {
@@ -78,14 +77,17 @@ func (c *Client) Document() []byte {
 	r.ID, r.URI = id, c.URL
 	text, err := json.Marshal(r)
 	if err != nil {
-		return nil // it is text alone
+		return nil // strings can always be marshalled
 	}
 	return text
 }
 
-// identify returns who we are to an authorization server: as the operator has it, or by our
-// document, or by a registration, which is made once. The error is a *Problem.
-func (c *Client) identify(ctx context.Context, name string, u Upstream, s *server) (store.UpstreamClient, error) {
+// identify returns the client for an upstream at an authorization server: the configured one, the
+// metadata document, or a registration, which is made once. The error is a *UserError if the user
+// can be told.
+func (c *Client) identify(
+	ctx context.Context, name string, u Upstream, s *serverMetadata,
+) (store.UpstreamClient, error) {
 	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: c.redirect(name), AuthMethod: methodNone}
 	if u.ClientID != "" {
 		return c.configured(who, u, s), nil
@@ -102,17 +104,17 @@ func (c *Client) identify(ctx context.Context, name string, u Upstream, s *serve
 		return who, err
 	}
 	if s.RegistrationEndpoint == "" {
-		return who, problem(nil, "%s lets in only apps that were registered there; the operator of this server has "+
-			"to do that, and to set auth.client_id", host(s.Issuer))
+		return who, userError(nil, "%s accepts only registered clients; the operator of this server must "+
+			"register one there and set auth.client_id", host(s.Issuer))
 	}
-	v, err, _ := c.once.Do("register "+name+" "+s.Issuer, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	v, err, _ := c.flights.Do("register "+name+" "+s.Issuer, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
 		if known, err := c.Store.UpstreamClient(ctx, name, s.Issuer, who.RedirectURI); err == nil {
 			return known, nil
 		}
 		if err := c.register(ctx, u, s, &who); err != nil {
-			return who, problem(err, "%s does not let us register", host(s.Issuer))
+			return who, userError(err, "%s rejected the registration of this server", host(s.Issuer))
 		}
 		return c.Store.AddUpstreamClient(ctx, who)
 	})
@@ -122,8 +124,8 @@ func (c *Client) identify(ctx context.Context, name string, u Upstream, s *serve
 	return v.(store.UpstreamClient), nil
 }
 
-// configured is who the operator says that we are.
-func (c *Client) configured(who store.UpstreamClient, u Upstream, s *server) store.UpstreamClient {
+// configured returns the client with the configured id and secret.
+func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetadata) store.UpstreamClient {
 	who.ClientID, who.Secret, who.AuthMethod = u.ClientID, u.ClientSecret, methodNone
 	if u.ClientSecret != "" {
 		who.AuthMethod = methodBasic
@@ -134,12 +136,12 @@ func (c *Client) configured(who store.UpstreamClient, u Upstream, s *server) sto
 	return who
 }
 
-// register registers us (RFC 7591), and fills in who we are then.
-func (c *Client) register(ctx context.Context, u Upstream, s *server, who *store.UpstreamClient) error {
+// register registers this server (RFC 7591), and fills in the result.
+func (c *Client) register(ctx context.Context, u Upstream, s *serverMetadata, who *store.UpstreamClient) error {
 	asked := c.registration(who.RedirectURI)
 	asked.ApplicationType = "web"
 	if strings.HasPrefix(who.RedirectURI, "http://") {
-		asked.ApplicationType = "native" // it is on loopback, which is for these alone
+		asked.ApplicationType = "native" // only native clients may use loopback
 	}
 	switch {
 	case slices.Contains(s.AuthMethods, methodNone):
@@ -174,14 +176,15 @@ func (c *Client) register(ctx context.Context, u Upstream, s *server, who *store
 	}
 	if who.AuthMethod != methodNone &&
 		(got.Secret == "" || who.AuthMethod != methodBasic && who.AuthMethod != methodPost) {
-		return errors.New("it wants us to say who we are in a way that we cannot")
+		return errors.New("its answer has an unsupported token_endpoint_auth_method, or no client_secret for it")
 	}
 	return nil
 }
 
-// clientOf returns who a connection was given to, if we still are that one.
+// clientOf returns the client that the tokens of a connection were issued to, or errOtherClient if
+// this server is no longer that client.
 func (c *Client) clientOf(
-	ctx context.Context, u Upstream, s *server, k store.Connection,
+	ctx context.Context, u Upstream, s *serverMetadata, k store.Connection,
 ) (store.UpstreamClient, error) {
 	who := store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer, RedirectURI: c.redirectOf(k.Upstream, u),
 		ClientID: k.ClientID, AuthMethod: methodNone}
@@ -203,12 +206,12 @@ func (c *Client) clientOf(
 	return who, nil
 }
 
-// forgetClient forgets a registration that an authorization server does not know any more, so that
-// the next person who connects makes a new one. The error is why not: what the operator has
-// configured is for them to change.
+// forgetClient deletes a registration that the authorization server no longer knows, so that the
+// next connection registers again. It returns an error for a configured client, which only the
+// operator can change.
 func (c *Client) forgetClient(ctx context.Context, u Upstream, k store.Connection) error {
 	if u.ClientID != "" || k.ClientID == c.documentURL() {
-		return errors.New("it is the operator's")
+		return errors.New("the client is configured by the operator")
 	}
 	return c.Store.DropUpstreamClient(ctx, store.UpstreamClient{Upstream: k.Upstream, Issuer: k.Issuer,
 		RedirectURI: c.redirectOf(k.Upstream, u), ClientID: k.ClientID})

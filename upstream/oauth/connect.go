@@ -13,7 +13,7 @@ import (
 	"junction/auth/store"
 )
 
-// attempt is what is kept of a person's way to an authorization server until they are back.
+// attempt is stored while a user signs in at an authorization server.
 type attempt struct {
 	Issuer   string   `json:"issuer"`
 	ClientID string   `json:"client_id"`
@@ -21,8 +21,8 @@ type attempt struct {
 	Scopes   []string `json:"scopes"`
 }
 
-// Describe returns where a person will sign in for an upstream, and what will be asked for there.
-// The error is a *Problem where there is something to tell them.
+// Describe returns the host where a user will sign in for an upstream, and the scopes to request.
+// The error is a *UserError if the user can be told.
 func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
 	_, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -31,17 +31,17 @@ func (c *Client) Describe(ctx context.Context, name string) (at string, scopes [
 	return host(s.AuthorizationEndpoint), a.Scopes, nil
 }
 
-// prepare finds out where people sign in to an upstream, and what is to be asked for there.
-func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *server, a attempt, err error) {
+// prepare returns the authorization server of an upstream, and what to request there.
+func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serverMetadata, a attempt, err error) {
 	u, ok := c.upstream(name)
 	if !ok {
-		return u, nil, a, problem(nil, "there is no server %s that people connect", name)
+		return u, nil, a, userError(nil, "no server %s needs a connection", name)
 	}
-	p, err := c.look(ctx, name, u)
+	p, err := c.discoverResource(ctx, name, u)
 	if err != nil {
 		return u, nil, a, err
 	}
-	if s, err = c.describe(ctx, u, p.Issuers[0]); err != nil {
+	if s, err = c.discoverServer(ctx, u, p.Issuers[0]); err != nil {
 		return u, nil, a, err
 	}
 	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes}
@@ -52,16 +52,16 @@ func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serve
 		a.Scopes = p.challenged
 	}
 	if slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
-		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // or there is nothing to renew with
+		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // for a refresh token
 	}
 	return u, s, a, nil
 }
 
 const scopeOffline = "offline_access"
 
-// Begin returns where a person's browser is to go to connect an upstream, and what Finish will
-// need. The state and the PKCE verifier are the caller's, who keeps them for that browser, and for
-// one use. The error is a *Problem where there is something to tell the person.
+// Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
+// caller makes state and verifier, binds them to the browser, and uses them once. The error is a
+// *UserError if the user can be told.
 func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where
 }
 
 // location returns the address at which a person signs in and returns to redirect.
-func (a attempt) location(s *server, redirect, state, verifier string) (string, error) {
+func (a attempt) location(s *serverMetadata, redirect, state, verifier string) (string, error) {
 	to, err := url.Parse(s.AuthorizationEndpoint)
 	if err != nil {
 		return "", err
@@ -107,39 +107,39 @@ func (a attempt) location(s *server, redirect, state, verifier string) (string, 
 }
 
 // code returns the code in the answer of an authorization server. The error is a *Problem.
-func (a attempt) code(s *server, answer url.Values) (string, error) {
+func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
 	for _, member := range []string{"iss", "code", "error"} {
 		if len(answer[member]) > 1 {
-			return "", problem(nil, "the answer of %s is ambiguous", host(a.Issuer))
+			return "", userError(nil, "the answer of %s contains a duplicate parameter", host(a.Issuer))
 		}
 	}
-	// An answer of another server's may have a code in it that is that server's, and ours for it
-	// (RFC 9207).
+	// Another server's answer could contain a code that must not be sent here (mix-up attack, RFC
+	// 9207).
 	switch _, given := answer["iss"]; {
 	case given && answer.Get("iss") != a.Issuer:
-		return "", problem(nil, "the answer comes from another server than %s, so that it was not used", host(a.Issuer))
+		return "", userError(nil, "the answer does not come from %s, so it was rejected", host(a.Issuer))
 	case !given && s.IssParameter:
-		return "", problem(nil, "the answer does not say that it comes from %s, so that it was not used",
+		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected",
 			host(a.Issuer))
 	case answer.Get("error") != "":
-		return "", problem(nil, "%s answered: %s", host(a.Issuer), plain(answer.Get("error")))
+		return "", userError(nil, "%s answered: %s", host(a.Issuer), safeText(answer.Get("error")))
 	case answer.Get("code") == "":
-		return "", problem(nil, "%s answered without a code", host(a.Issuer))
+		return "", userError(nil, "%s answered without a code", host(a.Issuer))
 	}
 	return answer.Get("code"), nil
 }
 
-// Finish takes the answer that a person's browser has brought back, and stores what they were given
-// as theirs. The error is a *Problem where there is something to tell them.
+// Finish takes the answer that the browser brought back, and stores the user's tokens. The error is
+// a *UserError if the user can be told.
 func (c *Client) Finish(
 	ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string,
 ) error {
 	u, ok := c.upstream(name)
 	var a attempt
 	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
-		return problem(err, "%s is not what it was when you left; connect it once more", name)
+		return userError(err, "the configuration of %s has changed; connect it again", name)
 	}
-	s, err := c.describe(ctx, u, a.Issuer)
+	s, err := c.discoverServer(ctx, u, a.Issuer)
 	if err != nil {
 		return err
 	}
@@ -153,17 +153,18 @@ func (c *Client) Finish(
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)},
 		"code_verifier": {verifier},
 	})
-	if no, refused := errors.AsType[*refusal](err); refused {
+	if no, refused := errors.AsType[*errorAnswer](err); refused {
 		if no.code == "invalid_client" {
 			if err := c.forgetClient(ctx, u, k); err != nil {
-				c.Log.Warn("an authorization server does not know us", "upstream", name, "issuer", a.Issuer, "error",
+				c.Log.Warn("the authorization server rejected our client_id", "upstream", name, "issuer", a.Issuer,
+					"error",
 					err)
 			}
 		}
-		return problem(err, "%s answered: %s; try once more", host(a.Issuer), no.code)
+		return userError(err, "%s answered: %s; try again", host(a.Issuer), no.code)
 	}
 	if err != nil {
-		return problem(err, "%s cannot be asked now, or not understood; try again in a moment", host(a.Issuer))
+		return userError(err, "%s did not return a token; try again in a moment", host(a.Issuer))
 	}
 	k.Access, k.Refresh, k.Expires = t.Access, t.Refresh, t.expires(c.Now())
 	if t.Scope != "" {
@@ -176,8 +177,8 @@ func (c *Client) Finish(
 	return nil
 }
 
-// Disconnect ends a user's connection, and has its tokens taken back where they come from, as far
-// as that can be reached. ErrNotConnected means that there is none.
+// Disconnect deletes a user's connection, and revokes its tokens at the authorization server if
+// that can be reached. ErrNotConnected means that there is none.
 func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 	k, err := c.Store.DeleteConnection(ctx, name, user)
 	if errors.Is(err, store.ErrNotFound) {
@@ -189,14 +190,14 @@ func (c *Client) Disconnect(ctx context.Context, name, user string) error {
 	c.changed(name, k.Principal)
 	if u, ok := c.upstream(name); ok {
 		if err := c.revoke(ctx, u, k); err != nil {
-			c.Log.Warn("tokens of an upstream were deleted here, and could not be taken back there", "upstream", name,
+			c.Log.Warn("deleted the tokens of an upstream, but cannot revoke them there", "upstream", name,
 				"issuer", k.Issuer, "error", err)
 		}
 	}
 	return nil
 }
 
-// revoke takes the tokens of a connection back (RFC 7009).
+// revoke revokes the tokens of a connection (RFC 7009).
 func (c *Client) revoke(ctx context.Context, u Upstream, k store.Connection) error {
 	form := url.Values{"token": {k.Refresh}, "token_type_hint": {"refresh_token"}}
 	if k.Refresh == "" {
@@ -205,7 +206,7 @@ func (c *Client) revoke(ctx context.Context, u Upstream, k store.Connection) err
 	if form.Get("token") == "" {
 		return nil
 	}
-	s, err := c.describe(ctx, u, k.Issuer)
+	s, err := c.discoverServer(ctx, u, k.Issuer)
 	if err != nil || s.RevocationEndpoint == "" {
 		return err
 	}

@@ -14,28 +14,27 @@ import (
 	"time"
 )
 
-// finding is what was found out, and until when it is believed.
-type finding struct {
-	place  place
-	server *server
-	until  time.Time
+// cachedMetadata is metadata of an upstream or an authorization server.
+type cachedMetadata struct {
+	resource resourceMetadata
+	server   *serverMetadata
+	until    time.Time
 }
 
-// believed is for how long what an upstream and its authorization server say of themselves is not
-// asked again.
-const believed = 5 * time.Minute
+// metadataTTL is how long metadata is cached.
+const metadataTTL = 5 * time.Minute
 
-// place is what an upstream says about signing in to it (RFC 9728).
-type place struct {
+// resourceMetadata is the protected resource metadata of an upstream (RFC 9728).
+type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Issuers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 
-	challenged []string // scopes that it has asked for, which count before Scopes
+	challenged []string // scopes of its challenge, which take precedence over Scopes
 }
 
-// server is what an authorization server says of itself (RFC 8414).
-type server struct {
+// serverMetadata is the metadata of an authorization server (RFC 8414).
+type serverMetadata struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
@@ -48,33 +47,33 @@ type server struct {
 	IssParameter          bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// hello is what makes an upstream say how to sign in: every server answers it, and one that wants a
-// token refuses it.
-const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
+// initializeRequest makes an upstream answer with a challenge: every server answers it, and one
+// that needs a token rejects it.
+const initializeRequest = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
 
 var (
 	metadataParameter = regexp.MustCompile(`(?i)(?:^|[\s,])resource_metadata\s*=\s*"([^"]*)"`)
 	scopeParameter    = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
 )
 
-// look asks an upstream where people sign in to it. The error is a *Problem.
-func (c *Client) look(ctx context.Context, name string, u Upstream) (place, error) {
-	v, err := c.find(ctx, "place "+name+" "+u.URL, func(ctx context.Context) (*finding, error) {
-		p, err := c.place(ctx, name, u)
-		return &finding{place: p}, err
+// discoverResource returns the metadata of an upstream. The error is a *UserError.
+func (c *Client) discoverResource(ctx context.Context, name string, u Upstream) (resourceMetadata, error) {
+	v, err := c.cached(ctx, "place "+name+" "+u.URL, func(ctx context.Context) (*cachedMetadata, error) {
+		p, err := c.fetchResource(ctx, name, u)
+		return &cachedMetadata{resource: p}, err
 	})
 	if err != nil {
-		return place{}, err
+		return resourceMetadata{}, err
 	}
-	return v.place, nil
+	return v.resource, nil
 }
 
-// describe asks an authorization server, which an upstream has named, what it is. The error is a
-// *Problem.
-func (c *Client) describe(ctx context.Context, u Upstream, issuer string) (*server, error) {
-	v, err := c.find(ctx, "server "+u.URL+" "+issuer, func(ctx context.Context) (*finding, error) {
-		s, err := c.metadata(ctx, u, issuer)
-		return &finding{server: s}, err
+// discoverServer returns the metadata of an authorization server that an upstream named. The error
+// is a *UserError.
+func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
+	v, err := c.cached(ctx, "server "+u.URL+" "+issuer, func(ctx context.Context) (*cachedMetadata, error) {
+		s, err := c.fetchServer(ctx, u, issuer)
+		return &cachedMetadata{server: s}, err
 	})
 	if err != nil {
 		return nil, err
@@ -82,54 +81,57 @@ func (c *Client) describe(ctx context.Context, u Upstream, issuer string) (*serv
 	return v.server, nil
 }
 
-// find finds something out unless it is known, once for all who want to know it now.
-func (c *Client) find(ctx context.Context, key string, out func(context.Context) (*finding, error)) (*finding, error) {
+// cached returns metadata from the cache, or fetches it once for all concurrent callers.
+func (c *Client) cached(
+	ctx context.Context, key string, out func(context.Context) (*cachedMetadata, error),
+) (*cachedMetadata, error) {
 	c.mu.Lock()
-	f := c.known[key]
+	f := c.cache[key]
 	c.mu.Unlock()
 	if f != nil && c.Now().Before(f.until) {
 		return f, nil
 	}
-	v, err, _ := c.once.Do(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	v, err, _ := c.flights.Do(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
 		f, err := out(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f.until = c.Now().Add(believed)
+		f.until = c.Now().Add(metadataTTL)
 		c.mu.Lock()
-		c.known[key] = f
+		c.cache[key] = f
 		c.mu.Unlock()
 		return f, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return v.(*finding), nil
+	return v.(*cachedMetadata), nil
 }
 
-// place asks an upstream where people sign in to it (RFC 9728), as anybody would who has no token.
-func (c *Client) place(ctx context.Context, name string, u Upstream) (place, error) {
+// fetchResource fetches the metadata of an upstream (RFC 9728), starting with a request without a
+// token.
+func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (resourceMetadata, error) {
 	at, err := url.Parse(u.URL)
 	if err != nil {
-		return place{}, problem(err, "the address of %s is none", name)
+		return resourceMetadata{}, userError(err, "the URL of %s is invalid", name)
 	}
-	r, err := http.NewRequest(http.MethodPost, u.URL, bytes.NewReader([]byte(hello)))
+	r, err := http.NewRequest(http.MethodPost, u.URL, bytes.NewReader([]byte(initializeRequest)))
 	if err != nil {
-		return place{}, problem(err, "the address of %s is none", name)
+		return resourceMetadata{}, userError(err, "the URL of %s is invalid", name)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	header, _, err := c.send(ctx, u, r)
-	no, refused := errors.AsType[*refusal](err)
+	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case err == nil:
-		return place{}, problem(nil, "%s lets everybody in without a sign-in; the operator of this server can "+
-			"remove auth.mode from it", name)
+		return resourceMetadata{}, userError(nil, "%s needs no sign-in; the operator of this server can remove its "+
+			"auth.mode", name)
 	case !refused:
-		return place{}, problem(err, "%s cannot be reached now", name)
+		return resourceMetadata{}, userError(err, "%s cannot be reached", name)
 	case no.status != http.StatusUnauthorized:
-		return place{}, problem(err, "%s does not say where people sign in: it answers %d", name, no.status)
+		return resourceMetadata{}, userError(err, "%s answered %d instead of asking for a sign-in", name, no.status)
 	}
 	challenge := strings.Join(header.Values("WWW-Authenticate"), ", ")
 	where := []string{ // RFC 9728, section 3.1
@@ -139,26 +141,26 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	if m := metadataParameter.FindStringSubmatch(challenge); m != nil {
 		to, err := at.Parse(m[1])
 		if err != nil || !sameOrigin(at, to) || to.User != nil {
-			return place{}, problem(err, "%s sends people to another server to find out where they sign in, which "+
-				"is not done", name)
+			return resourceMetadata{}, userError(err, "%s names metadata on another server, which is not allowed", name)
 		}
 		where = []string{to.String()}
 	}
-	p := place{}
+	p := resourceMetadata{}
 	for _, w := range slices.Compact(where) {
-		p = place{}
+		p = resourceMetadata{}
 		if err = c.get(ctx, u, w, &p); err == nil {
 			break
 		}
 	}
 	switch {
 	case err != nil:
-		return place{}, problem(err, "%s does not say where people sign in", name)
+		return resourceMetadata{}, userError(err, "%s does not publish where users sign in", name)
 	case !covers(p.Resource, u.URL):
-		return place{}, problem(fmt.Errorf("its resource is %.200q", p.Resource), "%s says that it is another server",
+		return resourceMetadata{}, userError(fmt.Errorf("the metadata names the resource %.200q", p.Resource),
+			"%s publishes the metadata of another server",
 			name)
 	case len(p.Issuers) == 0:
-		return place{}, problem(nil, "%s does not say where people sign in", name)
+		return resourceMetadata{}, userError(nil, "%s does not publish where users sign in", name)
 	}
 	if m := scopeParameter.FindStringSubmatch(challenge); m != nil {
 		p.challenged = strings.Fields(m[1])
@@ -166,44 +168,44 @@ func (c *Client) place(ctx context.Context, name string, u Upstream) (place, err
 	return p, nil
 }
 
-// metadata reads what an issuer says of itself, at each place where it may (RFC 8414, section 3.1;
+// fetchServer fetches the metadata of an issuer from the well-known URLs (RFC 8414, section 3.1;
 // OpenID Connect Discovery, section 4).
-func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*server, error) {
+func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
 	at, err := url.Parse(issuer)
 	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
 		at.Scheme != "https" && at.Scheme != "http" {
-		return nil, problem(fmt.Errorf("its issuer is %.200q", issuer), "the server says something else than where "+
-			"people sign in")
+		return nil, userError(fmt.Errorf("the issuer is %.200q", issuer), "the server names an invalid "+
+			"authorization server")
 	}
 	origin, path := at.Scheme+"://"+at.Host, strings.TrimSuffix(at.EscapedPath(), "/")
-	s := &server{}
+	s := &serverMetadata{}
 	for _, w := range slices.Compact([]string{
 		origin + "/.well-known/oauth-authorization-server" + path, origin + "/.well-known/openid-configuration" +
 			path, origin + path + "/.well-known/openid-configuration",
 	}) {
-		s = &server{}
+		s = &serverMetadata{}
 		if err = c.get(ctx, u, w, s); err == nil {
 			break
 		}
-		if _, missing := errors.AsType[*refusal](err); !missing {
-			break // it is not there, or must not be asked
+		if _, missing := errors.AsType[*errorAnswer](err); !missing {
+			break // only a missing document allows another attempt
 		}
 	}
 	if err != nil {
-		return nil, problem(err, "%s, where people sign in, cannot be asked now", at.Host)
+		return nil, userError(err, "the authorization server %s cannot be reached", at.Host)
 	}
 	switch {
 	case s.Issuer != issuer: // RFC 8414, section 3.3
-		return nil, problem(fmt.Errorf("it calls itself %.200q", s.Issuer), "%s, where people sign in, says that it "+
-			"is another server", at.Host)
+		return nil, userError(fmt.Errorf("its metadata names the issuer %.200q", s.Issuer),
+			"the authorization server %s publishes the metadata of another server", at.Host)
 	case !slices.Contains(s.Challenges, "S256"):
-		return nil, problem(nil, "%s, where people sign in, does not protect what it hands out (PKCE with S256)",
+		return nil, userError(nil, "the authorization server %s does not support PKCE with S256",
 			at.Host)
 	}
 	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
 		if !endpointOf(at, where) {
-			return nil, problem(fmt.Errorf("its %s endpoint is %.200q", name, where), "%s, where people sign in, "+
-				"names an address that nobody is sent to", at.Host)
+			return nil, userError(fmt.Errorf("the %s endpoint is %.200q", name, where),
+				"the authorization server %s has an invalid endpoint", at.Host)
 		}
 	}
 	for _, optional := range []*string{&s.RegistrationEndpoint, &s.RevocationEndpoint} {
@@ -214,9 +216,8 @@ func (c *Client) metadata(ctx context.Context, u Upstream, issuer string) (*serv
 	return s, nil
 }
 
-// endpointOf reports whether an address can be one of an issuer's: https, or what the issuer is
-// itself; and no bare IP address but the issuer's. Where names lead is looked at when they are
-// dialled.
+// endpointOf reports whether a URL may be an endpoint of an issuer: on the same origin, or https
+// with a host name. Addresses are checked when they are dialled.
 func endpointOf(issuer *url.URL, where string) bool {
 	e, err := url.Parse(where)
 	if err != nil || e.Host == "" || e.Opaque != "" || e.User != nil || e.Fragment != "" {
@@ -229,7 +230,7 @@ func endpointOf(issuer *url.URL, where string) bool {
 	return e.Scheme == "https" && err != nil && strings.Contains(e.Hostname(), ".")
 }
 
-// covers reports whether a resource is the upstream at the URL, or what it is a part of.
+// covers reports whether a resource is the URL of an upstream, or a parent of it.
 func covers(resource, at string) bool {
 	r, err := url.Parse(resource)
 	u, err2 := url.Parse(at)

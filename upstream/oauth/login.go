@@ -22,7 +22,7 @@ type Login struct {
 	client          *Client
 	name            string
 	upstream        Upstream
-	server          *server
+	server          *serverMetadata
 	attempt         attempt
 	who             store.UpstreamClient // as it will be stored
 	redirect        string
@@ -50,11 +50,11 @@ func (c *Client) Login(ctx context.Context, name, redirect string) (*Login, erro
 	case u.ClientID != "":
 		who = c.configured(who, u, s)
 	case s.RegistrationEndpoint == "":
-		return nil, problem(nil, "%s accepts only registered clients; register one there with the redirect URI "+
+		return nil, userError(nil, "%s accepts only registered clients; register one there with the redirect URI "+
 			"%s and set auth.client_id", host(s.Issuer), redirect)
 	default:
 		if err := c.register(ctx, u, s, &who); err != nil {
-			return nil, problem(err, "%s rejected the registration of this client", host(s.Issuer))
+			return nil, userError(err, "%s rejected the registration of this client", host(s.Issuer))
 		}
 	}
 	who.RedirectURI = sharedRedirect(name)
@@ -81,7 +81,7 @@ func (l *Login) Mine(answer url.Values) bool {
 func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	c := l.client
 	if !l.Mine(answer) {
-		return problem(nil, "the answer does not belong to this sign-in; start the sign-in again")
+		return userError(nil, "the answer does not belong to this sign-in; start the sign-in again")
 	}
 	code, err := l.attempt.code(l.server, answer)
 	if err != nil {
@@ -91,11 +91,11 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect},
 		"code_verifier": {l.verifier},
 	})
-	if no, refused := errors.AsType[*refusal](err); refused {
-		return problem(err, "%s rejected the sign-in (%s); start it again", host(l.server.Issuer), no.code)
+	if no, refused := errors.AsType[*errorAnswer](err); refused {
+		return userError(err, "%s rejected the sign-in (%s); start it again", host(l.server.Issuer), no.code)
 	}
 	if err != nil {
-		return problem(err, "%s returned no usable token; try again later", host(l.server.Issuer))
+		return userError(err, "%s returned no usable token; try again later", host(l.server.Issuer))
 	}
 	operator, err := c.Store.Operator(ctx)
 	if err != nil {

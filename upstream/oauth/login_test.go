@@ -59,8 +59,9 @@ func (s *strictServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m := map[string]any{
 			"issuer": s.URL + "/as", "authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
 			"registration_endpoint": s.URL + "/register", "revocation_endpoint": s.URL + "/revoke",
-			"code_challenge_methods_supported": []string{"S256"}, "authorization_response_iss_parameter_supported": true,
-			"token_endpoint_auth_methods_supported": []string{"none"},
+			"code_challenge_methods_supported":               []string{"S256"},
+			"authorization_response_iss_parameter_supported": true,
+			"token_endpoint_auth_methods_supported":          []string{"none"},
 		}
 		if s.oddity == "no registration" {
 			delete(m, "registration_endpoint")
@@ -100,19 +101,22 @@ func (s *strictServer) token(w http.ResponseWriter, r *http.Request) {
 		delete(s.codes, r.FormValue("code"))
 		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
 		if asked == nil || base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") ||
-			r.FormValue("redirect_uri") != asked.Get("redirect_uri") || r.FormValue("client_id") != asked.Get("client_id") {
+			r.FormValue("redirect_uri") != asked.Get("redirect_uri") ||
+			r.FormValue("client_id") != asked.Get("client_id") {
 			no("invalid_grant")
 			return
 		}
 	case "refresh_token":
-		if r.FormValue("refresh_token") != s.refresh || r.FormValue("client_id") != fmt.Sprintf("client-%d", s.clients) {
+		if r.FormValue("refresh_token") != s.refresh ||
+			r.FormValue("client_id") != fmt.Sprintf("client-%d", s.clients) {
 			no("invalid_grant")
 			return
 		}
 		s.renewed++
 	}
 	s.refresh = fmt.Sprintf("refresh-%d", s.renewed)
-	answer := map[string]any{"access_token": fmt.Sprintf("access-%d", s.renewed), "token_type": "Bearer", "expires_in": 3600, "refresh_token": s.refresh}
+	answer := map[string]any{"access_token": fmt.Sprintf("access-%d", s.renewed), "token_type": "Bearer",
+		"expires_in": 3600, "refresh_token": s.refresh}
 	if s.oddity == "no refresh token" {
 		delete(answer, "refresh_token")
 	}
@@ -160,11 +164,11 @@ func TestLogin(t *testing.T) {
 		"no metadata parameter": "",
 		"no refresh token":      "",
 		"no registration":       "set auth.client_id",
-		"wrong iss":             "another server",
-		"no iss":                "does not say that it comes from",
+		"wrong iss":             "does not come from",
+		"no iss":                "does not name its issuer",
 		"denied":                "access_denied",
 		"foreign state":         "does not belong to this sign-in",
-		"two codes":             "ambiguous",
+		"two codes":             "contains a duplicate parameter",
 	} {
 		t.Run(oddity, func(t *testing.T) {
 			s := mustStrictServer(t, oddity)
@@ -177,7 +181,8 @@ func TestLogin(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("the error is %v, want %q", err, want)
 				}
-				if _, err := c.Token(t.Context(), "linear", Operator); !errors.Is(err, ErrNotConnected) || len(changed) > 0 {
+				if _, err := c.Token(t.Context(), "linear", Operator); !errors.Is(err, ErrNotConnected) ||
+					len(changed) > 0 {
 					t.Errorf("after a failed sign-in: Token = %v; changes are %q", err, changed)
 				}
 				return
@@ -217,7 +222,8 @@ func TestLogin(t *testing.T) {
 			if s.renewed != 1 {
 				t.Errorf("50 calls renewed the token %d times", s.renewed)
 			}
-			if err := c.Logout(t.Context(), "linear"); err != nil || len(s.revoked) != 1 || s.revoked[0] != "refresh-1" {
+			if err := c.Logout(t.Context(), "linear"); err != nil || len(s.revoked) != 1 ||
+				s.revoked[0] != "refresh-1" {
 				t.Errorf("Logout = %v; revoked are %q", err, s.revoked)
 			}
 			if _, err := c.Token(t.Context(), "linear", Operator); !errors.Is(err, ErrNotConnected) {
@@ -253,7 +259,8 @@ func TestLoginOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Store.PutConnection(t.Context(), store.Connection{
-		Upstream: "linear", User: user.ID, Principal: "user:1234:operator", Access: "canary", Resource: s.URL + "/mcp", Expires: k.now().Add(time.Hour),
+		Upstream: "linear", User: user.ID, Principal: "user:1234:operator", Access: "canary", Resource: s.URL +
+			"/mcp", Expires: k.now().Add(time.Hour),
 	}); err != nil {
 		t.Fatal(err)
 	}

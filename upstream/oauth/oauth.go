@@ -1,14 +1,14 @@
-// Package oauth signs people in to upstreams that want each of them to sign in, and keeps what they
-// are given there.
+// Package oauth signs users in to upstreams that require each user's own sign-in, and keeps and
+// renews their tokens. The operator can also sign in for all users (Upstream.Shared).
 //
-// By file: discover.go finds the authorization server of an upstream; client.go says who we are to
-// it; connect.go sends a person there and takes the answer, and takes a connection back; oauth.go
-// has the token for each call, and renews it; ask.go is how authorization servers are asked.
+// By file: discover.go discovers the authorization server of an upstream; client.go identifies this
+// server to it; connect.go sends a user there, takes the answer, and disconnects; login.go signs
+// the operator in; oauth.go returns and renews the token for each call; ask.go sends the requests.
 //
-// What an upstream says of its authorization server is a stranger's word: it is fetched as package
-// fetch does. What is at the upstream's own origin the operator has named. The tokens that our own
-// clients have never come here, and the tokens that are here go to the upstream that they are for
-// alone.
+// The authorization server is named by the upstream, so it is untrusted: requests to it are
+// restricted as in package fetch. The upstream's own origin is configured by the operator. Tokens
+// of our own clients never reach this package, and each token is sent only to the upstream that it
+// was issued for.
 package oauth
 
 import (
@@ -29,61 +29,61 @@ import (
 	"junction/auth/store"
 )
 
-// Upstream is one that people sign in to, as the file has it.
+// Upstream is the configuration of an upstream that users sign in to.
 type Upstream struct {
 	URL                    string
-	Scopes                 []string // to ask for; none means what the upstream says
-	ClientID, ClientSecret string   // that its authorization server knows us by; "" means that we find a way ourselves
+	Scopes                 []string // to request; if empty, those that the upstream names
+	ClientID, ClientSecret string   // at its authorization server; if "", this server registers itself
 	Shared                 bool     // the operator signs in for everyone, with Login
 }
 
-// Options is what a Client is made of. Store, URL, Fetch and HTTP are required.
+// Options configures New. Store, URL, Fetch and HTTP are required.
 type Options struct {
-	Store *store.Store // stays the caller's
-	URL   string       // ours, without a path
-	Name  string       // ours, as people read it at an authorization server
-	// Fetch asks whom an upstream names; HTTP what is at the upstream's own origin, which the
-	// operator has named, so that it may be in a private network.
+	Store *store.Store // New does not take ownership
+	URL   string       // of this server, without a path
+	Name  string       // of this server, as shown at authorization servers
+	// Fetch sends requests to servers that an upstream names. HTTP sends those to the upstream's
+	// own origin, which may be in a private network.
 	Fetch *fetch.Fetcher
 	HTTP  http.RoundTripper
-	// Changed is called when somebody has connected or disconnected an upstream. It must not block.
-	// It may be nil.
+	// Changed is called when a principal has connected or disconnected an upstream. It must not
+	// block. It may be nil.
 	Changed func(upstream, principal string)
 	Log     *slog.Logger     // nil discards
 	Now     func() time.Time // nil is time.Now
 }
 
-// Client is our side of the sign-ins of all people at all upstreams. It may be used by several
-// goroutines at once. Close it.
+// Client is the OAuth client for all users and upstreams. It may be used by several goroutines.
+// Close it.
 type Client struct {
 	Options
-	own, strangers *http.Client
-	once           singleflight.Group // of what is to be asked by one of us, however many need it
-	renewing       sync.WaitGroup
+	direct, guarded *http.Client
+	flights         singleflight.Group // requests that concurrent callers share
+	renewing        sync.WaitGroup
 
 	mu        sync.Mutex
-	upstreams map[string]Upstream // replaced by Apply; guarded by mu
-	known     map[string]*finding // what is at an upstream and at an issuer, by both; guarded by mu
+	upstreams map[string]Upstream        // replaced by Apply; guarded by mu
+	cache     map[string]*cachedMetadata // metadata by upstream and issuer; guarded by mu
 }
 
 const (
-	patience = 10 * time.Second // for one answer of an authorization server
-	renewal  = 15 * time.Second // for all that renews a token
-	claim    = 20 * time.Second // for which nobody else renews it: longer than that, by more than clocks differ
+	answerTimeout = 10 * time.Second // for one answer of an authorization server
+	renewTimeout  = 15 * time.Second // for the whole renewal of a token
+	claimTime     = 20 * time.Second // of a claim: longer than a renewal, by more than clocks differ
 )
 
-// New returns a Client for no upstream yet.
+// New returns a Client without upstreams.
 func New(o Options) *Client {
-	c := &Client{Options: o, known: map[string]*finding{}}
+	c := &Client{Options: o, cache: map[string]*cachedMetadata{}}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.strangers = o.Fetch.Client()
-	c.own = &http.Client{
-		Transport: o.HTTP, Timeout: patience, CheckRedirect: func(*http.Request,
+	c.guarded = o.Fetch.Client()
+	c.direct = &http.Client{
+		Transport: o.HTTP, Timeout: answerTimeout, CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
 			return http.ErrUseLastResponse
 		},
@@ -91,8 +91,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// Close waits for tokens that are being renewed: an answer that nobody stores would cost a person
-// their connection. Nobody calls Token any more.
+// Close waits for running renewals: losing an answer could cost a user their connection. Do not
+// call Token afterwards.
 func (c *Client) Close() { c.renewing.Wait() }
 
 // Apply replaces the upstreams, by their names.
@@ -100,12 +100,12 @@ func (c *Client) Apply(upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !maps.EqualFunc(c.upstreams, upstreams, func(a, b Upstream) bool { return a.URL == b.URL }) {
-		c.known = map[string]*finding{}
+		c.cache = map[string]*cachedMetadata{}
 	}
 	c.upstreams = upstreams
 }
 
-// Upstreams returns the names of those that people sign in to, sorted.
+// Upstreams returns the sorted names of the upstreams that users sign in to.
 func (c *Client) Upstreams() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,25 +127,25 @@ func (c *Client) upstream(name string) (Upstream, bool) {
 }
 
 var (
-	// ErrNotConnected means that the person has not connected the upstream.
+	// ErrNotConnected means that the user has not connected the upstream.
 	ErrNotConnected = errors.New("the upstream is not connected")
-	// ErrBroken means that they have, and that it is not taken any more.
-	ErrBroken = errors.New("the upstream has to be connected again")
+	// ErrBroken means that the user's connection no longer works and must be renewed by them.
+	ErrBroken = errors.New("the upstream must be connected again")
 )
 
-// early is how long before its end a token is renewed, if it does not live for less than twice
-// that.
-const early = time.Minute
+// renewEarly is how long before its expiry a token is renewed, unless its lifetime is shorter than
+// twice that.
+const renewEarly = time.Minute
 
-// fresh reports whether a connection's token is good for a while yet.
+// fresh reports whether the token of a connection need not be renewed yet.
 func (c *Client) fresh(k store.Connection) bool {
-	return k.Expires.IsZero() || c.Now().Add(min(early, k.Expires.Sub(k.Given)/2)).Before(k.Expires)
+	return k.Expires.IsZero() || c.Now().Add(min(renewEarly, k.Expires.Sub(k.Given)/2)).Before(k.Expires)
 }
 
-// Token returns the access token of a principal for an upstream. refused are those that the
-// upstream has answered 401 to, in the course of one request: another one is got in place of the
-// first; if that one is refused too, the connection is broken. The error is ErrNotConnected or
-// ErrBroken if the person has to do something; with any other one nothing has changed.
+// Token returns the access token of a principal for an upstream. refused are the tokens that the
+// upstream has answered with 401 during one request: the first one is renewed, and a second one
+// breaks the connection. ErrNotConnected or ErrBroken means that the user must act; any other error
+// changes nothing.
 func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
 	u, ok := c.upstream(upstream)
 	if !ok {
@@ -155,12 +155,11 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 	switch {
 	case err != nil:
 		return "", err
-	// the file has another URL by now: what was given for the old one is none of the new one's
-	// business
+	// the configured URL has changed: the tokens of the old one must not go to the new one
 	case !covers(k.Resource, u.URL):
 		return "", ErrNotConnected
 	case slices.Contains(refused, k.Access) && len(refused) > 1:
-		c.Log.Warn("an upstream refuses a token that was got just now", "upstream", upstream, "principal", principal)
+		c.Log.Warn("the upstream rejected a token that was just renewed", "upstream", upstream, "principal", principal)
 		return "", c.breakOff(ctx, k)
 	case !slices.Contains(refused, k.Access) && c.fresh(k):
 		return k.Access, nil
@@ -168,12 +167,12 @@ func (c *Client) Token(ctx context.Context, upstream, principal string, refused 
 	renewed, err := c.renew(ctx, u, k)
 	if err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrNotConnected) &&
 		!slices.Contains(refused, k.Access) && c.Now().Before(k.Expires) {
-		return k.Access, nil // it is good for a moment yet
+		return k.Access, nil // not expired yet
 	}
 	return renewed, err
 }
 
-// connection returns a connection that can be used.
+// connection returns a connection that is not broken.
 func (c *Client) connection(ctx context.Context, upstream, principal string) (store.Connection, error) {
 	k, err := c.Store.Connection(ctx, upstream, principal)
 	switch {
@@ -185,7 +184,7 @@ func (c *Client) connection(ctx context.Context, upstream, principal string) (st
 	return k, err
 }
 
-// breakOff notes that a connection is of no use any more.
+// breakOff marks a connection as broken, and returns ErrBroken.
 func (c *Client) breakOff(ctx context.Context, k store.Connection) error {
 	if err := c.Store.BreakConnection(ctx, k); err != nil {
 		return err
@@ -193,9 +192,9 @@ func (c *Client) breakOff(ctx context.Context, k store.Connection) error {
 	return ErrBroken
 }
 
-// renew returns another token in place of that of k. All who need it here wait for one, and all
-// replicas for the one of them that has claimed it: a refresh token that is used twice may cost a
-// person their connection. It goes on when its caller does not wait any more.
+// renew returns a new token in place of k's. Concurrent callers share one renewal, and replicas
+// coordinate by a claim: using a refresh token twice could cost a user their connection. The
+// renewal continues if its caller leaves.
 func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (string, error) {
 	type outcome struct {
 		token string
@@ -203,8 +202,8 @@ func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (str
 	}
 	result := make(chan outcome, 1)
 	c.renewing.Go(func() {
-		token, err, _ := c.once.Do("renew "+k.Upstream+" "+k.Principal+" "+k.Access, func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewal)
+		token, err, _ := c.flights.Do("renew "+k.Upstream+" "+k.Principal+" "+k.Access, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
 			defer cancel()
 			return c.renewOnce(ctx, u, k)
 		})
@@ -219,10 +218,10 @@ func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (str
 	}
 }
 
-// renewOnce renews a connection, or waits until another replica has.
+// renewOnce renews a connection, or waits for another replica to do so.
 func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) (string, error) {
 	for {
-		switch err := c.Store.ClaimConnection(ctx, k, claim); {
+		switch err := c.Store.ClaimConnection(ctx, k, claimTime); {
 		case err == nil:
 			return c.refresh(ctx, u, k)
 		case errors.Is(err, store.ErrUsed):
@@ -251,40 +250,40 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// refresh renews a connection that is claimed.
+// refresh renews a connection that this process has claimed.
 func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (string, error) {
-	// The answer may have used the refresh token up, so that it is stored whatever time is left.
-	keep, done := context.WithTimeout(context.WithoutCancel(ctx), renewal)
+	// The answer may have replaced the refresh token, so it is stored even if ctx ends.
+	keep, done := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
 	defer done()
 	if k.Refresh == "" {
 		return "", c.breakOff(keep, k)
 	}
 	token, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
-	no, refused := errors.AsType[*refusal](err)
+	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case errors.Is(err, errOtherClient), refused && no.code == "invalid_grant":
-		c.Log.Info("a person has to connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
+		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
 			"error", err)
 		return "", c.breakOff(keep, k)
 	case refused && no.code == "invalid_client" && c.forgetClient(keep, u, k) == nil:
 		return "", c.breakOff(keep, k)
 	case err != nil:
 		if failed := c.Store.ReleaseConnection(keep, k); failed != nil {
-			c.Log.Debug("a claim was not given back", "error", failed)
+			c.Log.Debug("cannot release the claim on a connection", "error", failed)
 		}
-		return "", fmt.Errorf("renew at %s: %w", k.Issuer, err)
+		return "", fmt.Errorf("renew the token at %s: %w", k.Issuer, err)
 	}
 	k.Access, k.Expires = token.Access, token.expires(c.Now())
-	if token.Refresh != "" { // one that is not replaced stays good (RFC 6749, section 6)
+	if token.Refresh != "" { // otherwise the old one stays valid (RFC 6749, section 6)
 		k.Refresh = token.Refresh
 	}
 	if token.Scope != "" {
 		k.Scope = token.Scope
 	}
-	// the person was quicker: nobody has what was got just now
+	// the user has reconnected in the meantime: revoke the new tokens, which nobody uses
 	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
 		if err := c.revoke(keep, u, k); err != nil {
-			c.Log.Debug("tokens that nobody has could not be taken back", "upstream", k.Upstream, "error", err)
+			c.Log.Debug("cannot revoke unused tokens", "upstream", k.Upstream, "error", err)
 		}
 		now, err := c.connection(keep, k.Upstream, k.Principal)
 		return now.Access, err
