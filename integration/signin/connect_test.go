@@ -237,18 +237,18 @@ func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
 		begins bool   // the person is sent there
 		says   string // what they read
 	}{
-		{"issuer", func(l *linear) { l.metadata = set("issuer", "https://as.example.com") }, false, "says that it is another server"},
-		{"iss", func(l *linear) { l.iss = "https://as.example.com" }, true, "comes from another server"},
-		{"no-iss", func(l *linear) { l.iss = "-" }, true, "does not say that it comes from"},
-		{"place", func(l *linear) { l.placeAt = l.issuer + "/.well-known/oauth-protected-resource" }, false, "to another server to find out"},
-		{"resource", func(l *linear) { l.place = set("resource", "https://mcp.example.com/mcp") }, false, "says that it is another server"},
-		{"below", func(l *linear) { l.place = set("resource", l.url+"/other") }, false, "says that it is another server"},
-		{"token", func(l *linear) { l.metadata = set("token_endpoint", "https://169.254.169.254/token") }, false, "names an address"},
-		{"plain", func(l *linear) { l.metadata = set("token_endpoint", "http://as.example.com/token") }, false, "names an address"},
-		{"script", func(l *linear) { l.metadata = set("authorization_endpoint", "javascript:alert(1)") }, false, "names an address"},
-		{"page", func(l *linear) { l.metadata = set("authorization_endpoint", "https://169.254.169.254/authorize") }, false, "names an address"},
-		{"register", func(l *linear) { l.metadata = set("registration_endpoint", "https://169.254.169.254/register") }, false, "only apps that were registered"},
-		{"pkce", func(l *linear) { l.metadata = set("code_challenge_methods_supported", []string{"plain"}) }, false, "does not protect"},
+		{"issuer", func(l *linear) { l.metadata = set("issuer", "https://as.example.com") }, false, "the metadata of another server"},
+		{"iss", func(l *linear) { l.iss = "https://as.example.com" }, true, "does not come from"},
+		{"no-iss", func(l *linear) { l.iss = "-" }, true, "does not name its issuer"},
+		{"place", func(l *linear) { l.placeAt = l.issuer + "/.well-known/oauth-protected-resource" }, false, "names metadata on another server"},
+		{"resource", func(l *linear) { l.place = set("resource", "https://mcp.example.com/mcp") }, false, "the metadata of another server"},
+		{"below", func(l *linear) { l.place = set("resource", l.url+"/other") }, false, "the metadata of another server"},
+		{"token", func(l *linear) { l.metadata = set("token_endpoint", "https://169.254.169.254/token") }, false, "has an invalid endpoint"},
+		{"plain", func(l *linear) { l.metadata = set("token_endpoint", "http://as.example.com/token") }, false, "has an invalid endpoint"},
+		{"script", func(l *linear) { l.metadata = set("authorization_endpoint", "javascript:alert(1)") }, false, "has an invalid endpoint"},
+		{"page", func(l *linear) { l.metadata = set("authorization_endpoint", "https://169.254.169.254/authorize") }, false, "has an invalid endpoint"},
+		{"register", func(l *linear) { l.metadata = set("registration_endpoint", "https://169.254.169.254/register") }, false, "accepts only registered clients"},
+		{"pkce", func(l *linear) { l.metadata = set("code_challenge_methods_supported", []string{"plain"}) }, false, "does not support PKCE with S256"},
 	}
 	var upstreams []string
 	var servers []*linear
@@ -625,7 +625,7 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 		t.Errorf("the table at the start is %s", c.Stdout)
 	}
 	l.change(func() { l.metadata = set("issuer", "https://as.example.com") })
-	if got := junction("auth", "doctor", "--config", c.File()); !strings.Contains(got, "WRONG") || !strings.Contains(got, "says that it is another server") {
+	if got := junction("auth", "doctor", "--config", c.File()); !strings.Contains(got, "WRONG") || !strings.Contains(got, "the metadata of another server") {
 		t.Errorf("of another issuer it says %s", got)
 	}
 }
