@@ -283,9 +283,9 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 	return openStore(ctx, c, place, ring, false)
 }
 
-// plainProblem leaves out the cause of a *oauth.Problem where its text says enough.
+// plainProblem leaves out the cause of a *oauth.UserError where its text says enough.
 func plainProblem(err error) error {
-	if p, ok := errors.AsType[*oauth.Problem](err); ok && p.Err == nil {
+	if p, ok := errors.AsType[*oauth.UserError](err); ok && p.Err == nil {
 		return errors.New(p.Text)
 	}
 	return err
