@@ -13,7 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
-	"junction/proxy/view"
 	"junction/proxy/visible"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -54,12 +53,22 @@ const (
 	maxRemarked  = 256       // of one legacy session
 )
 
-// approveLegacy asks the person at a legacy client if policy wants that. It returns nil when the
-// call may be made, or what to answer instead.
-func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
-	if x.decision.Verdict != policy.Ask {
+// approve asks the person at the client if the decision is ask. It returns nil when the call may be
+// made, or what to answer instead. A call about which nothing was decided is denied.
+func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, error) {
+	switch {
+	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
 		return nil, nil
+	case x.decision.Verdict != policy.Ask:
+		return nil, x.unknown()
+	case x.era == upstream.EraLegacy:
+		return s.approveLegacy(ctx, x)
 	}
+	return s.approveModern(x, st)
+}
+
+// approveLegacy asks the person at a legacy client on the stream of the call.
+func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	if x.session.approves(string(x.digest())) {
 		x.approval, x.approved = "remembered", true
 		return nil, nil
@@ -80,7 +89,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	if choice != answerOnce && choice != answerSession {
 		return s.unapproved(x, "The person at the client did not approve this call.")
 	}
-	if err := s.permittedStill(x); err != nil {
+	if err := s.permitAgain(x, (*exchange).permit); err != nil {
 		x.approval = "late"
 		return nil, err
 	}
@@ -91,49 +100,8 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	return nil, nil
 }
 
-// permittedStill decides again about a call that a person has thought about for a while, in the
-// world as it is now. The error is that of a call that is denied.
-func (s *Server) permittedStill(x *exchange) error {
-	w := s.snapshot.Load()
-	if w == x.snapshot {
-		return nil
-	}
-	denied := x.unknown()
-	now := w.adopt(x.caller)
-	if now.subject == nil {
-		return denied
-	}
-	var t *view.Target
-	if x.target.Part == upstream.PartResources {
-		t, _ = now.subject.Resource(x.target.Exposed)
-	} else {
-		t = now.subject.Named(x.target.Part, x.target.Exposed)
-	}
-	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
-		return denied
-	}
-	x.caller = now
-	return x.permit(t, new(CallInfo), func() error { return denied })
-}
-
-// unknown is what the client reads when what it wants to use does not exist.
-func (x *exchange) unknown() error {
-	switch mcp.MCPMethod(x.msg.Method) {
-	case mcp.MethodPromptsGet:
-		name, _ := x.params.String("name")
-		return unknownPrompt(name)
-	case mcp.MethodResourcesRead:
-		return unknownResource(x.era, x.target.Exposed)
-	}
-	name, _ := x.params.String("name")
-	return unknownTool(name)
-}
-
 // approveModern does the same for a modern client, with the state that it brought back.
 func (s *Server) approveModern(x *exchange, st state) (*result, error) {
-	if x.decision.Verdict != policy.Ask {
-		return nil, nil
-	}
 	// A parked call is made once, however often it is asked after; every other state that comes
 	// back is a call.
 	if st.Approved && (st.Kind == stateParked || s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0))) {

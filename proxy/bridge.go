@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -20,6 +21,78 @@ import (
 //	legacy   modern    the upstream answers input_required: its questions are put on the client's stream, and the call is made again with the answers
 //	modern   modern    input_required is passed on; the state that the client brings back is sealed by us (state.go)
 //	modern   legacy    the call is parked while the client is told input_required and comes back with the answer (parked.go)
+
+// answerResult returns an upstream's result in the form of the client's era.
+func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
+	if x.era == upstream.EraModern {
+		return s.finishModern(x, r)
+	}
+	if r.Type != upstream.TypeComplete {
+		return result{}, x.invalid("a result of type " + r.Type)
+	}
+	x.closeElicitations()
+	var err error
+	if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
+		return result{}, x.invalid(err.Error())
+	}
+	return s.legacyResult(x, r)
+}
+
+// answerError returns what the client's era has for an error of an upstream.
+func (s *Server) answerError(x *exchange, err error) (result, error) {
+	if x.era == upstream.EraModern {
+		return s.modernError(x, err)
+	}
+	return s.legacyError(x, err)
+}
+
+// legacyTarget reports whether the upstream of the target is of the legacy era.
+func (x *exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == upstream.EraLegacy }
+
+// rounds counts how often a modern upstream has asked a legacy client something during one call.
+type rounds struct {
+	count int
+	waits int // rounds after which nothing but time may make a difference
+}
+
+// maxRounds bounds the rounds of one call.
+const maxRounds = 10
+
+// next sends the requests of an input_required result to a legacy client, and puts the answers into
+// the params of the next call.
+func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upstream.Result) error {
+	if n.count == maxRounds {
+		return x.invalid("it asks again and again")
+	}
+	n.count++
+	requests, err := r.Object.Object("inputRequests")
+	if err != nil && err != raw.ErrAbsent {
+		return x.invalid("inputRequests: " + err.Error())
+	}
+	state, err := r.Get("requestState")
+	if err != nil && err != raw.ErrAbsent {
+		return x.invalid("requestState: " + err.Error())
+	} else if err == nil && state[0] != '"' {
+		return x.invalid("requestState is no string")
+	}
+	opened := len(x.opened)
+	// the next call overwrites r
+	edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}}
+	if requests.Len() > 0 {
+		if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
+			return err
+		}
+	} else if state == nil {
+		return x.invalid("input_required without a request and without a state")
+	}
+	if requests.Len() == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
+		if err := pause(ctx, n.waits); err != nil {
+			return err
+		}
+		n.waits++
+	}
+	return spliceParams(c, edits...)
+}
 
 // finishModern makes what a modern client reads of a result.
 func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {

@@ -16,9 +16,149 @@ import (
 	"junction/upstream/raw"
 )
 
-// permit decides about a call of the target. The error is what unknown returns, that of a thing
-// that does not exist, where it is denied; or one of the request itself.
-func (x *exchange) permit(t *view.Target, info *CallInfo, unknown func() error) error {
+// This file is the way of every request that one upstream answers.
+
+// callMethod is what differs between the methods that call answers.
+type callMethod struct {
+	// find returns the target that the request names. The error is what the client reads when
+	// there is none for the caller.
+	find func(context.Context, *Server, *exchange, *CallInfo) (*view.Target, error)
+	// permit stores the decision of policy about the target in x.decision. The error is what the
+	// client reads of a denied call.
+	permit func(*exchange, *view.Target, *CallInfo) error
+}
+
+func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	return s.call(ctx, x, info, callMethod{findTool, (*exchange).permit})
+}
+
+func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	return s.call(ctx, x, info, callMethod{findPrompt, (*exchange).permit})
+}
+
+func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	return s.call(ctx, x, info, callMethod{findRead, (*exchange).permit})
+}
+
+// call answers a request in these steps, of which each may end it:
+//
+//	find      the target that the request names, for this caller
+//	permit    the decision of policy about the target and the arguments: deny, ask or allow
+//	validate  headers and arguments fit the definition of the tool
+//	approve   the person at the client agrees, if the decision is ask (approve.go)
+//	call      the upstream answers (package upstream); the call may be parked (parked.go)
+//	filter    policy's redactions are removed from the answer
+//	answer    the client's era gets its form of the result or error (bridge.go)
+//
+// A modern upstream may answer a legacy client's call with requests to the client. Their answers go
+// back with another call, before which find, permit and approve run again. The target and the
+// arguments stay: what was permitted is what is called. For a modern client each round is a request
+// of its own, which runs all steps.
+func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMethod) (result, error) {
+	t, err := m.find(ctx, s, x, info)
+	if err != nil {
+		return result{}, err
+	}
+	x.target = t
+	if t.Connects {
+		return s.connect(ctx, x, t, info)
+	}
+	if err := m.permit(x, t, info); err != nil {
+		return result{}, err
+	}
+	c := x.call(t)
+	c.Buffer = x.buffer
+	if rejected, err := s.validate(x, c, info); rejected != nil || err != nil {
+		return resultOf(rejected), err
+	}
+	x.begin()
+	st, err := s.openState(x, c)
+	if err != nil {
+		return result{}, err
+	}
+	var asked rounds
+	for {
+		if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
+			return resultOf(declined), err
+		}
+		switch {
+		case st.Kind == stateParked:
+			return s.parked.resume(ctx, s, x, st)
+		case x.era == upstream.EraModern && x.legacyTarget() && x.profile.Asks():
+			return s.parked.begin(ctx, s, x, c)
+		}
+		r, err := x.filter(t.Backend.Call(ctx, c))
+		if err != nil {
+			return s.answerError(x, err)
+		}
+		if x.era == upstream.EraModern || r.Type != upstream.TypeInputRequired {
+			return s.answerResult(x, r)
+		}
+		if err := asked.next(ctx, x, c, r); err != nil {
+			return result{}, err
+		}
+		if err := s.permitAgain(x, m.permit); err != nil {
+			return result{}, err
+		}
+	}
+}
+
+// findTool returns the tool of the request, or the tool that offers to connect its upstream.
+func findTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (*view.Target, error) {
+	name, err := x.nameParam()
+	if err != nil {
+		return nil, err
+	}
+	t := x.findNamed(upstream.PartTools, name, info)
+	if c := x.connecting(t, name); c != nil {
+		return c, nil
+	}
+	if t == nil {
+		if t, err = s.awaitNamed(ctx, x, upstream.PartTools, name, info); err != nil {
+			return nil, err
+		}
+	}
+	if t == nil || x.era == upstream.EraModern && t.Tool.HeaderProblem != "" {
+		return nil, unknownTool(name)
+	}
+	return t, nil
+}
+
+// findPrompt returns the prompt of the request.
+func findPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (*view.Target, error) {
+	name, err := x.nameParam()
+	if err != nil {
+		return nil, err
+	}
+	t := x.findNamed(upstream.PartPrompts, name, info)
+	if t == nil {
+		if t, err = s.awaitNamed(ctx, x, upstream.PartPrompts, name, info); err != nil {
+			return nil, err
+		}
+	}
+	if t == nil {
+		return nil, unknownPrompt(name)
+	}
+	return t, nil
+}
+
+// nameParam returns the name in the params.
+func (x *exchange) nameParam() (string, error) {
+	name, err := x.params.String("name")
+	if err == raw.ErrAbsent {
+		return "", invalidParams("Invalid params: no name")
+	}
+	return name, err
+}
+
+// findRead returns the resource of the request.
+func findRead(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*view.Target, error) {
+	return x.requestedResource(info)
+}
+
+// permit decides about a call of the target. A denied target does not exist for the client. The
+// error may also be about the request itself: an ambiguous argument, or a missing scope.
+func (x *exchange) permit(t *view.Target, info *CallInfo) error {
 	if err := x.decide(t, info); err != nil {
 		return err
 	}
@@ -26,7 +166,7 @@ func (x *exchange) permit(t *view.Target, info *CallInfo, unknown func() error) 
 	case x.decision.Scopes != "":
 		return x.stepUp(x.decision.Scopes)
 	case x.decision.Verdict == policy.Deny:
-		return unknown()
+		return x.unknown()
 	}
 	return nil
 }
@@ -52,6 +192,42 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 		_, err = x.arguments()
 	}
 	return err
+}
+
+// permitAgain finds and permits the target of x again, in the snapshot as it is now, after a person
+// has thought for a while. The target of x stays.
+func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target, *CallInfo) error) error {
+	w := s.snapshot.Load()
+	if w == x.snapshot {
+		return nil
+	}
+	denied := x.unknown()
+	now := w.adopt(x.caller)
+	if now.subject == nil {
+		return denied
+	}
+	var t *view.Target
+	if x.target.Part == upstream.PartResources {
+		t, _ = now.subject.Resource(x.target.Exposed)
+	} else {
+		t = now.subject.Named(x.target.Part, x.target.Exposed)
+	}
+	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
+		return denied
+	}
+	x.caller = now
+	return permit(x, t, new(CallInfo))
+}
+
+// unknown is what the client reads when the target of its call does not exist.
+func (x *exchange) unknown() error {
+	switch x.target.Part {
+	case upstream.PartPrompts:
+		return unknownPrompt(x.info.Name)
+	case upstream.PartResources:
+		return unknownResource(x.era, x.target.Exposed)
+	}
+	return unknownTool(x.info.Name)
 }
 
 // arguments are those of a call, for who has to read them; absent when there are none. What is no
@@ -123,44 +299,27 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 	return nil
 }
 
-// callTool passes a call on to the tool's upstream.
-func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	name, err := x.params.String("name")
-	if err == raw.ErrAbsent {
-		return result{}, invalidParams("Invalid params: no name")
-	} else if err != nil {
-		return result{}, err
+// validate compares the call of a tool with the tool's definition. It returns nil when the call may
+// be made, or what to answer instead.
+func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *result, err error) {
+	if x.target.Tool == nil {
+		return nil, nil
 	}
-	t := x.findNamed(upstream.PartTools, name, info)
-	if c := x.connecting(t, name); c != nil {
-		return s.connect(ctx, x, c, info)
-	}
-	if t == nil {
-		if t, err = s.awaitNamed(ctx, x, upstream.PartTools, name, info); err != nil {
-			return result{}, err
-		}
-	}
-	if t == nil || x.era == upstream.EraModern && t.Tool.HeaderProblem != "" {
-		return result{}, unknownTool(name)
-	}
-	if err := x.permit(t, info, func() error { return unknownTool(name) }); err != nil {
-		return result{}, err
-	}
-	var extra []upstream.HeaderField
 	if x.era == upstream.EraModern {
-		if extra, err = checkParamHeaders(x, t.Tool); err != nil {
-			return result{}, err
+		if c.Header, err = checkParamHeaders(x, x.target.Tool); err != nil {
+			return nil, err
 		}
 	}
-	if x.subject.Guards.Validate {
-		if wrong, err := s.checkArguments(x, t); err != nil {
-			return result{}, err
-		} else if wrong != nil {
-			info.Outcome = "invalid_arguments"
-			return s.ownResult(x, string(wrong[1:len(wrong)-1])), nil
-		}
+	if !x.subject.Guards.Validate {
+		return nil, nil
 	}
-	return s.call(ctx, x, t, extra)
+	wrong, err := s.checkArguments(x, x.target)
+	if wrong == nil || err != nil {
+		return nil, err
+	}
+	info.Outcome = "invalid_arguments"
+	r := s.ownResult(x, string(wrong[1:len(wrong)-1]))
+	return &r, nil
 }
 
 // checkArguments compares the arguments of a call with the tool's schema. It returns the result
@@ -225,41 +384,6 @@ func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField
 	return extra, nil
 }
 
-// getPrompt has a prompt filled in by its upstream.
-func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	name, err := x.params.String("name")
-	if err == raw.ErrAbsent {
-		return result{}, invalidParams("Invalid params: no name")
-	} else if err != nil {
-		return result{}, err
-	}
-	t := x.findNamed(upstream.PartPrompts, name, info)
-	if t == nil {
-		if t, err = s.awaitNamed(ctx, x, upstream.PartPrompts, name, info); err != nil {
-			return result{}, err
-		}
-	}
-	if t == nil {
-		return result{}, unknownPrompt(name)
-	}
-	if err := x.permit(t, info, func() error { return unknownPrompt(name) }); err != nil {
-		return result{}, err
-	}
-	return s.call(ctx, x, t, nil)
-}
-
-// readResource passes a read on to the upstream that the URI belongs to.
-func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	t, err := x.requestedResource(info)
-	if err != nil {
-		return result{}, err
-	}
-	if err := x.permit(t, info, func() error { return unknownResource(x.era, info.Name) }); err != nil {
-		return result{}, err
-	}
-	return s.call(ctx, x, t, nil)
-}
-
 // requestedResource returns what the request's uri stands for: something that the caller may use, if only
 // after it was asked.
 func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
@@ -287,111 +411,3 @@ func (x *exchange) findResource(era upstream.Era, uri string, info *CallInfo) (*
 	info.Upstream, info.Own = t.Backend.Name(), t.Name
 	return t, nil
 }
-
-// call makes one call, whichever eras meet, and returns the result as the client's era wants it.
-func (s *Server) call(ctx context.Context, x *exchange, t *view.Target, header []upstream.HeaderField) (result, error) {
-	x.begin()
-	x.target = t
-	c := x.call(t, header)
-	if x.era == upstream.EraLegacy {
-		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
-			return resultOf(asked), err
-		}
-		return s.callForLegacy(ctx, x, c)
-	}
-	legacy := t.Backend.Catalog().Era == upstream.EraLegacy
-	st, err := s.openState(x, c, legacy)
-	if err != nil {
-		return result{}, err
-	}
-	if asked, err := s.approveModern(x, st); asked != nil || err != nil {
-		return resultOf(asked), err
-	}
-	switch {
-	case st.Kind == stateParked:
-		return s.parked.resume(ctx, s, x, st)
-	case legacy && x.profile.Asks():
-		return s.parked.begin(ctx, s, x, c)
-	}
-	c.Buffer = x.buffer
-	r, err := x.filter(t.Backend.Call(ctx, c))
-	if err != nil {
-		return s.modernError(x, err)
-	}
-	return s.finishModern(x, r)
-}
-
-// callForLegacy makes the call of a legacy client, and asks it what a modern upstream wants to
-// know.
-func (s *Server) callForLegacy(ctx context.Context, x *exchange, c *upstream.Call) (result, error) {
-	// we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
-	if _, err := c.Params.Get("task"); err == nil {
-		if err := spliceParams(c, raw.Edit{Name: "task"}); err != nil {
-			return result{}, err
-		}
-	}
-	c.Buffer = x.buffer
-	waits := 0 // rounds after which nothing but time may make a difference
-	for round := 0; ; round++ {
-		r, err := x.filter(x.target.Backend.Call(ctx, c))
-		if err != nil {
-			return s.legacyError(x, err)
-		}
-		switch r.Type {
-		case upstream.TypeComplete:
-			x.closeElicitations()
-			if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
-				return result{}, x.invalid(err.Error())
-			}
-			return s.legacyResult(x, r)
-		case upstream.TypeInputRequired:
-		default:
-			return result{}, x.invalid("a result of type " + r.Type)
-		}
-		if round == maxRounds {
-			return result{}, x.invalid("it asks again and again")
-		}
-		requests, err := r.Object.Object("inputRequests")
-		if err != nil && err != raw.ErrAbsent {
-			return result{}, x.invalid("inputRequests: " + err.Error())
-		}
-		state, err := r.Get("requestState")
-		if err != nil && err != raw.ErrAbsent {
-			return result{}, x.invalid("requestState: " + err.Error())
-		} else if err == nil && state[0] != '"' {
-			return result{}, x.invalid("requestState is no string")
-		}
-		opened := len(x.opened)
-		// r is overwritten by the next call
-		edits := []raw.Edit{{Name: "inputResponses"}, {Name: "requestState", Value: append([]byte(nil), state...)}}
-		if requests.Len() > 0 {
-			if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
-				return result{}, err
-			}
-		} else if state == nil {
-			return result{}, x.invalid("input_required without a request and without a state")
-		}
-		if requests.Len() == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
-			if err := pause(ctx, waits); err != nil {
-				return result{}, err
-			}
-			waits++
-		}
-		if err := spliceParams(c, edits...); err != nil {
-			return result{}, err
-		}
-		// It is another call, and the person may have thought for a while.
-		if err := s.permittedStill(x); err != nil {
-			return result{}, err
-		}
-		if x.approved {
-			continue
-		}
-		if asked, err := s.approveLegacy(ctx, x); asked != nil || err != nil {
-			return resultOf(asked), err
-		}
-	}
-}
-
-// maxRounds bounds how often an upstream may ask for one call of a legacy client's.
-const maxRounds = 10

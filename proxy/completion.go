@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,40 +17,49 @@ import (
 	"junction/upstream/raw"
 )
 
-// complete has the argument of a prompt or of a resource template completed by its upstream, as far
-// as policy allows (completing.go). An upstream that completes nothing has nothing to say, which is
-// an empty completion: the capability that the client relies on is ours.
+// complete answers completion/complete by the upstream of a prompt or of a resource template, as far
+// as policy allows. An upstream without completions gives an empty completion, because the
+// capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
-	t, err := x.reference(info)
-	if err != nil {
-		return result{}, err
-	}
-	info.Upstream = t.Backend.Name()
-	if err := x.scoped(t); err != nil {
-		return result{}, err
-	}
-	f, err := x.completionFilter(t, info)
-	if err != nil {
-		return result{}, err
-	}
-	if f.denied || !view.Completes(t.Backend.Catalog()) {
+	var f completionFilter
+	r, err := s.call(ctx, x, info, callMethod{findReference, func(x *exchange, t *view.Target, info *CallInfo) (err error) {
+		f, err = x.permitCompletion(t, info)
+		return err
+	}})
+	peer, ok := err.(*jsonrpc.Error)
+	switch {
+	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
 		return s.ownResult(x, `"completion":{"values":[]}`), nil
-	}
-	r, err := s.call(ctx, x, t, nil)
-	if peer, ok := err.(*jsonrpc.Error); ok && peer.Code == mcp.METHOD_NOT_FOUND {
-		return s.ownResult(x, `"completion":{"values":[]}`), nil
-	}
-	if err != nil || f.template == nil {
+	case err != nil, f.template == nil:
 		return r, err
 	}
 	return f.filter(s, r)
 }
 
-// reference returns what the request's ref stands for.
-func (x *exchange) reference(info *CallInfo) (*view.Target, error) {
+// errNoValues means that a completion is empty without a call of the upstream.
+var errNoValues = errors.New("no values")
+
+// permitCompletion judges a completion. It allows the call, and returns the filter of its values.
+func (x *exchange) permitCompletion(t *view.Target, info *CallInfo) (completionFilter, error) {
+	if err := x.scoped(t); err != nil {
+		return completionFilter{}, err
+	}
+	f, err := x.completionFilter(t, info)
+	if err != nil {
+		return f, err
+	}
+	if f.denied || !view.Completes(t.Backend.Catalog()) {
+		return f, errNoValues
+	}
+	x.decision = policy.Decision{Verdict: policy.Allow}
+	return f, nil
+}
+
+// findReference returns the prompt or resource of the request's ref.
+func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*view.Target, error) {
 	ref, err := x.params.Object("ref")
 	if err != nil && err != raw.ErrAbsent {
 		return nil, err
@@ -75,6 +85,7 @@ func (x *exchange) reference(info *CallInfo) (*view.Target, error) {
 	}
 	t := *found
 	t.Member = []string{"ref", key}
+	info.Upstream = t.Backend.Name()
 	return &t, nil
 }
 

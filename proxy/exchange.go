@@ -114,8 +114,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 }
 
 // call makes the upstream's side of a request about target.
-func (x *exchange) call(target *view.Target, header []upstream.HeaderField) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Header: header, Principal: x.user(), Account: x.held.name(), Peer: x,
+func (x *exchange) call(target *view.Target) *upstream.Call {
+	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Principal: x.user(), Account: x.held.name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key

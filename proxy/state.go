@@ -65,10 +65,17 @@ func errState() error {
 // openState reads the requestState of a modern client's request, and takes what belongs to the hop
 // out of the call's params: the state, and the answers where no upstream waits for them, as a
 // legacy one never does.
-func (s *Server) openState(x *exchange, c *upstream.Call, legacy bool) (state, error) {
+func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
+	if x.era == upstream.EraLegacy {
+		// we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
+		if _, err := c.Params.Get("task"); err == nil {
+			return state{}, spliceParams(c, raw.Edit{Name: "task"})
+		}
+		return state{}, nil
+	}
 	v, err := c.Params.Get("requestState")
 	if err == raw.ErrAbsent {
-		if _, err := c.Params.Get("inputResponses"); err == nil && legacy {
+		if _, err := c.Params.Get("inputResponses"); err == nil && (x.legacyTarget() || x.target.Connects) {
 			return state{}, spliceParams(c, raw.Edit{Name: "inputResponses"})
 		}
 		return state{}, nil
@@ -177,7 +184,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed, Member: []string{"taskId"}, Bare: x.subject.View.Bare}
 		x.begin()
-		r, err := x.filter(b.Call(ctx, x.call(x.target, nil)))
+		r, err := x.filter(b.Call(ctx, x.call(x.target)))
 		if err != nil {
 			return s.modernError(x, err)
 		}

@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/policy"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// connecting returns what offers to connect the upstream that a name means, if that is what a call
+// of it is about: t is the tool of that name, nil for none. Names of tools that an upstream had
+// until its person was signed out are about that as well.
+func (x *exchange) connecting(t *view.Target, name string) *view.Target {
+	if t != nil {
+		if t.Connects {
+			return t
+		}
+		return nil
+	}
+	bare := x.subject.View.Bare
+	for st := range x.subject.Sight().Stocks() {
+		c := st.Connect(bare)
+		if c == nil {
+			continue
+		}
+		begin := x.snapshot.config.Names.Full(view.PrefixOf(c.Backend), "")
+		if c.Exposed == name || c.Backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// connectRounds bounds for how long a call waits for a person who is connecting the upstream just
+// now: about half a minute.
+const connectRounds = 18
+
+// connect answers the call that offers to connect an upstream.
+func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info *CallInfo) (result, error) {
+	x.target = t
+	info.Upstream, info.Own, info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
+	x.begin()
+	var st state
+	if x.era == upstream.EraModern {
+		var err error
+		if st, err = s.openState(x, x.call(t)); err != nil {
+			return result{}, err
+		}
+	}
+	err := t.Backend.SignedIn(ctx)
+	for round := 0; st.Kind == stateConnect && round < connectRounds && needsSignIn(err) != nil; round++ {
+		if err := pause(ctx, round); err != nil {
+			return result{}, err
+		}
+		err = t.Backend.SignedIn(ctx)
+	}
+	if need := needsSignIn(err); need != nil {
+		return s.offer(x, need)
+	}
+	if err != nil {
+		return result{}, err
+	}
+	return s.ownResult(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
+}
+
+// needsSignIn returns what a person has to do before a call can be made, nil if the error is about
+// something else.
+func needsSignIn(err error) *upstream.SignInError {
+	need, _ := err.(*upstream.SignInError) // (*upstream.Upstream).Call and SignedIn return it as it is
+	return need
+}
+
+// offer answers a call that a person has to sign in to an upstream for, in the way that the client
+// can show best: a page to open in the browser, or words.
+func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
+	x.offered = true
+	message := signInMessage(need)
+	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern && mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
+		x.era == upstream.EraLegacy && x.session.version >= mcp.ProtocolVersion20251125) {
+		data := raw.AppendQuote([]byte(`{"elicitations":[{"mode":"url","elicitationId":`), "junction-"+rand.Text())
+		data = raw.AppendQuote(append(data, `,"url":`...), need.URL)
+		data = append(raw.AppendQuote(append(data, `,"message":`...), message), "}]}"...)
+		if x.era == upstream.EraModern {
+			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
+		}
+		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data}
+	}
+	if need.URL != "" {
+		message += ": open " + need.URL + " in your browser, and then try again."
+	}
+	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+		e := failure(need.Upstream, signInKind(need), message)
+		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+	}
+	members := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), message)
+	members = append(members, `}],"isError":true,"structuredContent":{"code":"`+signInKind(need)+`"`...)
+	if need.URL != "" {
+		members = raw.AppendQuote(append(members, `,"connect_url":`...), need.URL)
+	}
+	return s.ownResult(x, string(append(members, '}'))), nil
+}
+
+// The kinds of our error for what a person has to sign in for: at first, and once more.
+const (
+	kindNotConnected = "upstream_not_connected"
+	kindReconnect    = "upstream_needs_reconnect"
+)
+
+func signInKind(need *upstream.SignInError) string {
+	if need.Again {
+		return kindReconnect
+	}
+	return kindNotConnected
+}
+
+func signInMessage(need *upstream.SignInError) string {
+	if need.Again {
+		return fmt.Sprintf("%s has to be connected again with your account there", need.Upstream)
+	}
+	return fmt.Sprintf("%s is not connected with your account there yet", need.Upstream)
+}
