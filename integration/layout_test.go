@@ -30,10 +30,11 @@ var arrows = map[string][]string{
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
-		"proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
+		"proxy/budget", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/budget": {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema": {"proxy/visible", "upstream/raw"},

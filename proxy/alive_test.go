@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/proxy/budget"
 	"junction/upstream"
 )
 
@@ -131,7 +132,7 @@ func TestProtocolT90CallThatTakesLong(t *testing.T) {
 				defer s.Kill()
 				header, meta := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__tool0"}, ","+modernMeta
 				if era == "legacy" {
-					id, _ := s.sessions.create("2025-06-18", "t", account{principal: "local"}, upstream.Profile{})
+					id, _ := s.sessions.create("2025-06-18", "t", budget.Account{Principal: "local"}, upstream.Profile{})
 					header, meta = map[string]string{"Mcp-Session-Id": id}, ""
 				}
 				w, end := open(t, s, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool0","arguments":{}`+meta+`}}`, header)

@@ -14,6 +14,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -125,7 +126,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		s := mustServer(b, cannedBackend(b, 10, size))
 		b.Run(fmt.Sprintf("legacy/%d", size), func(b *testing.B) {
-			id, _ := s.sessions.create("2025-11-25", "bench", account{principal: "local"}, upstream.Profile{})
+			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 			repeat(b, s, http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}},
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool3","arguments":{"text":"hello"}}}`)
 		})
@@ -138,7 +139,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkList(b *testing.B) {
 	s := mustServer(b, cannedBackend(b, 1000, 100))
-	id, _ := s.sessions.create("2025-11-25", "bench", account{principal: "local"}, upstream.Profile{})
+	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 	b.Run("legacy", func(b *testing.B) {
 		repeat(b, s, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	})
@@ -153,6 +154,6 @@ func BenchmarkSession(b *testing.B) {
 	s.sessions.max = 1 << 30
 	b.ReportAllocs()
 	for b.Loop() {
-		s.sessions.create("2025-11-25", "a client with a name", account{principal: "local"}, upstream.Profile{})
+		s.sessions.create("2025-11-25", "a client with a name", budget.Account{Principal: "local"}, upstream.Profile{})
 	}
 }

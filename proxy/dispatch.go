@@ -3,9 +3,12 @@ package proxy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/policy"
+	"junction/proxy/budget"
 	"junction/upstream"
 )
 
@@ -100,4 +103,45 @@ func (s *session) logLevel() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.level
+}
+
+// meter counts a request that begins, where policy limits the caller. done must be called when it
+// has ended; it is nil where there is nothing to do. The error is what the client reads.
+func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
+	limits := x.subject.limits
+	if limits.Rate <= 0 && limits.Concurrent <= 0 {
+		return nil, nil
+	}
+	var wait time.Duration
+	switch {
+	case isCall(x.msg.Method):
+		var m *budget.Meter
+		if m, wait, err = s.meters.Enter(x.principal.ID, limits); err == nil {
+			return func() { s.meters.Leave(x.principal.ID, m) }, nil
+		}
+	case mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe: // it gives something back
+		return nil, nil
+	default:
+		if wait, err = s.meters.Other(x.principal.ID, limits); err == nil {
+			return nil, nil
+		}
+	}
+	if member := namedBy(x.msg.Method); member != "" {
+		info.Name, _ = x.params.String(member)
+	}
+	info.Verdict, info.Rule = policy.Deny.String(), "limits.concurrent"
+	if err == budget.ErrTooFast {
+		info.Rule = "limits.rate"
+	}
+	return nil, x.limited(err, wait)
+}
+
+// isCall reports whether requests of the method are calls: those that upstreams answer.
+func isCall(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodCompletionComplete, mcp.MethodResourcesSubscribe,
+		methodTasksGet, methodTasksUpdate, methodTasksCancel:
+		return true
+	}
+	return false
 }

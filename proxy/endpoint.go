@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"junction/auth"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -222,4 +225,34 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 		return known.made
 	}
 	return f.made // of another one with the same hash
+}
+
+// account returns the one of a request.
+func (c caller) account(r *http.Request) budget.Account {
+	a := budget.Account{Principal: c.principal.ID}
+	switch {
+	case c.principal.Kind != auth.KindLocal:
+	case c.snapshot.direct:
+		if agent := header(r.Header, "User-Agent"); agent != "" {
+			a.Program = maphash.String(programs, agent)
+		}
+	default:
+		a.From = network(c.principal.Address)
+	}
+	return a
+}
+
+var programs = maphash.MakeSeed()
+
+// network returns the first address of the network that a client can take its addresses from: a
+// whole /64 in IPv6.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	n, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return n.Addr()
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -186,4 +190,52 @@ func outcome(err error) string {
 		return "error"
 	}
 	return "failed"
+}
+
+// overuseRefusal is the refusal of a request whose account gets no more. It is 429 where the account has its
+// share: with 503 a proxy in front might take us for broken, and send no requests of others either.
+func overuseRefusal(e *budget.Exceeded) *refusal {
+	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
+	wait, remedy := "1", "wait until a request of yours is over"
+	if e.Quota == budget.Streams {
+		wait, remedy = "30", "close a stream"
+	}
+	var r *refusal
+	if e.Own > 0 && e.Own+e.Others < e.Total {
+		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR, "too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
+	} else {
+		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
+	}
+	r.retry = wait
+	return r
+}
+
+// overuseError is the refusal for an error of take.
+func overuseError(err error) error {
+	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
+		return overuseRefusal(e)
+	}
+	return err
+}
+
+// retry tells a client that is refused when to try again, if that is known.
+func retry(w http.ResponseWriter, err error) {
+	if own, ok := errors.AsType[*refusal](err); ok && own.retry != "" {
+		w.Header().Set("Retry-After", own.retry)
+	}
+}
+
+// limited is what a client reads that has called too often, in a form that it can wait by. The
+// status stays 200: there are clients that take any other for the end of the connection.
+func (x *exchange) limited(err error, wait time.Duration) *refusal {
+	data := []byte(`{"junction":{"kind":"limited"`)
+	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
+	again := ""
+	if err == budget.ErrTooFast {
+		seconds := int(math.Ceil(wait.Seconds()))
+		text = "too many requests (limits.rate of your policy); the next is possible in " + strconv.Itoa(seconds) + " s"
+		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), wait.Milliseconds()+1, 10)
+		again = strconv.Itoa(seconds)
+	}
+	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...), retry: again}
 }

@@ -13,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -33,7 +34,7 @@ type exchange struct {
 	own      reply                   // the memory of reply, as a rule
 	info     CallInfo                // for the hook
 	size     int                     // of the body
-	held     grant                   // of the request and its body, and of a large answer
+	held     budget.Grant            // of the request and its body, and of a large answer
 	reserved int64                   // of held, for the answer
 	inTurn   bool                    // it is worked on; see turns.go
 	buffer   *[]byte                 // for the upstream's answer; nil means none
@@ -115,7 +116,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *view.Target) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Principal: x.user(), Account: x.held.name(), Peer: x,
+	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Principal: x.user(), Account: x.held.Name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key
@@ -176,10 +177,10 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved, n) }
 
 // reserve takes bytes of an answer from the budget.
-func reserve(held *grant, reserved *int64, n int64) error {
-	err := held.reserve(ofBytes, n)
-	if e, ok := errors.AsType[*overuse](err); ok {
-		own := e.refusal()
+func reserve(held *budget.Grant, reserved *int64, n int64) error {
+	err := held.Reserve(budget.Bytes, n)
+	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
+		own := overuseRefusal(e)
 		own.text = "the call was made, and its answer of " + bytesText(*reserved+n) + " or more is dropped: " + own.text
 		return own
 	}
@@ -225,7 +226,7 @@ func (s *Server) ownResult(x *exchange, members string) result {
 
 // beginTurn is that of the request's grant.
 func (x *exchange) beginTurn() {
-	x.held.beginTurn()
+	x.held.BeginTurn()
 	x.inTurn = true
 }
 
@@ -234,7 +235,7 @@ func (x *exchange) beginTurn() {
 func (x *exchange) endTurn() {
 	if x.inTurn {
 		x.inTurn = false
-		x.held.endTurn()
+		x.held.EndTurn()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -58,7 +59,7 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.sessions.resume(id, x.held.account)
+	s, err := f.sessions.resume(id, x.held.Account)
 	if err != nil {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
@@ -130,7 +131,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	if declared, err := x.params.Object("capabilities"); err == nil {
 		x.profile = profileOf(declared, version)
 	}
-	id, _ := f.sessions.create(version, x.client, x.held.account, x.profile)
+	id, _ := f.sessions.create(version, x.client, x.held.Account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
 	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
@@ -142,8 +143,8 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 // get opens the stream on which a session hears what it did not ask for.
 func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	defer x.held.pace(w)
-	defer x.held.release()
+	defer x.held.Pace(w)
+	defer x.held.Release()
 	x.beginTurn()
 	defer x.endTurn()
 	if header(r.Header, "Mcp-Session-Id") == "" {
@@ -159,13 +160,13 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}
-	if wait, err := f.meters.other(x.principal.ID, x.subject.limits); err != nil {
+	if wait, err := f.meters.Other(x.principal.ID, x.subject.limits); err != nil {
 		e := x.limited(err, wait)
 		e.status = http.StatusTooManyRequests
 		f.refuse(x, e)
 		return
 	}
-	if err := x.held.reserve(ofStreams, 1); err != nil {
+	if err := x.held.Reserve(budget.Streams, 1); err != nil {
 		f.refuse(x, overuseError(err))
 		return
 	}
@@ -197,23 +198,23 @@ func everyList() (all [upstream.Parts]bool) {
 // delete ends a session.
 func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	defer x.held.pace(w)
+	defer x.held.Pace(w)
 	x.beginTurn()
 	defer x.endTurn()
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return
 	}
-	f.sessions.delete(header(r.Header, "Mcp-Session-Id"), x.held.account)
+	f.sessions.delete(header(r.Header, "Mcp-Session-Id"), x.held.Account)
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at
 // once, and in one document. Sessions of other versions, and requests of no session, have no
 // batches. Each message counts as a request.
-func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *grant) {
+func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *budget.Grant) {
 	f := legacyFront{s}
-	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.empty()}
+	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.Empty()}
 	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
 		return
@@ -227,16 +228,16 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
 		return
 	}
-	if err := held.reserve(ofRequests, int64(len(items)-1)); err != nil {
+	if err := held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
 		f.refuse(all, overuseError(err))
 		return
 	}
-	held.endTurn()
-	defer held.beginTurn() // as post expects it
-	answers, grants := make([][]byte, len(items)), make([]grant, len(items))
+	held.EndTurn()
+	defer held.BeginTurn() // as post expects it
+	answers, grants := make([][]byte, len(items)), make([]budget.Grant, len(items))
 	defer func() {
 		for i := range grants {
-			grants[i].release()
+			grants[i].Release()
 		}
 	}()
 	var members sync.WaitGroup
@@ -267,7 +268,7 @@ const maxBatch = 64
 
 // member answers one message of a batch, and returns what of the budget the answer has; nil for one
 // that has no answer.
-func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held grant) {
+func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held budget.Grant) {
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {
 		problem, _ := rpcError(malformed(err), "")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -384,7 +385,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
 	l.meta = append(l.meta, '}')
-	if err := x.held.reserve(ofStreams, 1); err != nil {
+	if err := x.held.Reserve(budget.Streams, 1); err != nil {
 		return result{}, overuseError(err)
 	}
 	x.endTurn()
@@ -408,7 +409,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
 	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
 	x.reply.finish()
-	x.held.give(ofRequests, 1) // a stream counts as one, and no longer as a request
+	x.held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
 	s.listen(ctx, x.reply.w, x.request, l)
 	return result{}, errAnswered
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -38,9 +39,9 @@ type parkedCalls struct {
 type parked struct {
 	calls  *parkedCalls
 	id     string
-	held   *grant    // of the params, and of a large answer; for the goroutine of the call
-	large  int64     // of held, for the answer
-	origin *exchange // of the first request: who asked for what
+	held   *budget.Grant // of the params, and of a large answer; for the goroutine of the call
+	large  int64         // of held, for the answer
+	origin *exchange     // of the first request: who asked for what
 	cancel context.CancelCauseFunc
 	listed bool // guarded by lot.mu
 	over   bool // the call has ended, and is not put into the lot any more; guarded by lot.mu
@@ -68,7 +69,7 @@ type openRequest struct {
 func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
-	p.held = x.held.part(ofBytes) // in use until the call is over
+	p.held = x.held.Part(budget.Bytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -76,11 +77,11 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	own.End = p.cancel
 	if !l.start(func() {
 		defer p.cancel(nil)
-		defer p.held.release()
+		defer p.held.Release()
 		p.finish(x.filter(x.target.Backend.Call(calling, &own)))
 	}) {
 		p.cancel(nil)
-		p.held.release()
+		p.held.Release()
 		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)

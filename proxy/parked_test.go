@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/proxy/budget"
 )
 
 // TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
@@ -30,7 +31,7 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 
 func TestReplayOfAnIDOutOfRange(t *testing.T) {
 	s := &session{version: "2025-11-25"}
-	r := s.record(grant{budget: &budget{total: [quotas]int64{ofBytes: 1 << 20}}})
+	r := s.record(budgetOf([budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))
 	r.add([]byte(`{}`))
 	for _, n := range []int{1, 2, math.MaxInt} {
 		rec, number := s.recorded(r.name + "-" + strconv.Itoa(n))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/upstream/jsonrpc"
 )
 
@@ -20,10 +21,10 @@ import (
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
-	stream bool     // the client accepts an event stream
-	broken func()   // called once when the client does not take what we write; nil does nothing
-	caller *session // whose events have ids, so that it can come back for them; nil for none
-	held   *grant   // of the request, whose account the events count for
+	stream bool          // the client accepts an event stream
+	broken func()        // called once when the client does not take what we write; nil does nothing
+	caller *session      // whose events have ids, so that it can come back for them; nil for none
+	held   *budget.Grant // of the request, whose account the events count for
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
@@ -109,7 +110,7 @@ func (p *reply) start() {
 	}
 	p.more, p.written = make(chan struct{}, 1), make(chan struct{})
 	if p.caller != nil {
-		if p.record = p.caller.record(p.held.empty()); p.record != nil {
+		if p.record = p.caller.record(p.held.Empty()); p.record != nil {
 			first, _, _ := p.record.after(-1)
 			p.queue = slices.Clone(first)
 		}
@@ -299,7 +300,7 @@ type record struct {
 	ended  bool          // the answer was the last
 	gone   bool          // the events are kept no more, or cannot be
 	grown  chan struct{} // closed and replaced with every event, and at the end
-	held   grant         // of the events
+	held   budget.Grant  // of the events
 }
 
 const (
@@ -310,7 +311,7 @@ const (
 
 // record begins the events of a stream; nil for a session whose version has no ids for events. held
 // has nothing yet.
-func (s *session) record(held grant) *record {
+func (s *session) record(held budget.Grant) *record {
 	if s.version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
@@ -345,7 +346,7 @@ func (r *record) drop() {
 // forget is drop while mu is held.
 func (r *record) forget() {
 	r.gone, r.events = true, nil
-	r.held.release()
+	r.held.Release()
 }
 
 func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
@@ -358,7 +359,7 @@ func (r *record) add(message []byte) []byte {
 	r.count++
 	switch r.size += len(event); {
 	case r.gone:
-	case r.size > maxRecord, r.held.reserve(ofBytes, int64(len(event))) != nil:
+	case r.size > maxRecord, r.held.Reserve(budget.Bytes, int64(len(event))) != nil:
 		r.forget()
 	default:
 		r.events = append(r.events, event)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/pins"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -193,3 +194,7 @@ func equal(a, b []view.Problem) bool {
 	}
 	return true
 }
+
+// Overused returns the callers that were refused something within the last minute, the latest
+// first.
+func (s *Server) Overused() []budget.Overuse { return s.budget.Overused() }

@@ -18,6 +18,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/upstream/jsonrpc"
 )
 
@@ -191,24 +192,24 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	held := s.grant(c, r)
 	body, err := s.readBody(rw, r, &held)
-	held.beginTurn()
+	held.BeginTurn()
 	if err != nil {
-		held.release()
+		held.Release()
 		fail(rw, r, s, err)
-		held.endTurn()
-		held.pace(rw)
+		held.EndTurn()
+		held.Pace(rw)
 		return
 	}
 	var x *exchange
 	defer func() {
 		if x == nil {
-			held.endTurn()
-			held.release()
+			held.EndTurn()
+			held.Release()
 		} else {
 			x.endTurn()
-			x.held.release()
+			x.held.Release()
 		}
-		held.pace(rw)
+		held.Pace(rw)
 		if x == nil || !x.outlived {
 			s.bodies.put(body)
 		}
@@ -265,13 +266,13 @@ func isArray(body []byte) bool {
 // takes the body's bytes from the budget before it has memory for them. The http.Server's
 // ReadTimeout counts until it is read; a call may take longer. The buffer goes back to s.bodies
 // when the request is answered.
-func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) (*[]byte, error) {
+func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.Grant) (*[]byte, error) {
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)
 	}
 	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to see the end of the body without growing
-	if err := held.reserveAll([quotas]int64{ofRequests: 1, ofBytes: int64(room)}); err != nil {
+	if err := held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: int64(room)}); err != nil {
 		return nil, tooMuch(rw, err)
 	}
 	body := s.bodies.get()
@@ -289,7 +290,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *grant) 
 			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) {
 				more = rest
 			}
-			if err := held.reserve(ofBytes, int64(more)); err != nil {
+			if err := held.Reserve(budget.Bytes, int64(more)); err != nil {
 				return nil, tooMuch(rw, err)
 			}
 			room += more
@@ -405,4 +406,13 @@ func originText(origins []string) string {
 	}
 	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser need their origin in the configuration; "+
 		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
+}
+
+// grant returns one for a request, which has nothing yet.
+func (s *Server) grant(c caller, r *http.Request) budget.Grant {
+	a, agent := c.account(r), ""
+	if a.Program != 0 {
+		agent = header(r.Header, "User-Agent")
+	}
+	return s.budget.Grant(a, agent)
 }

@@ -14,6 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -51,7 +52,7 @@ const largeBody = 16 << 20
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
 		return before + strings.Repeat(member+",", n) + member + after
@@ -90,7 +91,7 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", account{principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,
 	} {
@@ -156,29 +157,8 @@ func TestSafety7StalledBodies(t *testing.T) {
 		for range 100 - refused {
 			<-answers
 		}
-		if s.budget.inUse() != [quotas]int64{} {
-			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.inUse())
+		if s.budget.InUse() != [budget.Quotas]int64{} {
+			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.InUse())
 		}
 	})
-}
-
-// TestSafety7BodiesAreShared takes bytes for principals in turn.
-func TestSafety7BodiesAreShared(t *testing.T) {
-	const unit = leastBytes
-	b := &budget{total: [quotas]int64{ofBytes: 1000 * unit}}
-	one, again, two := &grant{budget: b, account: account{principal: "one"}}, &grant{budget: b, account: account{principal: "one"}}, &grant{budget: b, account: account{principal: "two"}}
-	for i, step := range []struct {
-		grant *grant
-		units int64
-		want  bool
-	}{{one, 501, false}, {one, 400, true}, {again, 101, false}, {again, 100, true}, {two, 251, false}, {two, 250, true}, {one, 1, false}} {
-		if err := step.grant.reserve(ofBytes, step.units*unit); (err == nil) != step.want {
-			t.Fatalf("step %d: %s takes %d units: %v, want %v", i, step.grant.account.principal, step.units, err, step.want)
-		}
-	}
-	one.release()
-	one.release()
-	if err := again.reserve(ofBytes, 275*unit); err != nil || b.inUse()[ofBytes] != 625*unit {
-		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.inUse()[ofBytes]/unit, err)
-	}
 }

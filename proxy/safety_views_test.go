@@ -12,6 +12,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -201,8 +202,8 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
 		s := mustServer(t, b)
 		s.limits.Page = 5000
-		plainID, _ := s.sessions.create("2025-11-25", "test", account{principal: "local"}, upstream.Profile{})
-		appsID, _ := s.sessions.create("2025-11-25", "test", account{principal: "local"}, upstream.Profile{UI: "1"})
+		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
+		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{UI: "1"})
 		lists := map[string]bool{}
 		for i, client := range []struct {
 			name, body   string

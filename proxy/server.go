@@ -15,6 +15,7 @@ import (
 	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/pins"
 	"junction/proxy/schema"
 	"junction/proxy/view"
@@ -64,12 +65,12 @@ type Server struct {
 	tasks     *seal.Box // ids of tasks
 	parked    *parkedCalls
 	approvals approvals
-	meters    meters
+	meters    budget.Meters
 	schemas   schema.Validator
 	listeners listeners
 	moving    sync.WaitGroup // of follow
 	bodies    buffers        // of requests
-	budget    budget         // what callers share
+	budget    budget.Budget  // what callers share
 	results   buffers        // of upstreams' answers
 
 	serverInfo []byte // JSON
@@ -92,8 +93,7 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.budget.log, s.budget.workers = s.log, defaultWorkers()
-	s.budget.total = [quotas]int64{ofRequests: int64(s.limits.Requests), ofStreams: int64(s.limits.Streams), ofBytes: int64(s.limits.Bodies)}
+	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests), budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
 	box, err := o.Key.Box("session")
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/auth/seal"
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
@@ -67,7 +68,7 @@ type sessions struct {
 	mu      sync.Mutex
 	byID    map[string]*entry
 	order   *list.List // of *entry, the latest used in front
-	holders map[account]*holder
+	holders map[budget.Account]*holder
 	most    holders                              // all of them, one with most sessions first
 	forget  func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
 	deleted map[[16]byte]time.Time               // hashes of ids, and when their age ends them anyway
@@ -86,7 +87,7 @@ type entry struct {
 
 // holder is an account that has sessions in memory.
 type holder struct {
-	account account
+	account budget.Account
 	order   *list.List // of *entry, the latest used in front
 	at      int        // in sessions.most
 }
@@ -113,26 +114,26 @@ var (
 
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
-		byID: map[string]*entry{}, order: list.New(), holders: map[account]*holder{}, deleted: map[[16]byte]time.Time{}}
+		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{}, deleted: map[[16]byte]time.Time{}}
 }
 
 // create begins a session of the account's principal and returns its id.
-func (ss *sessions) create(version, client string, a account, p upstream.Profile) (string, *session) {
+func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
 	now := time.Now()
 	// strings and a number: this cannot fail
-	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.principal})
+	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.Principal})
 	id := ss.box.Seal(said)
 	s, _ := ss.resume(id, a)
 	return id, s
 }
 
 // resume returns the session of an id, if it is the principal's; the error is errUnknownSession.
-func (ss *sessions) resume(id string, a account) (*session, error) {
+func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if e, ok := ss.byID[id]; ok {
-		if e.s.principal != a.principal {
+		if e.s.principal != a.Principal {
 			return nil, errUnknownSession
 		}
 		if now.Sub(e.born) > ss.maxAge {
@@ -148,7 +149,7 @@ func (ss *sessions) resume(id string, a account) (*session, error) {
 		return nil, errUnknownSession
 	}
 	var said sealedSession
-	if json.Unmarshal(plain, &said) != nil || said.Owner != a.principal {
+	if json.Unmarshal(plain, &said) != nil || said.Owner != a.Principal {
 		return nil, errUnknownSession
 	}
 	born := time.Unix(said.Born, 0)
@@ -163,7 +164,7 @@ func (ss *sessions) resume(id string, a account) (*session, error) {
 }
 
 // add takes a session into memory, and makes room for it; mu is held.
-func (ss *sessions) add(e *entry, a account) {
+func (ss *sessions) add(e *entry, a budget.Account) {
 	h := ss.holders[a]
 	if h == nil {
 		h = &holder{account: a, order: list.New()}
@@ -236,7 +237,7 @@ func (ss *sessions) drop(e *entry) {
 }
 
 // delete ends a session of the principal for good, with its calls and streams.
-func (ss *sessions) delete(id string, a account) {
+func (ss *sessions) delete(id string, a budget.Account) {
 	s, err := ss.resume(id, a)
 	if err != nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"junction/auth/seal"
+	"junction/proxy/budget"
 	"junction/upstream"
 )
 
@@ -20,11 +21,11 @@ func TestSessionKeepsNoHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", account{principal: "b"}, upstream.Profile{})
+	id, _ := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", budget.Account{Principal: "b"}, upstream.Profile{})
 	header := "Mcp-Session-Id: " + id
 	sent := header[len(header)-len(id):]
 	after := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
-	if _, err := after.resume(sent, account{principal: "b"}); err != nil {
+	if _, err := after.resume(sent, budget.Account{Principal: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	for kept := range after.byID {

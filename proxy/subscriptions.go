@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -26,8 +27,8 @@ type subscriber struct {
 	stream    *listener // of a subscriptions/listen; nil for a session
 	session   *session
 	resources map[resourceKey]subscription
-	waiting   []note // of a session without a stream
-	held      grant  // of subs
+	waiting   []note       // of a session without a stream
+	held      budget.Grant // of subs
 }
 
 type resourceKey struct{ upstream, uri string } // the upstream's own
@@ -44,7 +45,7 @@ func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) 
 // subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The
 // error is an *overuse.
 func (h *subscriber) subscribed(k resourceKey, s subscription) error {
-	if err := h.held.reserve(ofBytes, k.size(s.exposed)); err != nil {
+	if err := h.held.Reserve(budget.Bytes, k.size(s.exposed)); err != nil {
 		return err
 	}
 	h.resources[k] = s
@@ -53,7 +54,7 @@ func (h *subscriber) subscribed(k resourceKey, s subscription) error {
 
 // unsubscribed removes a subscription; listeners.mu is held.
 func (h *subscriber) unsubscribed(k resourceKey) {
-	h.held.give(ofBytes, k.size(h.resources[k].exposed))
+	h.held.Give(budget.Bytes, k.size(h.resources[k].exposed))
 	delete(h.resources, k)
 }
 
@@ -122,7 +123,7 @@ func (ls *listeners) subscriber(x *exchange, stream *listener, session *session)
 			return h
 		}
 	}
-	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{}, held: x.held.empty()}
+	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{}, held: x.held.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }

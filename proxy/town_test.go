@@ -19,6 +19,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -61,7 +62,7 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	}
 	// a request that waits and does not say so keeps all others of its principal from being worked
 	// on
-	w.budget.workers = workers{1, 1}
+	w.budget.Workers = budget.Workers{Alone: 1, Shared: 1}
 	c := SnapshotConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
@@ -201,14 +202,14 @@ func (w *town) unused() {
 	w.t.Helper()
 	time.Sleep(2 * recordKept)
 	synctest.Wait() // events that a client could come back for
-	if w.budget.inUse() != [quotas]int64{} {
-		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.inUse())
+	if w.budget.InUse() != [budget.Quotas]int64{} {
+		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.InUse())
 	}
 }
 
-// inUse returns what all accounts use together.
-func (b *budget) inUse() [quotas]int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
+// budgetOf is a budget with these totals.
+func budgetOf(total [budget.Quotas]int64) *budget.Budget {
+	b := new(budget.Budget)
+	b.Init(total, nil)
+	return b
 }

@@ -1,4 +1,4 @@
-package proxy
+package budget
 
 import (
 	"net/http"
@@ -14,15 +14,15 @@ import (
 // connections wait too, before they read on; and where there are other accounts, there are breaks,
 // in which their requests are found.
 
-// workers are how many requests of one account are worked on at once.
-type workers struct {
-	alone  int // while no other account sends requests
-	shared int
+// Workers are how many requests of one account are worked on at once.
+type Workers struct {
+	Alone  int // while no other account sends requests
+	Shared int
 }
 
-func defaultWorkers() workers {
+func defaultWorkers() Workers {
 	n := runtime.GOMAXPROCS(0)
-	return workers{alone: 2 * n, shared: max(1, n/2)}
+	return Workers{Alone: 2 * n, Shared: max(1, n/2)}
 }
 
 const (
@@ -34,16 +34,16 @@ const (
 )
 
 // shared reports whether there are several accounts now; b.mu is held.
-func (b *budget) shared(now time.Time) bool { return now.Sub(b.mixed) < sharedFor }
+func (b *Budget) shared(now time.Time) bool { return now.Sub(b.mixed) < sharedFor }
 
 // room reports whether one more request of an account can be worked on; b.mu is held.
-func (b *budget) room(its *balance) bool {
-	return its.working < b.workers.shared || its.working < b.workers.alone && !b.shared(time.Now())
+func (b *Budget) room(its *balance) bool {
+	return its.working < b.Workers.Shared || its.working < b.Workers.Alone && !b.shared(time.Now())
 }
 
-// beginTurn returns when it is the turn of a request of the account; rest must follow, before the
+// BeginTurn returns when it is the turn of a request of the account; rest must follow, before the
 // request waits for anything. A grant that has nothing yet may call it, too.
-func (g *grant) beginTurn() {
+func (g *Grant) BeginTurn() {
 	b := g.budget
 	b.mu.Lock()
 	if g.balance == nil || g.balance.gone {
@@ -64,8 +64,8 @@ func (g *grant) beginTurn() {
 	<-turn // from a request of the account that is worked on, and so comes soon
 }
 
-// endTurn gives the turn to the next request of the account.
-func (g *grant) endTurn() {
+// EndTurn gives the turn to the next request of the account.
+func (g *Grant) EndTurn() {
 	b := g.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *grant) endTurn() {
 }
 
 // next gives turns to requests of an account that wait, or takes a break; b.mu is held.
-func (b *budget) next(its *balance) {
+func (b *Budget) next(its *balance) {
 	if len(its.waiting) == 0 || its.resting {
 		return
 	}
@@ -102,9 +102,16 @@ func (b *budget) next(its *balance) {
 	}
 }
 
-// pace has the connection of a request wait for a turn before it reads the next request, if
+// Working returns how many requests of the account are worked on.
+func (g *Grant) Working() int {
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	return g.balance.working
+}
+
+// Pace has the connection of a request wait for a turn before it reads the next request, if
 // requests of the account wait already. It is called when the request is answered.
-func (g *grant) pace(w http.ResponseWriter) {
+func (g *Grant) Pace(w http.ResponseWriter) {
 	conn, ok := w.(interface{ Then(func()) })
 	if !ok || g.balance == nil {
 		return
@@ -115,9 +122,9 @@ func (g *grant) pace(w http.ResponseWriter) {
 	if !crowded {
 		return
 	}
-	next := g.empty()
+	next := g.Empty()
 	conn.Then(func() {
-		next.beginTurn()
-		next.endTurn()
+		next.BeginTurn()
+		next.EndTurn()
 	})
 }

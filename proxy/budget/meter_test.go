@@ -1,4 +1,4 @@
-package proxy
+package budget
 
 import (
 	"testing"
@@ -13,11 +13,11 @@ import (
 func TestMetersOfTwoSurfaces(t *testing.T) {
 	little, much, other := policy.Limits{Rate: 1. / 3600, Burst: 2}, policy.Limits{Rate: 100, Burst: 100}, policy.Limits{Concurrent: 100}
 	synctest.Test(t, func(t *testing.T) {
-		var ms meters
+		var ms Meters
 		call := func(l policy.Limits) bool {
-			m, _, err := ms.enter("me", l)
+			m, _, err := ms.Enter("me", l)
 			if err == nil {
-				ms.leave("me", m)
+				ms.Leave("me", m)
 			}
 			return err == nil
 		}
@@ -46,10 +46,10 @@ func TestMetersOfTwoSurfaces(t *testing.T) {
 			t.Errorf("%d limits of one principal are remembered", n)
 		}
 		// The calls in flight are those of all surfaces.
-		m, _, _ := ms.enter("me", much)
-		if _, _, err := ms.enter("me", policy.Limits{Concurrent: 1}); err != errTooMany {
+		m, _, _ := ms.Enter("me", much)
+		if _, _, err := ms.Enter("me", policy.Limits{Concurrent: 1}); err != errTooMany {
 			t.Errorf("a second call at once: %v, want %v", err, errTooMany)
 		}
-		ms.leave("me", m)
+		ms.Leave("me", m)
 	})
 }

@@ -1,24 +1,20 @@
-package proxy
+package budget
 
 import (
-	"context"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"junction/proxy/view"
-	"junction/upstream"
 )
 
 // multitude is requests of one account that are worked on for a while each.
 type multitude struct {
-	g    grant
+	g    Grant
 	done chan time.Duration
 }
 
-func newMultitude(b *budget, principal string) *multitude {
-	return &multitude{g: grant{budget: b, account: account{principal: principal}}, done: make(chan time.Duration, 1000)}
+func newMultitude(b *Budget, principal string) *multitude {
+	return &multitude{g: Grant{budget: b, Account: Account{Principal: principal}}, done: make(chan time.Duration, 1000)}
 }
 
 // send begins n requests, each of which is worked on for a time.
@@ -27,10 +23,10 @@ func (c *multitude) send(n int, each time.Duration) {
 	for range n {
 		g := c.g
 		go func() {
-			g.beginTurn()
+			g.BeginTurn()
 			c.done <- time.Since(start)
 			time.Sleep(each)
-			g.endTurn()
+			g.EndTurn()
 		}()
 		synctest.Wait()
 	}
@@ -49,11 +45,11 @@ func (c *multitude) begun() (list []time.Duration) {
 // there are other accounts, whose requests wait for none of them.
 func TestSafety8Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &budget{workers: workers{alone: 4, shared: 2}}
+		b := &Budget{Workers: Workers{Alone: 4, Shared: 2}}
 		hog, other := newMultitude(b, "hog"), newMultitude(b, "other")
 		time.Sleep(2 * sharedFor)
-		other.g.beginTurn() // a request of each begins a time in which neither is alone
-		other.g.endTurn()
+		other.g.BeginTurn() // a request of each begins a time in which neither is alone
+		other.g.EndTurn()
 		hog.send(1, 0)
 		time.Sleep(2 * sharedFor)
 		hog.begun()
@@ -82,7 +78,7 @@ func TestSafety8Turns(t *testing.T) {
 func TestSafety8Breaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, alone := range []bool{false, true} {
-			b := &budget{workers: workers{alone: 1, shared: 1}}
+			b := &Budget{Workers: Workers{Alone: 1, Shared: 1}}
 			hog, other := newMultitude(b, "hog"), newMultitude(b, "other")
 			other.send(1, 0)
 			hog.send(1, 0)
@@ -99,9 +95,9 @@ func TestSafety8Breaks(t *testing.T) {
 				}
 			}
 			if want := map[bool]int{false: 4, true: 0}[alone]; len(began) != 30 || breaks < want || alone && breaks > 0 {
-				t.Errorf("there are %d breaks between %d requests that wait in line (alone: %t), want %d", breaks, len(began), alone, want)
+				t.Errorf("there are %d breaks between %d requests that wait in line (Alone: %t), want %d", breaks, len(began), alone, want)
 			}
-			if its := b.of[hog.g.account]; its.working != 0 || its.resting || its.waiting != nil {
+			if its := b.of[hog.g.Account]; its.working != 0 || its.resting || its.waiting != nil {
 				t.Errorf("%d requests are worked on and %d wait at the end", its.working, len(its.waiting))
 			}
 		}
@@ -120,17 +116,17 @@ func (w *then) Then(f func()) { w.f = f }
 // already.
 func TestSafety8Pace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &budget{workers: workers{alone: 1, shared: 1}}
+		b := &Budget{Workers: Workers{Alone: 1, Shared: 1}}
 		hog := newMultitude(b, "hog")
 		w := &then{httptest.NewRecorder(), nil}
 		g := hog.g
-		g.beginTurn()
-		g.endTurn()
-		if g.pace(w); w.f != nil {
+		g.BeginTurn()
+		g.EndTurn()
+		if g.Pace(w); w.f != nil {
 			t.Error("a connection waits although no request does")
 		}
 		hog.send(3, time.Second)
-		if g.pace(w); w.f == nil {
+		if g.Pace(w); w.f == nil {
 			t.Fatal("a connection does not wait although requests do")
 		}
 		start := time.Now()
@@ -139,41 +135,5 @@ func TestSafety8Pace(t *testing.T) {
 			t.Errorf("a connection has waited for %v, want until 3 requests were worked on for a second each", took)
 		}
 		time.Sleep(time.Minute)
-	})
-}
-
-// stranded is a backend that takes long to find out whether its user has signed in.
-type stranded struct{ *canned }
-
-func (stranded) SignedIn(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// TestSafety8ConnectingIsNoWork: a call that waits for its user to connect a server keeps no other
-// request of the user waiting.
-func TestSafety8ConnectingIsNoWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t, Limits{}, 100, nil, nil)
-		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", nil)
-		x := &exchange{era: upstream.EraLegacy, held: grant{budget: &w.budget, account: account{principal: "user"}}}
-		x.own.init(httptest.NewRecorder(), r, &w.limits)
-		x.reply = &x.own
-		x.beginTurn()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		done := make(chan error)
-		go func() {
-			_, err := w.connect(ctx, x, &view.Target{Backend: stranded{cannedBackend(t, 1, 100)}}, &x.info)
-			done <- err
-		}()
-		synctest.Wait()
-		w.budget.mu.Lock()
-		if n := x.held.balance.working; n != 0 {
-			t.Errorf("%d requests of the user are worked on, want none: the only one waits", n)
-		}
-		w.budget.mu.Unlock()
-		cancel()
-		<-done
 	})
 }
