@@ -27,6 +27,11 @@ var arrows = map[string][]string{
 	"cmd/junction/prose":    {},
 	"cmd/junction/record":   {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view", "upstream"},
+	"cmd/junction/demo":     {},
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
+		"proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
+	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
+		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {

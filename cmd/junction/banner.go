@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
 )
 
@@ -29,7 +30,7 @@ func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Junction serves %s\n\n", url)
 	writeTable(&b, rows)
-	lines := clientLines
+	lines := cli.ClientLines
 	if keys {
 		lines = clientLinesWithKey
 	}

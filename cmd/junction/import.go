@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
@@ -40,7 +41,7 @@ Without --config, the file is junction/config.yaml in the user's folder for conf
   junction import --write
   junction import --from cursor --from vscode
   junction import --from team/mcp.json`,
-		Args: none,
+		Args: cli.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			i.file = *file
 			return i.run()
@@ -119,7 +120,7 @@ func (i *importer) places() ([]clients.Place, error) {
 			continue
 		}
 		if _, statErr := os.Stat(from); statErr != nil {
-			return nil, usagef("--from: %w, and no file of that name", err)
+			return nil, cli.Usagef("--from: %w, and no file of that name", err)
 		}
 		of, err := i.home.PlacesOf(from)
 		if err != nil {
@@ -325,5 +326,5 @@ func (i *importer) printJSON() error {
 	if err != nil {
 		return err
 	}
-	return printJSON(i.stdout, raw)
+	return cli.PrintJSON(i.stdout, raw)
 }

@@ -24,8 +24,10 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/signins"
 	"junction/upstream/oauth"
 )
 
@@ -66,7 +68,7 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "logout NAME", Short: "Revoke and delete the sign-in of an upstream", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), storageLimit)
+			ctx, cancel := context.WithTimeout(cmd.Context(), signins.StorageLimit)
 			defer cancel()
 			client, closing, err := openOperator(ctx, "logout", *file, args[0])
 			if err != nil {
@@ -212,7 +214,7 @@ func page(w http.ResponseWriter, status int, text string) {
 // makes the store if there is none. The caller calls closing.
 func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, closing func(), err error) {
 	if file == "" {
-		return nil, nil, usagef("%s needs --config FILE", what)
+		return nil, nil, cli.Usagef("%s needs --config FILE", what)
 	}
 	c, err := config.LoadForCommand(file)
 	if err != nil {
@@ -272,15 +274,15 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 		}
 	}
 	if c.Driver == store.Postgres {
-		return openStore(ctx, c, place, ring, false)
+		return signins.OpenStore(ctx, c, place, ring, false)
 	}
 	if _, err := os.Stat(place); err == nil {
-		return openStore(ctx, c, place, ring, true)
+		return signins.OpenStore(ctx, c, place, ring, true)
 	}
 	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
 		return nil, fmt.Errorf("storage.dsn: %w", err)
 	}
-	return openStore(ctx, c, place, ring, false)
+	return signins.OpenStore(ctx, c, place, ring, false)
 }
 
 // plainProblem leaves out the cause of a *oauth.UserError where its text says enough.

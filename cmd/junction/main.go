@@ -10,17 +10,13 @@
 // What a running proxy tells: hooks.go makes the lines of the log and of the audit (package record);
 // package diagnose serves the admin address. banner.go is printed at the start.
 //
-// The commands: tools and call are clients of an endpoint (client.go, endpoint.go, arguments.go,
-// result.go); doctor, why and pins ask the admin address (ask.go, doctor_command.go,
-// why_command.go, pins.go); auth doctor asks identity providers (auth_doctor.go); keys is about API
-// keys (keys.go); sessions, grants, clients, users and storage look into the storage of sign-ins
-// (sessions.go, grants.go, clients.go, users.go, operator.go, storage.go); demo is a server
-// (demo.go).
+// The commands: package cli asks a running proxy, package signins changes the storage of sign-ins,
+// import.go and package clients read the files of MCP clients, login.go signs in to upstreams, and
+// package demo is the demo server.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,8 +27,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/auth"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/demo"
+	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
 )
 
@@ -67,28 +65,7 @@ func untilSignal() context.Context {
 // run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2
 // for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := rootCommand(stdin, stdout, stderr)
-	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	command, err := root.ExecuteContextC(ctx)
-	var usage usageError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &usage):
-		help := "junction help"
-		if command.Name() != "help" {
-			help += strings.TrimPrefix(command.CommandPath(), "junction")
-		}
-		fmt.Fprintf(stderr, "junction: %v; see %s\n", err, help)
-		return 2
-	case errors.Is(err, errTool):
-		return 1
-	}
-	fmt.Fprintf(stderr, "junction: %v\n", err)
-	return 1
+	return cli.Run(ctx, rootCommand(stdin, stdout, stderr), args, stdin, stdout, stderr)
 }
 
 func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
@@ -110,7 +87,7 @@ Without a configuration file it serves a small demo server, to try things with.`
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no command %q", args[0])
+				return cli.Usagef("there is no command %q", args[0])
 			}
 			return nil
 		},
@@ -120,75 +97,47 @@ Without a configuration file it serves a small demo server, to try things with.`
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&o.file, "config", "", "the configuration `file`")
 	root.Flags().StringVar(&o.listen, "listen", "", "the `address` to listen on, instead of the file's")
 	root.AddCommand(
 		&cobra.Command{
-			Use: "check", Short: "say everything that is wrong with a configuration file", Args: none,
+			Use: "check", Short: "say everything that is wrong with a configuration file", Args: cli.NoArguments,
 			RunE: func(*cobra.Command, []string) error {
 				if o.file == "" {
-					return usagef("check needs --config FILE")
+					return cli.Usagef("check needs --config FILE")
 				}
 				return config.Check(stdout, o.file, os.LookupEnv)
 			},
 		},
-		toolsCommand(stdout),
-		callCommand(stdout),
-		keysCommand(stdin, stdout, stderr, &o.file),
-		doctorCommand(stdout, version(), &o.file),
-		pinsCommand(stdout, &o.file),
-		whyCommand(stdout, &o.file),
 		importCommand(stdout, stderr, &o.file),
-		authCommand(stdout, &o.file),
-		sessionsCommand(stdout, &o.file),
-		grantsCommand(stdout, &o.file),
-		clientsCommand(stdout, &o.file),
-		usersCommand(stdout, &o.file),
-		storageCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		&cobra.Command{
-			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: none,
-			RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), stdin, stdout, stderr) },
+			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: cli.NoArguments,
+			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },
 		},
 		&cobra.Command{
-			Use: "version", Short: "print the version", Args: none,
+			Use: "version", Short: "print the version", Args: cli.NoArguments,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := fmt.Fprintf(stdout, "junction %s\n", version())
 				return err
 			},
 		},
 	)
+	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
+	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(&cobra.Command{ // cobra's own says nothing of a command that does not exist
 		Use: "help [COMMAND]", Short: "say what the commands do",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("there is no command %q", strings.Join(args, " "))
+				return cli.Usagef("there is no command %q", strings.Join(args, " "))
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
 		},
 	})
 	return root
-}
-
-// none refuses arguments, which for a command that only has others is the name of one that it does
-// not have.
-func none(cmd *cobra.Command, args []string) error {
-	what := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-	switch {
-	case len(args) == 0:
-		return nil
-	case !cmd.HasSubCommands():
-		return usagef("%s takes no arguments, and got %q", what, args[0])
-	}
-	var there []string
-	for _, sub := range cmd.Commands() {
-		there = append(there, what+" "+sub.Name())
-	}
-	return usagef("there is no command %s %s; there is %s", what, auth.Redact(args[0]), strings.Join(there, ", "))
 }
 
 // version is what the build says: a tag, or the commit that was built.

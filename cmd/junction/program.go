@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
@@ -114,7 +115,7 @@ func open(o options) (_ *program, err error) {
 		}
 	}()
 	if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
-		return nil, usagef("--listen %s: %s", c.Listen, problem)
+		return nil, cli.Usagef("--listen %s: %s", c.Listen, problem)
 	}
 	key := "listen"
 	if o.file == "" {

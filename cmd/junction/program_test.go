@@ -458,8 +458,8 @@ func TestAuditOfAProgram(t *testing.T) {
 	r.mustReport(t) // which takes over what the upstream has listed
 	call := func(text string) {
 		t.Helper()
-		if got := runClient(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.err != nil {
-			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		if got := runProgram(t, "", "call", "a__echo", "text="+text, "--url", r.url()); got.code != 0 {
+			t.Fatalf("call: %d, %s", got.code, got.stderr)
 		}
 	}
 	call("canary")
@@ -502,8 +502,8 @@ func TestLogOfCallsIsWhole(t *testing.T) {
 	r.stdout.mustSay(t, "ready", 1)
 	const n = 20
 	for i := range n {
-		if got := runClient(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.err != nil {
-			t.Fatalf("call: %v, %s", got.err, got.stderr)
+		if got := runProgram(t, "", "call", "a__echo", fmt.Sprint("text=", i), "--url", r.url()); got.code != 0 {
+			t.Fatalf("call: %d, %s", got.code, got.stderr)
 		}
 	}
 	if err := r.stop(); err != nil {

@@ -147,6 +147,7 @@ const AuditStderr = "stderr"
 // LogFormat is a word of the file.
 type LogFormat string
 
+// The formats of the log.
 const (
 	LogText LogFormat = "text"
 	LogJSON LogFormat = "json"

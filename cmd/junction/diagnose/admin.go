@@ -109,6 +109,7 @@ type Report struct {
 	Overuse []Overuse `json:"overuse,omitempty"`
 }
 
+// Overuse is a caller that was recently refused because of a limit.
 type Overuse struct {
 	Principal string    `json:"principal"` // with its program or address where there is no authentication
 	Limit     string    `json:"limit"`
@@ -118,12 +119,14 @@ type Overuse struct {
 	Last      time.Time `json:"last"` // when it was refused last
 }
 
+// IssuerStatus is the state of an issuer of tokens.
 type IssuerStatus struct {
 	Issuer string `json:"issuer"`
 	Usable bool   `json:"usable"` // its tokens can be verified; one that was not needed yet may not be
 	Error  string `json:"error,omitempty"`
 }
 
+// UpstreamStatus is the state of one upstream.
 type UpstreamStatus struct {
 	Name    string    `json:"name"`
 	State   string    `json:"state"`
@@ -137,12 +140,14 @@ type UpstreamStatus struct {
 	Sandbox string    `json:"sandbox,omitempty"` // of a command: enforced, or what is not, and why
 }
 
+// Problem is an item that is not offered.
 type Problem struct {
 	Upstream string `json:"upstream"`
 	Name     string `json:"name"`
 	Reason   string `json:"reason"`
 }
 
+// Report returns what /readyz answers. stopping ends when the program begins to shut down.
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // who reads that an upstream is ready finds its tools
@@ -185,6 +190,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	e.Encode(v)
 }
 
+// Statuses returns the state of every upstream.
 func (p *Proxy) Statuses() []upstream.Status {
 	var list []upstream.Status
 	for _, u := range p.Set.All() {

@@ -62,11 +62,13 @@ type Examined struct {
 	Sandbox string `json:"sandbox,omitempty"` // how far the kernel enforces that of a command
 }
 
+// Step is one step of a check.
 type Step struct {
 	Name string  `json:"name"`
 	Took float64 `json:"ms"`
 }
 
+// Finding is one fault of an upstream, or of the proxy if Upstream is empty.
 type Finding struct {
 	Grave    bool   `json:"grave"` // otherwise only some clients have trouble with it
 	Upstream string `json:"upstream,omitempty"`

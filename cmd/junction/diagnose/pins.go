@@ -10,6 +10,7 @@ type Pins struct {
 	Tools []Pin `json:"tools"`
 }
 
+// Pin is the current definition of one tool.
 type Pin struct {
 	Upstream   string          `json:"upstream"`
 	Name       string          `json:"name"`

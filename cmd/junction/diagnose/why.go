@@ -51,6 +51,7 @@ type WhyItem struct {
 	Advice  []string    `json:"advice"`
 }
 
+// WhyReason is one reason for a decision about an item.
 type WhyReason struct {
 	Missing  string `json:"missing,omitempty"` // a capability
 	Scopes   string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
@@ -71,6 +72,7 @@ type WhyQuery struct {
 	OAuthClient         string
 }
 
+// Values returns the query as parameters of /why.
 func (q *WhyQuery) Values() url.Values {
 	return url.Values{"as": {q.As}, "endpoint": {q.Endpoint}, "name": {q.Name}, "group": q.Groups, "scope": q.Scopes, "email": {q.Email}, "issuer": {q.Issuer},
 		"from": {q.From}, "oauth_client": {q.OAuthClient}}

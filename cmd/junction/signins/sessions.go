@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/proxy/visible"
 )
 
@@ -19,7 +20,7 @@ import (
 func sessionsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "list who is signed in, or sign people out", Args: none,
+		Use: "sessions", Short: "list who is signed in, or sign people out", Args: cli.NoArguments,
 		Long: `List who is signed in, or sign people out.
 
 A session is one sign-in of a person at an identity provider, with the browser that it was made in. The apps that they let in then are its grants: junction grants.
@@ -31,7 +32,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	list := x.command("sessions list", "list", "list the sessions that go on", func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
-	list.Args = none
+	list.Args = cli.NoArguments
 	list.Flags().StringVar(&x.user, "user", "", "only those of this `person`: e-mail address, subject, or id")
 	all := false
 	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}", "end sessions, with all that rests on them",
@@ -51,7 +52,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		}
 		// what is empty by mistake must never mean everybody
 		if given != 1 || len(args) == 0 && x.user == "" && x.client == "" && !all {
-			return usagef("sessions revoke needs one of these: ids, --user WHO, --client APP, --all; junction sessions list shows what there is")
+			return cli.Usagef("sessions revoke needs one of these: ids, --user WHO, --client APP, --all; junction sessions list shows what there is")
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
-package main
+package signins
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
+
+	"github.com/spf13/cobra"
 )
 
 // office is a file, and the storage that it names, in which people have let apps in. Nobody runs a
@@ -319,5 +323,32 @@ func TestGrantsMistakes(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(o.dir, name)); err == nil {
 			t.Errorf("a command has made %s", name)
 		}
+	}
+}
+
+// ran is what a run of a command gave.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// runProgram runs one of our commands.
+func runProgram(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	out, errs := authtest.Command(t, args, &stdout, &stderr)
+	var file string
+	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().StringVar(&file, "config", "", "")
+	in := strings.NewReader(stdin)
+	root.AddCommand(Commands(in, out, errs, &file)...)
+	code := cli.Run(t.Context(), root, args, in, out, errs)
+	return ran{code, stdout.String(), stderr.String()}
+}
+
+func mustWrite(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

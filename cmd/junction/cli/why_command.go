@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -38,17 +38,17 @@ The exit code is 1 if whoever that is cannot use it.`,
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("why takes one name of a tool, a prompt or a resource; junction tools lists tools")
+				return Usagef("why takes one name of a tool, a prompt or a resource; junction tools lists tools")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name = args[0]
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			if admin != "" && *file != "" {
-				return usagef("give either --admin or --config, not both: the file names an admin address itself")
+				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			if _, err := q.Subject(); err != nil {
 				return usageError{err}
@@ -58,7 +58,7 @@ The exit code is 1 if whoever that is cannot use it.`,
 				return err
 			}
 			if address == "" {
-				return usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
+				return Usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
 			}
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience, &a); errors.Is(err, errNotRunning) {
@@ -69,7 +69,7 @@ The exit code is 1 if whoever that is cannot use it.`,
 			if output == "json" {
 				var text []byte
 				if text, err = json.Marshal(a); err == nil {
-					err = printJSON(stdout, text)
+					err = PrintJSON(stdout, text)
 				}
 			} else {
 				err = printAccount(stdout, &a, time.Now())

@@ -1,4 +1,7 @@
-package main
+// Package signins has the commands about who may sign in: the API keys of the configuration file
+// (keys.go), and the sessions, grants, clients, users and master keys in the storage of sign-ins.
+// operator.go has what these commands share; storage.go opens the storage beside a running proxy.
+package signins
 
 import (
 	"cmp"
@@ -16,6 +19,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
 )
@@ -33,6 +37,19 @@ const (
 
 var byTheOperator = []byte(`{"detail":"by the operator"}`)
 
+// Commands returns the commands about API keys and the storage of sign-ins. file points to the
+// value of --config.
+func Commands(stdin io.Reader, stdout, stderr io.Writer, file *string) []*cobra.Command {
+	return []*cobra.Command{
+		keysCommand(stdin, stdout, stderr, file),
+		sessionsCommand(stdout, file),
+		grantsCommand(stdout, file),
+		clientsCommand(stdout, file),
+		usersCommand(stdout, file),
+		storageCommand(stdout, file),
+	}
+}
+
 // signIns is what the commands about sign-ins share.
 type signIns struct {
 	stdout       io.Writer
@@ -44,10 +61,10 @@ type signIns struct {
 // command returns a command that is run with the storage open.
 func (x *signIns) command(what, use, short string, run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(x.output); err != nil {
+		if err := cli.CheckOutput(x.output); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), storageLimit)
+		ctx, cancel := context.WithTimeout(cmd.Context(), StorageLimit)
 		defer cancel()
 		s, err := openStorage(ctx, what, *x.file)
 		if err != nil {
@@ -71,7 +88,7 @@ func (x *signIns) print(v any, text func(w *tabwriter.Writer)) error {
 		if err != nil {
 			return err
 		}
-		return printJSON(x.stdout, raw)
+		return cli.PrintJSON(x.stdout, raw)
 	}
 	w := tabwriter.NewWriter(x.stdout, 0, 0, 2, ' ', 0)
 	text(w)

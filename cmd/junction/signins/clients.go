@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 
 	"junction/auth/authserver"
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
@@ -189,7 +190,7 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 func clientsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "clients", Short: "list the apps that people have let in, or block one", Args: none,
+		Use: "clients", Short: "list the apps that people have let in, or block one", Args: cli.NoArguments,
 		Long: `List the apps that people have let in, or block one, whoever let it in.
 
 An app that is blocked loses its grants, and the page on which people would let it in says that it is blocked. That stays so until it is taken back.
@@ -207,7 +208,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	list.Long = `List the apps that are let in, and those that are blocked.
 
 Anybody can give an app the name of another. What it cannot make up is RETURNS TO, where its answers go, and KNOWN BY where that is a host or the file.`
-	list.Args = none
+	list.Args = cli.NoArguments
 	list.Flags().BoolVar(&ended, "ended", false, "also those that nobody lets in any more, as long as their grants are kept")
 	reason := ""
 	block := x.command("clients block", "block APP ...", "block apps, and end their grants", func(ctx context.Context, s *storage, args []string) error {
@@ -233,7 +234,7 @@ with clients: { cimd: { trust: allowlist, hosts: [...] } } only apps of these ho
 func apps(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || slices.Contains(args, "") {
-			return usagef("%s needs the ids of apps; junction clients list shows them", what)
+			return cli.Usagef("%s needs the ids of apps; junction clients list shows them", what)
 		}
 		return nil
 	}

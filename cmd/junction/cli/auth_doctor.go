@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 // authCommand has what is about signing in.
 func authCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "auth", Short: "whether people can sign in, and what to register where", Args: none,
+		Use: "auth", Short: "whether people can sign in, and what to register where", Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -32,10 +32,10 @@ func authCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Ask the identity providers and the authorization servers of the file whether they are what the file says: the issuer to the letter, keys that
 can be read, endpoints that are there. It needs no running proxy, and changes nothing. The exit code is 1 when something is wrong.`,
 		Example: "  junction auth doctor --config config.yaml",
-		Args:    none,
+		Args:    NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *file == "" {
-				return usagef("auth doctor needs --config FILE")
+				return Usagef("auth doctor needs --config FILE")
 			}
 			return authDoctor(cmd.Context(), stdout, *file)
 		},
@@ -88,7 +88,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 		}
 	}
 	if c.Auth.OAuth != nil {
-		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL, strings.ReplaceAll(clientLines, "URL", c.PublicURL+"/mcp"))
+		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL, strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
 	if _, err := d.out.WriteTo(stdout); err != nil {
 		return err
@@ -230,8 +230,8 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 	return nil
 }
 
-// clientLines connect clients to URL.
-const clientLines = `
+// ClientLines connect clients to URL.
+const ClientLines = `
 Claude Code
   claude mcp add --transport http junction URL
 Codex

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func adminAddress(flag, file string) (address string, c *config.Config, err erro
 			flag = u.Host // as the log has it
 		}
 		if _, _, err := net.SplitHostPort(flag); err != nil {
-			return "", nil, usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+			return "", nil, Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
 		}
 		return flag, nil, nil
 	}

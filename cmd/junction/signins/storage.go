@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
@@ -23,7 +24,7 @@ import (
 // This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no
 // proxy does, and one that does notices what they have ended when it asks the next time.
 
-const storageLimit = time.Minute // for a command
+const StorageLimit = time.Minute // for a command
 
 // storage is the store of a file, for a command.
 type storage struct {
@@ -47,7 +48,7 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStore(ctx, c.Storage, place, ring, true)
+	s, err := OpenStore(ctx, c.Storage, place, ring, true)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 // storageConfig reads a file that has sign-ins stored.
 func storageConfig(what, file string) (*config.Config, error) {
 	if file == "" {
-		return nil, usagef("%s needs --config FILE, which says where sign-ins are stored", what)
+		return nil, cli.Usagef("%s needs --config FILE, which says where sign-ins are stored", what)
 	}
 	c, err := config.LoadForCommand(file)
 	if err != nil {
@@ -123,9 +124,9 @@ func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *s
 	return ring, file, err
 }
 
-// openStore opens the store at a place where there is one: attached, beside whoever runs it, or for us
+// OpenStore opens the store at a place where there is one: attached, beside whoever runs it, or for us
 // alone.
-func openStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
+func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
@@ -136,12 +137,12 @@ func openStore(ctx context.Context, c config.Storage, place string, ring *seal.R
 // storageCommand is `junction storage`.
 func storageCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "storage", Short: "replace the master key that sign-ins are sealed with", Args: none,
+		Use: "storage", Short: "replace the master key that sign-ins are sealed with", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	all := false
 	rotate := &cobra.Command{
-		Use: "rotate", Short: "seal everything with a new master key", Args: none,
+		Use: "rotate", Short: "seal everything with a new master key", Args: cli.NoArguments,
 		Long: `Seal everything that is stored of sign-ins with a new master key.
 
 With SQLite and a key file (storage.key_file) it makes the key, puts it in front of the file, and seals everything with it. Stop the proxy first: it would not know
@@ -162,7 +163,7 @@ With Postgres, or with the keys in ` + config.MasterKeys + `, you put the key th
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 10*storageLimit)
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*StorageLimit)
 			defer cancel()
 			return rotate(ctx, c.Storage, stdout, all, time.Now())
 		},
@@ -207,7 +208,7 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	s, err := openStore(ctx, c, place, ring, !ours)
+	s, err := OpenStore(ctx, c, place, ring, !ours)
 	if errors.Is(err, store.ErrInUse) {
 		return fmt.Errorf("%w. Stop the proxy: it does not know the new key before it starts again. Nothing was changed", err)
 	}

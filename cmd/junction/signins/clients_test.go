@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"encoding/json"

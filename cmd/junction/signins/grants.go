@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
 )
 
@@ -81,7 +82,7 @@ type grantJSON struct {
 func grantsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "grants", Short: "list the apps that people have let in, or take that back", Args: none,
+		Use: "grants", Short: "list the apps that people have let in, or take that back", Args: cli.NoArguments,
 		Long: `List the apps that people have let in, or take that back: an app that loses its grant has to be let in again by its person.
 
 The storage of the file is looked into, whether a proxy runs or not.`,
@@ -94,7 +95,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	list := x.command("grants list", "list", "list the grants, the one used last first", func(ctx context.Context, s *storage, _ []string) error {
 		return x.listGrants(ctx, s, ended)
 	})
-	list.Args = none
+	list.Args = cli.NoArguments
 	x.flags(list)
 	list.Flags().BoolVar(&ended, "ended", false, "also those that are over, as long as they are kept")
 	revoke := x.command("grants revoke", "revoke ID ...", "end grants, by the beginning of their ids", func(ctx context.Context, s *storage, args []string) error {
@@ -102,7 +103,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 	})
 	revoke.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("grants revoke needs the ids of grants; junction grants list shows them")
+			return cli.Usagef("grants revoke needs the ids of grants; junction grants list shows them")
 		}
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -53,9 +53,9 @@ func parseArguments(words []string) (map[string]string, error) {
 		key, value, ok := strings.Cut(word, "=")
 		switch _, twice := given[key]; {
 		case !ok || key == "":
-			return nil, usagef("%q is no argument; write KEY=VALUE, or all of them as --json '{...}'", word)
+			return nil, Usagef("%q is no argument; write KEY=VALUE, or all of them as --json '{...}'", word)
 		case twice:
-			return nil, usagef("the argument %s is given twice", key)
+			return nil, Usagef("the argument %s is given twice", key)
 		}
 		given[key] = value
 	}
@@ -77,9 +77,9 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		if json.Valid(raw) {
-			return nil, usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from, articled(kindOf(raw)))
+			return nil, Usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from, articled(kindOf(raw)))
 		}
-		return nil, usagef("%s is no JSON: %w", from, err)
+		return nil, Usagef("%s is no JSON: %w", from, err)
 	}
 	return raw, nil
 }
@@ -115,7 +115,7 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 	for i, kind := range wanted {
 		names[i] = articled(kind)
 	}
-	return nil, usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
+	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
 }
 
 // types returns the JSON types that a schema of the tool allows, as far as it says so plainly: by

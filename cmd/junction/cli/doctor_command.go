@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -38,11 +38,11 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
   junction doctor github --output json
   junction doctor --config config.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			if admin != "" && *file != "" {
-				return usagef("give either --admin or --config, not both: the file names an admin address itself")
+				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			d, err := consult(cmd.Context(), version, admin, *file, args)
 			if err != nil {
@@ -51,7 +51,7 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 			if output == "json" {
 				text, err := json.Marshal(d)
 				if err == nil {
-					err = printJSON(stdout, text)
+					err = PrintJSON(stdout, text)
 				}
 				if err != nil {
 					return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -19,7 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/authtest"
+	"junction/cmd/junction/demo"
 )
+
+// eras are the newest version of each.
+var eras = map[string]string{"legacy": "2025-11-25", "modern": "2026-07-28"}
 
 // output is what a command printed and returned.
 type output struct {
@@ -46,7 +50,7 @@ func runClient(t *testing.T, stdin string, args ...string) output {
 // kind of result.
 func startLibrary(t *testing.T, version string) string {
 	t.Helper()
-	s := newDemoServer(&lineWriter{w: io.Discard}, authtest.Searched(t, "the log of the demo server", t.Output()))
+	s := demo.NewServer(io.Discard, authtest.Searched(t, "the log of the demo server", t.Output()))
 	s.AddTool(mcp.NewTool("mixed", mcp.WithDescription("\n  Every kind of content.\nAnd a second line.")),
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{

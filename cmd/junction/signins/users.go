@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth/store"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
 )
@@ -21,7 +22,7 @@ const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the 
 func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "users", Short: "list who has ever signed in, or shut somebody out", Args: none,
+		Use: "users", Short: "list who has ever signed in, or shut somebody out", Args: cli.NoArguments,
 		Long: `List who has ever signed in, or shut somebody out, whatever their identity provider says.
 
 ` + whoIs + ` Keys of the file and tokens of other authorization servers are not about these people, and stay good.
@@ -32,7 +33,7 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	list := x.command("users list", "list", "list who has ever signed in, the one seen last first", func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
-	list.Args = none
+	list.Args = cli.NoArguments
 	disable := x.command("users disable", "disable WHO ...", "shut people out", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
 	disable.Long = `Shut people out: they are signed out in their browsers, every app that they let in gets no further, what they have connected is forgotten, and they cannot
 sign in again. Who signs in at another identity provider is somebody else here, also with the same e-mail address.
@@ -45,7 +46,7 @@ sign in again. Who signs in at another identity provider is somebody else here, 
 	for _, sub := range []*cobra.Command{disable, enable} {
 		sub.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || slices.Contains(args, "") {
-				return usagef("users %s needs e-mail addresses, subjects or ids; junction users list shows them", cmd.Name())
+				return cli.Usagef("users %s needs e-mail addresses, subjects or ids; junction users list shows them", cmd.Name())
 			}
 			return nil
 		}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ func startDemo(t *testing.T) (to io.WriteCloser, from io.Reader) {
 	from, out := io.Pipe()
 	done := make(chan error)
 	go func() {
-		err := demo(context.Background(), in, out, authtest.Searched(t, "the log of the demo server", t.Output()))
+		err := Serve(context.Background(), in, out, authtest.Searched(t, "the log of the demo server", t.Output()))
 		out.Close()
 		done <- err
 	}()
@@ -298,7 +298,7 @@ func TestDemoEndsWithContext(t *testing.T) {
 	in, to := io.Pipe()
 	defer to.Close() // ends the read that demo cannot
 	cancel()
-	if err := demo(ctx, in, io.Discard, authtest.Searched(t, "the log of the demo server", t.Output())); err != nil {
+	if err := Serve(ctx, in, io.Discard, authtest.Searched(t, "the log of the demo server", t.Output())); err != nil {
 		t.Errorf("demo = %v, want nil: the end was asked for", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -32,7 +32,7 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
   junction pins diff --config config.yaml
   junction pins accept github/create_issue --config config.yaml
   junction pins accept --all --config config.yaml`,
-		Args: none,
+		Args: NoArguments,
 	}
 	cmd.PersistentFlags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy, instead of the file's")
 	open := func(ctx context.Context) (*pinning, error) { return openPins(ctx, stdout, admin, *file) }
@@ -49,7 +49,7 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
 		Use: "accept {NAME ... | --all}", Short: "accept the definitions as they are now, and show what that changes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usagef("accept needs the names of tools, or --all; junction pins lists them")
+				return Usagef("accept needs the names of tools, or --all; junction pins lists them")
 			}
 			p, err := open(cmd.Context())
 			if err != nil {
@@ -60,7 +60,7 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
 	}
 	accept.Flags().BoolVar(&all, "all", false, "all tools that there are now")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "list all tools", Args: none, RunE: list},
+		&cobra.Command{Use: "list", Short: "list all tools", Args: NoArguments, RunE: list},
 		&cobra.Command{Use: "diff [NAME ...]", Short: "show how definitions differ from those that were accepted", RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := open(cmd.Context())
 			if err != nil {
@@ -83,7 +83,7 @@ type pinning struct {
 
 func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
 	if file == "" {
-		return nil, usagef("pins needs --config FILE, which names the file of accepted definitions")
+		return nil, Usagef("pins needs --config FILE, which names the file of accepted definitions")
 	}
 	address, c, err := adminAddress("", file)
 	if err == nil && admin != "" {

@@ -1,10 +1,9 @@
-package main
+package cli
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -19,27 +18,6 @@ import (
 	"junction/cmd/junction/config"
 )
 
-// usageError is a mistake in how a command was called; the program exits with 2 for it. Every other
-// error means that the command itself failed.
-type usageError struct{ err error }
-
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// errTool is returned for a call whose result says isError. The result has been printed, so nothing
-// is left to say.
-var errTool = errors.New("the tool reported an error")
-
-// checkOutput refuses what --output cannot be.
-func checkOutput(output string) error {
-	if output != "text" && output != "json" {
-		return usagef("--output is text or json, not %q", output)
-	}
-	return nil
-}
-
 // toolsCommand is `junction tools`: what an endpoint offers.
 func toolsCommand(stdout io.Writer) *cobra.Command {
 	var f clientFlags
@@ -51,7 +29,7 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
   junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("tools takes one glob; quote it, or the shell replaces it with file names")
+				return Usagef("tools takes one glob; quote it, or the shell replaces it with file names")
 			}
 			return nil
 		},
@@ -61,7 +39,7 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 				glob = args[0]
 			}
 			if _, err := path.Match(glob, ""); err != nil {
-				return usagef("%q is no glob: a [ is not closed", glob)
+				return Usagef("%q is no glob: a [ is not closed", glob)
 			}
 			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
 				tools, err := e.tools(ctx)
@@ -113,7 +91,7 @@ A result that the tool marks as an error is printed like any other, and the exit
   junction call demo__echo --json - < arguments.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("call needs the name of a tool; junction tools lists them")
+				return Usagef("call needs the name of a tool; junction tools lists them")
 			}
 			return nil
 		},
@@ -125,7 +103,7 @@ A result that the tool marks as an error is printed like any other, and the exit
 			var arguments json.RawMessage
 			if cmd.Flags().Changed("json") {
 				if len(args) > 1 {
-					return usagef("give the arguments either as --json or as KEY=VALUE, not both")
+					return Usagef("give the arguments either as --json or as KEY=VALUE, not both")
 				}
 				if arguments, err = wholeArguments(whole, cmd.InOrStdin()); err != nil {
 					return err
@@ -150,7 +128,7 @@ A result that the tool marks as an error is printed like any other, and the exit
 					return err
 				}
 				if f.output == "json" {
-					err = printJSON(stdout, result)
+					err = PrintJSON(stdout, result)
 				} else {
 					err = printResult(stdout, result)
 				}
@@ -190,13 +168,13 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
+		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
 	case key != "" && u.Scheme == "http" && !config.Loopback(u.Hostname()):
-		return usagef("--url %q is not https: the key would cross the network for all to read", f.url)
+		return Usagef("--url %q is not https: the key would cross the network for all to read", f.url)
 	case f.timeout < 0:
-		return usagef("--timeout is negative")
+		return Usagef("--timeout is negative")
 	}
-	if err := checkOutput(f.output); err != nil {
+	if err := CheckOutput(f.output); err != nil {
 		return err
 	}
 	if f.timeout > 0 {

@@ -1,4 +1,6 @@
-package main
+// Package demo is the embedded demo server: a small MCP server of both eras on standard input and
+// output.
+package demo
 
 import (
 	"cmp"
@@ -15,7 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// demo serves the embedded demo server over in and out: a small MCP server of both eras with one
+// Serve serves the embedded demo server over in and out: a small MCP server of both eras with one
 // tool of each kind that a proxy has to carry (an answer, progress, a question), a resource and a
 // prompt. It is what Junction runs as its only upstream when it has no configuration, as a child
 // process like any other stdio server.
@@ -24,9 +26,9 @@ import (
 // error only when reading in fails. When ctx ends first, a goroutine stays in in.Read until that
 // returns, because a read cannot be interrupted; the process is expected to exit. A process serves
 // one demo at a time: mcp-go keeps the state of a stdio session in a variable of its own.
-func demo(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) error {
+func Serve(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) error {
 	lines := &lineWriter{w: out}
-	stdio := server.NewStdioServer(newDemoServer(lines, stderr))
+	stdio := server.NewStdioServer(NewServer(lines, stderr))
 	stdio.SetErrorLogger(log.New(stderr, "", 0))
 	server.WithWorkerPoolSize(demoWorkers)(stdio)
 	err := stdio.Listen(ctx, in, lines)
@@ -58,7 +60,9 @@ Write a configuration file to put your own servers in its place.
 `
 )
 
-func newDemoServer(out *lineWriter, stderr io.Writer) *server.MCPServer {
+// NewServer returns the demo server. It writes progress notifications to out, one line per call of
+// Write.
+func NewServer(out io.Writer, stderr io.Writer) *server.MCPServer {
 	s := server.NewMCPServer("junction-demo", "1.0.0",
 		server.WithTitle("Junction demo"),
 		server.WithDescription("Junction's embedded demo server."),
@@ -141,7 +145,7 @@ func callEcho(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, er
 
 // callCount writes its progress itself. Notifications handed to mcp-go go through a queue beside
 // the one for results, so that the last step could be overtaken by the result that ends the call.
-func callCount(ctx context.Context, r mcp.CallToolRequest, out *lineWriter) (*mcp.CallToolResult, error) {
+func callCount(ctx context.Context, r mcp.CallToolRequest, out io.Writer) (*mcp.CallToolResult, error) {
 	n, err := r.RequireInt("n")
 	ms := r.GetInt("ms", demoPauseMs)
 	switch {
@@ -168,7 +172,7 @@ func callCount(ctx context.Context, r mcp.CallToolRequest, out *lineWriter) (*mc
 			continue
 		}
 		message := fmt.Sprintf("step %d of %d", i, n)
-		err := out.writeJSON(struct {
+		err := writeJSON(out, struct {
 			JSONRPC string `json:"jsonrpc"`
 			mcp.ProgressNotification
 		}{mcp.JSONRPC_VERSION, mcp.NewProgressNotification(token, float64(i), &total, &message)})
@@ -261,11 +265,11 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 }
 
 // writeJSON writes v as one line.
-func (l *lineWriter) writeJSON(v any) error {
+func writeJSON(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	_, err = l.Write(append(line, '\n'))
+	_, err = w.Write(append(line, '\n'))
 	return err
 }

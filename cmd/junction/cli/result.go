@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -58,11 +58,11 @@ func printToolsJSON(w io.Writer, tools []listedTool) error {
 	if err := encoder.Encode(list); err != nil {
 		return fmt.Errorf("writing the list: %w", err)
 	}
-	return printJSON(w, b.Bytes())
+	return PrintJSON(w, b.Bytes())
 }
 
-// printJSON writes JSON indented. Nothing but white space changes.
-func printJSON(w io.Writer, raw json.RawMessage) error {
+// PrintJSON writes JSON indented. Nothing but white space changes.
+func PrintJSON(w io.Writer, raw json.RawMessage) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
@@ -90,7 +90,7 @@ func printResult(w io.Writer, result json.RawMessage) error {
 	if len(content) == 0 && !hasStructured && !resultFailed(result) {
 		// Nothing that we know: a task, a question, a result of a later revision.
 		if _, ok := m["content"]; !ok || stringOf(m["resultType"]) == "input_required" {
-			return printJSON(w, result)
+			return PrintJSON(w, result)
 		}
 	}
 	var b bytes.Buffer
@@ -104,7 +104,7 @@ func printResult(w io.Writer, result json.RawMessage) error {
 		}
 	}
 	if hasStructured && !hasText {
-		if err := printJSON(&b, structured); err != nil {
+		if err := PrintJSON(&b, structured); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package signins
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/auth"
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
@@ -22,7 +23,7 @@ func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra
 	keys := &cobra.Command{
 		Use:   "keys",
 		Short: "make API keys for the configuration file, and list those in it",
-		Args:  none,
+		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var k newKey
@@ -38,9 +39,9 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:
-				return usagef("keys create needs one name, that of whoever gets the key")
+				return cli.Usagef("keys create needs one name, that of whoever gets the key")
 			case !auth.ValidName(args[0]) || auth.HoldsKey(args[0]):
-				return usagef("a name is 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci")
+				return cli.Usagef("a name is 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci")
 			}
 			return nil
 		},
@@ -69,7 +70,7 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 		Example: `  secret-store get junction-ci | junction keys hash`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("keys hash reads the key from standard input: as an argument it would be in the shell's history and in the list of processes")
+				return cli.Usagef("keys hash reads the key from standard input: as an argument it would be in the shell's history and in the list of processes")
 			}
 			return nil
 		},
@@ -94,10 +95,10 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 	var output string
 	list := &cobra.Command{
-		Use: "list", Short: "list the keys of the file", Args: none,
+		Use: "list", Short: "list the keys of the file", Args: cli.NoArguments,
 		Long: `List the keys of the file (auth.api_keys). When a key was last used is in the audit, as the principal key:NAME.`,
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			list, err := keysOfFile("keys list", *file, time.Now())
@@ -111,7 +112,7 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printJSON(stdout, raw)
+				return cli.PrintJSON(stdout, raw)
 			}
 			if len(list) == 0 {
 				_, err := fmt.Fprintf(stdout, "%s has no keys\n", *file)
@@ -146,9 +147,9 @@ func keysRevokeCommand(file *string) *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && auth.HoldsKey(args[0]):
-				return usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
+				return cli.Usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
 			case len(args) != 1:
-				return usagef("keys revoke needs the name of one key; junction keys list shows them")
+				return cli.Usagef("keys revoke needs the name of one key; junction keys list shows them")
 			}
 			return nil
 		},
@@ -188,7 +189,7 @@ type keyJSON struct {
 // keysOfFile returns the keys of a file, in their order. what is the command.
 func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	if file == "" {
-		return nil, usagef("%s needs --config FILE", what)
+		return nil, cli.Usagef("%s needs --config FILE", what)
 	}
 	c, lines, err := config.LoadKeys(file)
 	if err != nil {
@@ -223,7 +224,7 @@ func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, erro
 	for i, text := range k.cidrs {
 		var c auth.CIDR
 		if err := c.UnmarshalText([]byte(text)); err != nil {
-			return "", usagef("--cidr %s: %w", auth.Redact(text), err)
+			return "", cli.Usagef("--cidr %s: %w", auth.Redact(text), err)
 		}
 		k.cidrs[i] = strconv.Quote(c.String())
 	}
@@ -233,7 +234,7 @@ func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, erro
 	if k.expires != "" {
 		end, err := expiry(k.expires, now)
 		if err != nil {
-			return "", usagef("--expires %s: %w", auth.Redact(k.expires), err)
+			return "", cli.Usagef("--expires %s: %w", auth.Redact(k.expires), err)
 		}
 		entry += ", expires: " + end
 	}

@@ -1,0 +1,96 @@
+// Package cli has the commands that are clients: of an endpoint (tools and call), of the admin address
+// of a running proxy (doctor, pins and why), and of identity providers (auth doctor). Run and the
+// usage errors are for every command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+)
+
+// Run runs a command line and prints its error. It returns the exit code: 0, 1 for a failure,
+// 2 for wrong usage.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	command, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		help := "junction help"
+		if command.Name() != "help" {
+			help += strings.TrimPrefix(command.CommandPath(), "junction")
+		}
+		fmt.Fprintf(stderr, "junction: %v; see %s\n", err, help)
+		return 2
+	case errors.Is(err, errTool):
+		return 1
+	}
+	fmt.Fprintf(stderr, "junction: %v\n", err)
+	return 1
+}
+
+// Commands returns the commands that ask a running proxy or an identity provider. file points
+// to the value of --config.
+func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
+	return []*cobra.Command{
+		toolsCommand(stdout),
+		callCommand(stdout),
+		doctorCommand(stdout, version, file),
+		pinsCommand(stdout, file),
+		whyCommand(stdout, file),
+		authCommand(stdout, file),
+	}
+}
+
+// usageError is an error about wrong usage; the program exits with 2. Every other error means that
+// the command itself failed.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+
+func (e usageError) Unwrap() error { return e.err }
+
+// Usagef returns an error about wrong usage; the program exits with 2.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errTool is returned for a call whose result says isError. The result has been printed, so nothing
+// is left to say.
+var errTool = errors.New("the tool reported an error")
+
+// CheckOutput refuses what --output cannot be.
+func CheckOutput(output string) error {
+	if output != "text" && output != "json" {
+		return Usagef("--output is text or json, not %q", output)
+	}
+	return nil
+}
+
+// NoArguments refuses arguments, which for a command that only has others is the name of one that it does
+// not have.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	what := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	switch {
+	case len(args) == 0:
+		return nil
+	case !cmd.HasSubCommands():
+		return Usagef("%s takes no arguments, and got %q", what, args[0])
+	}
+	var there []string
+	for _, sub := range cmd.Commands() {
+		there = append(there, what+" "+sub.Name())
+	}
+	return Usagef("there is no command %s %s; there is %s", what, auth.Redact(args[0]), strings.Join(there, ", "))
+}
