@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
-	"net/textproto"
 	"strconv"
 	"strings"
 )
@@ -40,20 +39,11 @@ func readResponseHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fie
 	if err := parseStatus(status, resp); err != nil {
 		return nil, err
 	}
-	for range strings.Count(rest, "\n") - 1 {
-		var line string
-		line, rest, _ = cutLine(rest)
-		name, value, err := parseResponseField(line)
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, Field{name, value})
+	if fields, err = parseFields(fields, rest, strings.Count(rest, "\n")-1); err != nil {
+		return nil, err
 	}
 	return fields, frame(resp, fields)
 }
-
-// Field is one field of an HTTP header.
-type Field struct{ Name, Value string }
 
 // headerOf makes a header of fields whose names are canonical.
 func headerOf(fields []Field) http.Header {
@@ -88,16 +78,6 @@ func readBlock(r *bufio.Reader, scratch *[]byte) (string, error) {
 	}
 }
 
-// cutLine takes one line off the text; end is how it ended.
-func cutLine(text string) (line, rest, end string) {
-	i := strings.IndexByte(text, '\n')
-	line, rest = text[:i], text[i+1:]
-	if strings.HasSuffix(line, "\r") {
-		return line[:i-1], rest, "\r\n"
-	}
-	return line, rest, "\n"
-}
-
 func parseStatus(line string, resp *http.Response) error {
 	const proto = "HTTP/1.x "
 	if len(line) < len(proto)+3 || line[:7] != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
@@ -110,41 +90,6 @@ func parseStatus(line string, resp *http.Response) error {
 		return nil
 	}
 	return notHTTP("its status is %.60q", resp.Status)
-}
-
-// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
-func IsToken(s string) bool {
-	for i := range len(s) {
-		if !tokenBytes[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// parseResponseField reads one line of a header. A line that goes on with the one before is none, and there
-// is no white space in or after a name.
-func parseResponseField(line string) (name, value string, err error) {
-	colon := 0
-	canonical, upper := true, true
-	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
-		c := line[colon]
-		canonical = canonical && !(upper && 'a' <= c && c <= 'z' || !upper && 'A' <= c && c <= 'Z')
-		upper = c == '-'
-	}
-	if colon == 0 || colon == len(line) || line[colon] != ':' {
-		return "", "", notHTTP("a line of its header is %.60q", line)
-	}
-	name, value = line[:colon], strings.Trim(line[colon+1:], " \t")
-	for i := range len(value) {
-		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return "", "", notHTTP("its field %.60s has control characters", name)
-		}
-	}
-	if !canonical {
-		name = textproto.CanonicalMIMEHeaderKey(name)
-	}
-	return name, value, nil
 }
 
 // frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on
@@ -255,7 +200,7 @@ func skipTrailer(r *bufio.Reader) error {
 		if text = rest; text == "" {
 			break
 		}
-		if _, _, err := parseResponseField(line); err != nil {
+		if _, err := parseField(line); err != nil {
 			return err
 		}
 	}

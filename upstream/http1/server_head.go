@@ -3,7 +3,6 @@ package http1
 import (
 	"bytes"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 )
@@ -84,15 +83,15 @@ func parse(text string, whole bool) (*head, bool) {
 		return nil, false
 	}
 	lengths := 0
+	var few [maxFields]Field
+	fields, err := parseFields(few[:0], rest, n)
+	if err != nil || !isASCII(rest) {
+		return nil, false
+	}
 	values := make([]string, n)
 	h.header = make(http.Header, n)
-	for i := range n {
-		var field string
-		field, rest, _ = strings.Cut(rest, "\r\n")
-		name, value, ok := parseField(field)
-		if !ok {
-			return nil, false
-		}
+	for i, f := range fields {
+		name, value := f.Name, f.Value
 		switch name {
 		case "Host":
 			if h.host != "" || !plainHost(value) {
@@ -140,6 +139,15 @@ func plainPath(target string) bool {
 	return true
 }
 
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
 // plainHost reports whether a host is made of nothing but what names, addresses and ports are made
 // of.
 func plainHost(host string) bool {
@@ -152,36 +160,3 @@ func plainHost(host string) bool {
 	}
 	return host != ""
 }
-
-// parseField reads one line of a header. It takes ASCII only, and no line that goes on with the one
-// before.
-func parseField(line string) (name, value string, ok bool) {
-	colon := 0
-	canonical, upper := true, true
-	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
-		c := line[colon]
-		canonical = canonical && !(upper && 'a' <= c && c <= 'z' || !upper && 'A' <= c && c <= 'Z')
-		upper = c == '-'
-	}
-	if colon == 0 || colon == len(line) || line[colon] != ':' {
-		return "", "", false
-	}
-	name, value = line[:colon], strings.Trim(line[colon+1:], " \t")
-	for i := range len(value) {
-		if c := value[i]; c < ' ' && c != '\t' || c >= 0x7f {
-			return "", "", false
-		}
-	}
-	if !canonical {
-		name = textproto.CanonicalMIMEHeaderKey(name)
-	}
-	return name, value, true
-}
-
-// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
-var tokenBytes = func() (in [256]bool) {
-	for c := range in {
-		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
-	}
-	return in
-}()

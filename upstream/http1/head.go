@@ -1,0 +1,79 @@
+package http1
+
+import (
+	"net/textproto"
+	"strings"
+)
+
+// This file reads the lines of a header, for both halves. It accepts only what net/http accepts,
+// and understands it in the same way (FuzzHead, FuzzResponse).
+
+// Field is one field of an HTTP header.
+type Field struct{ Name, Value string }
+
+// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
+var tokenBytes = func() (in [256]bool) {
+	for c := range in {
+		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
+	}
+	return in
+}()
+
+// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
+func IsToken(s string) bool {
+	for i := range len(s) {
+		if !tokenBytes[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// parseFields appends the fields in the first n lines of text. Their names are canonical.
+func parseFields(fields []Field, text string, n int) ([]Field, error) {
+	for range n {
+		var line string
+		line, text, _ = cutLine(text)
+		f, err := parseField(line)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// cutLine takes one line off the text; end is how it ended.
+func cutLine(text string) (line, rest, end string) {
+	i := strings.IndexByte(text, '\n')
+	line, rest = text[:i], text[i+1:]
+	if strings.HasSuffix(line, "\r") {
+		return line[:i-1], rest, "\r\n"
+	}
+	return line, rest, "\n"
+}
+
+// parseField reads one line of a header. It rejects a line that continues the one before (obs-fold),
+// and white space in or after a name.
+func parseField(line string) (Field, error) {
+	colon := 0
+	canonical, upper := true, true
+	for ; colon < len(line) && tokenBytes[line[colon]]; colon++ {
+		c := line[colon]
+		canonical = canonical && !(upper && 'a' <= c && c <= 'z' || !upper && 'A' <= c && c <= 'Z')
+		upper = c == '-'
+	}
+	if colon == 0 || colon == len(line) || line[colon] != ':' {
+		return Field{}, notHTTP("a line of its header is %.60q", line)
+	}
+	name, value := line[:colon], strings.Trim(line[colon+1:], " \t")
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return Field{}, notHTTP("its field %.60s has control characters", name)
+		}
+	}
+	if !canonical {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	return Field{Name: name, Value: value}, nil
+}
