@@ -32,7 +32,7 @@ var (
 )
 
 // Ask implements upstream.Peer for a legacy client.
-func (x *exchange) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
+func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
 		return nil, err

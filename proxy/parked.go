@@ -277,7 +277,7 @@ func (p *parked) Notify(method string, params []byte) {
 func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements upstream.Peer.
-func (p *parked) Ask(ctx context.Context, q *upstream.Question) ([]byte, error) {
+func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
 	params, err := p.origin.serverRequest(p.origin.target.Backend.Name(), q.Method, q.Params, false)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type quietClient struct {
 
 func (q *quietClient) Notify(string, []byte) { q.log.Add(1) }
 
-func (q *quietClient) Ask(ctx context.Context, _ *Question) ([]byte, error) {
+func (q *quietClient) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
 	select {
 	case <-time.After(q.thinks):
 		return []byte(`{"action":"decline"}`), nil
@@ -219,7 +219,7 @@ func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
 		ctx, clock := newClock(t.Context(), nil, time.Minute, time.Hour)
 		defer clock.stop()
 		client := new(quietClient)
-		m.takeoff(&flight{id: "1", peer: client, clock: clock, ctx: ctx})
+		m.track(&flight{id: "1", peer: client, clock: clock, ctx: ctx})
 		log, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`), 10)
 		if err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
 	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}, met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
-	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), transport: rt}
+	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), pool: rt}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true)
 	p.mu.Unlock()

@@ -225,9 +225,9 @@ func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Cat
 		if err == nil {
 			continue
 		}
-		var peer *jsonrpc.Error
+		var rpcErr *jsonrpc.Error
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !errors.As(err, &peer) && !errors.Is(err, transport.ErrInvalid) {
+		if !late && !errors.As(err, &rpcErr) && !errors.Is(err, transport.ErrInvalid) {
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)
 		}
 		if late {
@@ -248,8 +248,8 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 	for page := 1; ; page++ {
 		result, err := from.list(ctx, p.Method(), cursor)
 		if err != nil {
-			var peer *jsonrpc.Error
-			if page == 1 && errors.As(err, &peer) && peer.Code == mcp.METHOD_NOT_FOUND {
+			var rpcErr *jsonrpc.Error
+			if page == 1 && errors.As(err, &rpcErr) && rpcErr.Code == mcp.METHOD_NOT_FOUND {
 				return nil // a server without them, whatever it declares
 			}
 			return err

@@ -61,10 +61,10 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
 	r.Upstream = name
 	p := &pool{hard: hard}
-	d := &dialer{name: name, config: hard, options: o, transport: connections, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
+	d := &dialer{name: name, config: hard, options: o, pool: connections, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && connections == nil {
-		d.transport = transport.NewPool(hard.URL)
-		if t, ok := d.transport.(interface{ CloseIdleConnections() }); ok {
+		d.pool = transport.NewPool(hard.URL)
+		if t, ok := d.pool.(interface{ CloseIdleConnections() }); ok {
 			defer t.CloseIdleConnections()
 		}
 	}
@@ -128,8 +128,8 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 	case *modernConn: // which has no ping
 		_, err = c.ask(limit, string(mcp.MethodServerDiscover), c.params(everything(), nil), c.header(string(mcp.MethodServerDiscover), ""))
 	}
-	var peer *jsonrpc.Error
-	if err != nil && !errors.As(asPeerError(err), &peer) { // a server without it has answered all the same
+	var rpcErr *jsonrpc.Error
+	if err != nil && !errors.As(asRPCError(err), &rpcErr) { // a server without it has answered all the same
 		return fail(err)
 	}
 	step(next)
@@ -158,7 +158,7 @@ func advice(err error, c *Config) string {
 		status   *transport.StatusError
 		exit     *transport.ExitError
 		dns      *net.DNSError
-		peer     *jsonrpc.Error
+		rpcErr   *jsonrpc.Error
 		ca       x509.UnknownAuthorityError
 		host     x509.HostnameError
 		old      x509.CertificateInvalidError
@@ -209,7 +209,7 @@ func advice(err error, c *Config) string {
 		return "there is no such host: look at url"
 	case errors.As(err, &ca), errors.As(err, &host), errors.As(err, &old):
 		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA (SSL_CERT_FILE names a file of them)"
-	case errors.As(err, &peer):
+	case errors.As(err, &rpcErr):
 		return "the server said that itself: its own log or documentation says more"
 	case errors.Is(err, transport.ErrInvalid):
 		return "the server breaks the protocol there: a newer version of it may not; era chooses another one"

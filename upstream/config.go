@@ -479,7 +479,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// hopByHop are the headers that the wire writes itself.
+// hopByHop are the headers that the transport writes itself.
 var hopByHop = map[string]bool{
 	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true, "transfer-encoding": true, "upgrade": true, "te": true,
 	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true, "mcp-name": true, "last-event-id": true,

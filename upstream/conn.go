@@ -18,7 +18,7 @@ import (
 	"junction/upstream/transport"
 )
 
-// conn is a wire whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
+// conn is a transport whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
 type conn interface {
 	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
 	// said so.
@@ -69,7 +69,7 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	return parts, any, any && all
 }
 
-// hooks is what a conn reports to the link that opened it. Both are called on the wire's reading
+// hooks is what a conn reports to the link that opened it. Both are called on the transport's reading
 // goroutine and must not block.
 type hooks struct {
 	// the server's lists have changed, or may have while we could not listen
@@ -82,12 +82,12 @@ type hooks struct {
 
 // base is what both eras share: ids, progress tokens, and the answers to a server that asks.
 type base struct {
-	wire  transport.Transport
-	log   *slog.Logger
-	hooks hooks
-	era   Era
-	odd   transport.LogLimit // of what the log is told that the server should not have sent
-	info  serverInfo         // written by the handshake, read once that is done
+	transport transport.Transport
+	log       *slog.Logger
+	hooks     hooks
+	era       Era
+	odd       transport.LogLimit // of what the log is told that the server should not have sent
+	info      serverInfo         // written by the handshake, read once that is done
 	// declared is what the server was told of its clients in the handshake. It is the zero value in
 	// the modern era, and guarded by mu.
 	declared Profile
@@ -99,14 +99,14 @@ type base struct {
 	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
 	listed atomic.Bool // a list was asked for
 
-	mu      sync.Mutex
-	flights map[jsonrpc.ID]*flight // calls of clients in progress; the id is also the progress token that we gave out
-	asked   map[jsonrpc.ID]*asked  // questions of the server's that are being answered
-	alone   int                    // calls in progress that have asked, and must stay the only ones for that
-	shared  chan struct{}          // closed when alone is 0 again; nil while it is 0
-	haunted time.Time              // until then an abandoned call may still ask
-	recent  [2]landing             // the last two principals whose calls have ended, the later one first
-	browse  map[string]Peer        // who was sent to a page, by elicitationId; nil before the first
+	mu             sync.Mutex
+	flights        map[jsonrpc.ID]*flight         // calls of clients in progress; the id is also the progress token that we gave out
+	pending        map[jsonrpc.ID]*pendingRequest // questions of the server's that are being answered
+	alone          int                            // calls in progress that have asked, and must stay the only ones for that
+	shared         chan struct{}                  // closed when alone is 0 again; nil while it is 0
+	abandonedUntil time.Time                      // until then an abandoned call may still ask
+	recent         [2]endedCall                   // the last two principals whose calls have ended, the later one first
+	browse         map[string]Peer                // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *transport.Request // answers to the server's requests, sent by run; 256-buffered, never closed
 	probes chan func()             // what run starts as a task; 1-buffered, never closed; nil in the modern era
@@ -117,7 +117,7 @@ type base struct {
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era, b.odd = log, h, era, transport.NewLogLimit()
-	b.flights, b.asked = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*asked{}
+	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*pendingRequest{}
 	b.outbox = make(chan *transport.Request, 256)
 	if era == EraLegacy {
 		b.probes = make(chan func(), 1)
@@ -125,13 +125,13 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
 
-// start takes the wire, once it is open.
+// start takes the transport, once it is open.
 func (b *base) start(w transport.Transport) {
-	b.wire = w
+	b.transport = w
 	b.tasks.Go(b.run)
 }
 
-// run sends what must not be sent on the wire's reading goroutine, until close.
+// run sends what must not be sent on the transport's reading goroutine, until close.
 func (b *base) run() {
 	for {
 		select {
@@ -139,7 +139,7 @@ func (b *base) run() {
 			return
 		case m := <-b.outbox:
 			ctx, cancel := context.WithTimeout(b.ctx, sendPatience)
-			if err := b.wire.Send(ctx, m); err != nil && b.ctx.Err() == nil {
+			if err := b.transport.Send(ctx, m); err != nil && b.ctx.Err() == nil {
 				b.log.Debug("message to the upstream lost", "method", m.Method, "error", err)
 			}
 			cancel()
@@ -160,16 +160,16 @@ func (b *base) post(m *transport.Request) {
 }
 
 func (b *base) about() *serverInfo { return &b.info }
-func (b *base) wait() error        { return b.wire.Wait() }
+func (b *base) wait() error        { return b.transport.Wait() }
 
 func (b *base) close() error {
 	b.stop()
-	err := b.wire.Close()
+	err := b.transport.Close()
 	b.tasks.Wait()
 	return err
 }
 
-// abandon gives up the wire to another conn.
+// abandon gives up the transport to another conn.
 func (b *base) abandon() {
 	b.stop()
 	b.tasks.Wait()
@@ -235,8 +235,8 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 		b.odd.Warn(b.log, "request ignored: a server of this era sends none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
-	case IsQuestion(m.Method):
-		b.question(own, m)
+	case IsServerRequest(m.Method):
+		b.serverRequest(own, m)
 	default:
 		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
 	}
@@ -383,14 +383,14 @@ func (b *base) roundTrip(ctx context.Context, req *transport.Request, f *flight,
 			req.Observer = f.clock
 		}
 		req.Memory, _ = f.peer.(Memory)
-		b.takeoff(f)
-		defer b.land(f)
+		b.track(f)
+		defer b.untrack(f)
 	}
 	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
-	m, err := b.wire.Call(ctx, req, on)
+	m, err := b.transport.Call(ctx, req, on)
 	if err != nil {
 		if f != nil && ctx.Err() != nil {
-			b.haunt()
+			b.noteAbandoned()
 		}
 		if ctx.Err() != nil && tellCancel {
 			reason := "the request was cancelled"
@@ -419,7 +419,7 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 
 // ask makes a request of our own and returns its result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
-	m, err := b.wire.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
+	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
 		func(m *jsonrpc.Message) { b.deliver(nobody, m) })
 	if err != nil {
 		return raw.Object{}, err

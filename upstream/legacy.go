@@ -51,16 +51,16 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	l.info.serverInfo, _ = result.Get("serverInfo")
 	l.info.instructions, _ = result.String("instructions")
 	if version >= mcp.ProtocolVersion20250618 {
-		l.wire.SetVersion(version)
+		l.transport.SetVersion(version)
 	}
-	return l.wire.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
+	return l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
 
-// watch opens the GET stream of an HTTP server; on the other wires a server tells of changes
+// watch opens the GET stream of an HTTP server; on the other transports a server tells of changes
 // unasked.
 func (l *legacyConn) watch() <-chan struct{} {
 	_, lists, _ := l.info.tells()
-	return l.wire.Listen(func() {
+	return l.transport.Listen(func() {
 		if l.hooks.missed != nil {
 			l.hooks.missed(nil)
 		}

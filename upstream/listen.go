@@ -73,7 +73,7 @@ func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
 	_, w.any, _ = m.info.tells()
-	if m.wire.PerRequest() {
+	if m.transport.PerRequest() {
 		w.replacing()
 	} else {
 		w.adding()
@@ -178,7 +178,7 @@ func (m *modernConn) keep(l *listen) {
 		delete(m.listens, id)
 		l.id = ""
 		m.lmu.Unlock()
-		if err = asPeerError(err); err == nil && answer.Error != nil {
+		if err = asRPCError(err); err == nil && answer.Error != nil {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
@@ -204,10 +204,10 @@ func (m *modernConn) keep(l *listen) {
 // its response; on stdio who ends it tells the server.
 func (m *modernConn) listenOnce(l *listen, req *transport.Request) (*jsonrpc.Message, error) {
 	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
-	if m.wire.PerRequest() {
-		return m.wire.Call(l.ctx, req, on)
+	if m.transport.PerRequest() {
+		return m.transport.Call(l.ctx, req, on)
 	}
-	return m.wire.Call(l.call, req, on)
+	return m.transport.Call(l.call, req, on)
 }
 
 // settle says how the first attempt ended, and reports whether this is the first.

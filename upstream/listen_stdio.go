@@ -352,7 +352,7 @@ func (s *shared) end(list ...*listen) {
 		}
 		params := append(append([]byte(`{"requestId":`), id...), '}')
 		end := &transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
-		if err := s.m.wire.Send(sending, end); err != nil {
+		if err := s.m.transport.Send(sending, end); err != nil {
 			s.m.log.Debug("the upstream was not told that a subscription has ended", "error", err)
 		}
 	}

@@ -53,7 +53,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
 	m.info = serverInfo{era: EraModern, version: modernVersion}
-	m.info.mirrors = m.wire.PerRequest()
+	m.info.mirrors = m.transport.PerRequest()
 	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.capabilities, _ = result.Object("capabilities")
 	m.info.instructions, _ = result.String("instructions")
@@ -117,12 +117,12 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 		return Result{}, err
 	}
 	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
-	if m.wire.PerRequest() {
+	if m.transport.PerRequest() {
 		req.Header = append(appendHeader(req.HeaderRoom[:0], c.Method, c.headerName()), c.Header...)
 	}
-	answer, err := m.roundTrip(ctx, req, f, !m.wire.PerRequest())
+	answer, err := m.roundTrip(ctx, req, f, !m.transport.PerRequest())
 	if err != nil {
-		return Result{}, asPeerError(err)
+		return Result{}, asRPCError(err)
 	}
 	result, err := resultOf(answer)
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	m.listed.Store(true)
 	o, err := m.ask(ctx, method, m.params(everything(), more), m.header(method, ""))
 	if err != nil {
-		return o, asPeerError(err)
+		return o, asRPCError(err)
 	}
 	return o, nil
 }

@@ -73,7 +73,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env", "variables", names)
 	}
 	if hard.URL != "" {
-		p.dialer.transport = transport.NewPool(hard.URL)
+		p.dialer.pool = transport.NewPool(hard.URL)
 	}
 	if person != "" || hard.OperatorSignsIn() {
 		p.dialer.token = p.token
@@ -460,7 +460,7 @@ func (p *pool) Close() {
 		wg.Go(l.close)
 	}
 	wg.Wait()
-	if t, ok := p.dialer.transport.(interface{ CloseIdleConnections() }); ok {
+	if t, ok := p.dialer.pool.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }

@@ -25,27 +25,27 @@ const bothAnswers = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// dialer opens conns to one upstream, and finds out which era and which wire it speaks (2026-07-28,
+// dialer opens conns to one upstream, and finds out which era and which transport it speaks (2026-07-28,
 // basic/versioning). It remembers what it found out: the era is a property of the server, so one
 // odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
-	name      string // of the upstream
-	config    Config // with defaults
-	options   Options
-	transport http.RoundTripper                                            // nil for a command
-	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
-	log       *slog.Logger
-	known     *knowledge
-	opened    func() // called when a wire was opened; nil where nobody wants to know
+	name    string // of the upstream
+	config  Config // with defaults
+	options Options
+	pool    http.RoundTripper                                            // nil for a command
+	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	log     *slog.Logger
+	known   *knowledge
+	opened  func() // called when a transport was opened; nil where nobody wants to know
 }
 
 // knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held
 // for no longer than reading or writing them.
 type knowledge struct {
 	sync.Mutex
-	era     Era
-	sse     bool // the wire is HTTP+SSE
-	against int  // handshakes in a row that spoke against era
+	era       Era
+	transport Transport // TransportSSE, or TransportAuto
+	against   int       // handshakes in a row that spoke against era
 }
 
 // stubborn is how often in a row a server must deny the era that it was known to speak before we
@@ -58,15 +58,17 @@ const probeTimeout = 5 * time.Second
 
 // dial opens a conn for clients of the profile. It returns when the handshake is done.
 func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
-	era, sse := d.config.Era, d.config.Transport == TransportSSE
-	guess, guessSSE := d.known.recall()
+	guess, remote := d.known.recall()
+	if d.config.Transport == TransportSSE {
+		remote = TransportSSE
+	}
 	switch {
-	case sse || era == EraLegacy:
-		return d.dialLegacy(ctx, sse || guessSSE, p, h)
-	case era == EraModern:
+	case d.config.Transport == TransportSSE || d.config.Era == EraLegacy:
+		return d.dialLegacy(ctx, remote, p, h)
+	case d.config.Era == EraModern:
 		return d.dialModern(ctx, h)
 	case guess == EraLegacy:
-		c, err := d.dialLegacy(ctx, guessSSE, p, h)
+		c, err := d.dialLegacy(ctx, remote, p, h)
 		if err == nil || !d.known.doubt(deniesLegacy(err)) {
 			return c, err
 		}
@@ -76,27 +78,27 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 
 // dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is
 // tried when Streamable HTTP is not there.
-func (d *dialer) dialLegacy(ctx context.Context, sse bool, p Profile, h hooks) (conn, error) {
+func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h hooks) (conn, error) {
 	c := new(legacyConn)
 	c.init(d.log, h, EraLegacy)
-	w, err := d.open(ctx, sse, c.receive)
+	w, err := d.open(ctx, remote, c.receive)
 	if err != nil {
 		c.stop()
 		return nil, err
 	}
 	c.start(w)
 	if err = c.handshake(ctx, implementation(d.options.Version), p); err == nil {
-		d.known.learn(EraLegacy, sse)
+		d.known.learn(EraLegacy, remote)
 		return c, nil
 	}
 	err = dead(w, err)
 	c.close()
-	if !sse && d.config.Transport == TransportAuto && d.config.URL != "" && olderTransport(err) {
-		if c, second := d.dialLegacy(ctx, true, p, h); second == nil {
+	if remote != TransportSSE && d.mayBeSSE(err) {
+		if c, second := d.dialLegacy(ctx, TransportSSE, p, h); second == nil {
 			return c, nil
 		}
 	}
-	return nil, asPeerError(err)
+	return nil, asRPCError(err)
 }
 
 // errNoAside means that a server that speaks both eras has no use for us in the legacy one.
@@ -108,7 +110,7 @@ var errNoAside = errors.New("the server offers no legacy session")
 func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
 	c := new(legacyConn)
 	c.init(d.log, h, EraLegacy)
-	w, err := d.open(ctx, false, c.receive)
+	w, err := d.open(ctx, TransportAuto, c.receive)
 	if err != nil {
 		c.stop()
 		return nil, err
@@ -132,7 +134,7 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.log, h, EraModern)
-	w, err := d.open(ctx, false, c.receive)
+	w, err := d.open(ctx, TransportAuto, c.receive)
 	if err != nil {
 		c.stop()
 		return nil, err
@@ -141,130 +143,168 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	if err := c.handshake(ctx); err != nil {
 		err = dead(w, err)
 		c.close()
-		return nil, asPeerError(err)
+		return nil, asRPCError(err)
 	}
-	d.known.learn(EraModern, false)
+	d.known.learn(EraModern, TransportAuto)
 	return c, nil
 }
 
-// dialAuto asks a server of unknown era who it is: server/discover first, and initialize on the
-// same wire when the answer is evidence of the legacy era. No answer in time may mean that the
-// server is silent or that it is still starting (npx takes long); then both questions wait, and the
-// first good answer counts.
+// dialAuto connects to a server of unknown era: it sends server/discover first, and initialize on
+// the same transport if the answer is evidence of the legacy era. No answer within probeTimeout may
+// mean that the server never answers, or that it is still starting (npx takes long). Then both
+// requests stay open, and the first good answer counts.
 func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
-	var speaker atomic.Pointer[base]
-	m, l := &modernConn{self: implementation(d.options.Version)}, new(legacyConn)
-	m.init(d.log, h, EraModern)
-	l.init(d.log, h, EraLegacy)
-	l.ids.Store(1 << 20) // apart from m's on the same wire
-	speaker.Store(&m.base)
-	w, err := d.open(ctx, false, func(msg *jsonrpc.Message) { speaker.Load().receive(msg) })
+	b, err := d.openBoth(ctx, h)
 	if err != nil {
-		m.stop()
-		l.stop()
 		return nil, err
 	}
-	m.start(w)
-	l.start(w)
-	fail := func(err error) (conn, error) {
-		err = dead(w, err)
-		m.stop()
-		l.close()
-		m.tasks.Wait()
-		return nil, asPeerError(err)
-	}
-
 	ctx, cancel := context.WithCancel(ctx)
-	modern, legacy := make(chan error, 1), make(chan error, 1)
-	var handshakes sync.WaitGroup
-	defer handshakes.Wait()
+	defer b.handshakes.Wait()
 	defer cancel()
-	handshakes.Go(func() { modern <- m.handshake(ctx) })
+	b.handshakes.Go(func() { b.discovered <- b.modern.handshake(ctx) })
 	probe := time.NewTimer(min(probeTimeout, d.config.ConnectTimeout/2))
 	defer probe.Stop()
-	denied := error(nil) // the modern era was, and why
+	denied := error(nil) // why the server does not speak the modern era
 	select {
-	case err := <-modern:
+	case err := <-b.discovered:
 		var not *notModernError
 		switch {
 		case err == nil:
-			l.abandon()
-			d.known.learn(EraModern, false)
-			return m, nil
+			return b.useModern(), nil
 		case errors.As(err, &not):
 			denied = not.cause
-		case d.config.URL == "" && (w.Ended() || errors.As(err, new(*transport.ExitError))):
-			// Some legacy servers end at a request that they do not know: once more, in their own
-			// era.
-			fail(err)
-			return d.dialLegacy(ctx, false, p, h)
+		case d.config.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError))):
+			// Some legacy servers exit when they receive an unknown request: start the server again
+			// and initialize it.
+			b.fail(err)
+			return d.dialLegacy(ctx, TransportAuto, p, h)
 		default:
-			return fail(err)
+			return nil, b.fail(err)
 		}
 		if guess == EraModern && !d.known.doubt(true) {
-			return fail(fmt.Errorf("the server spoke %s before and denies it now: %w", modernVersion, denied))
+			return nil, b.fail(fmt.Errorf("the server spoke %s before and denies it now: %w", modernVersion, denied))
 		}
 	case <-probe.C:
 	}
-
-	asModern := func() (conn, error) {
-		speaker.Store(&m.base)
-		l.abandon()
-		d.known.learn(EraModern, false)
-		return m, nil
+	c, err := b.firstAnswer(ctx, denied, p)
+	switch {
+	case err == nil:
+		return c, nil
+	case !d.mayBeSSE(err):
+		return nil, b.fail(err)
 	}
-	speaker.Store(&l.base)
-	handshakes.Go(func() { legacy <- l.handshake(ctx, implementation(d.options.Version), p) })
+	b.fail(err)
+	if c, second := d.dialLegacy(ctx, TransportSSE, p, h); second == nil {
+		return c, nil
+	}
+	return nil, err
+}
+
+// bothEras is one transport with a conn of each era, of which one will be used.
+type bothEras struct {
+	d          *dialer
+	transport  transport.Transport
+	modern     *modernConn
+	legacy     *legacyConn
+	speaker    atomic.Pointer[base] // receives the server's messages
+	handshakes sync.WaitGroup
+	// the results of the handshakes; each 1-buffered
+	discovered, initialized chan error
+}
+
+// openBoth opens the transport. The modern conn receives its messages.
+func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
+	b := &bothEras{
+		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
+		discovered: make(chan error, 1), initialized: make(chan error, 1),
+	}
+	b.modern.init(d.log, h, EraModern)
+	b.legacy.init(d.log, h, EraLegacy)
+	b.legacy.ids.Store(1 << 20) // other ids than those of the modern conn on the same transport
+	b.speaker.Store(&b.modern.base)
+	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.speaker.Load().receive(m) })
+	if err != nil {
+		b.modern.stop()
+		b.legacy.stop()
+		return nil, err
+	}
+	b.transport = t
+	b.modern.start(t)
+	b.legacy.start(t)
+	return b, nil
+}
+
+// firstAnswer sends initialize and returns the conn of the first handshake that succeeds. denied is
+// nil while the modern handshake is still open.
+func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (conn, error) {
+	b.speaker.Store(&b.legacy.base)
+	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
+	var err error
 	for pending := 2; ; {
 		select {
-		case err = <-legacy:
+		case err = <-b.initialized:
 			if err == nil && denied == nil && pending == 2 {
-				// A server that was only slow to start answers both, and the question that came
-				// first may be answered second.
+				// A server that was only slow to start answers both requests, and may answer the
+				// first one second.
 				select {
-				case late := <-modern:
-					denied = late
+				case denied = <-b.discovered:
 				case <-time.After(bothAnswers):
 					denied = errSilent
 				}
 				if denied == nil {
-					return asModern()
+					return b.useModern(), nil
 				}
 			}
 			if err == nil {
-				m.abandon()
-				d.known.learn(EraLegacy, false)
-				return l, nil
+				b.modern.abandon()
+				b.d.known.learn(EraLegacy, TransportAuto)
+				return b.legacy, nil
 			}
-		case late := <-modern:
+		case late := <-b.discovered:
 			if late == nil {
-				return asModern()
+				return b.useModern(), nil
 			}
 		}
 		if pending--; pending == 0 || denied != nil {
-			break
+			return nil, err
 		}
 	}
-	if d.config.Transport == TransportAuto && d.config.URL != "" && olderTransport(err) {
-		fail(err)
-		if c, second := d.dialLegacy(ctx, true, p, h); second == nil {
-			return c, nil
-		}
-		return nil, err
-	}
-	return fail(err)
 }
 
-// open opens the wire that the configuration names.
-func (d *dialer) open(ctx context.Context, sse bool, in transport.Receiver) (transport.Transport, error) {
-	w, err := d.openWire(ctx, sse, in)
+// useModern leaves the transport to the modern conn.
+func (b *bothEras) useModern() conn {
+	b.speaker.Store(&b.modern.base)
+	b.legacy.abandon()
+	b.d.known.learn(EraModern, TransportAuto)
+	return b.modern
+}
+
+// fail closes the transport and both conns, and returns the error to report.
+func (b *bothEras) fail(err error) error {
+	err = dead(b.transport, err)
+	b.modern.stop()
+	b.legacy.close()
+	b.modern.tasks.Wait()
+	return asRPCError(err)
+}
+
+// mayBeSSE reports whether err of a failed initialize is a reason to try HTTP+SSE.
+func (d *dialer) mayBeSSE(err error) bool {
+	return d.config.Transport == TransportAuto && d.config.URL != "" && olderTransport(err)
+}
+
+// open opens the transport that the configuration names.
+func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
+	w, err := d.openTransport(ctx, remote, in)
 	if err == nil && d.opened != nil {
 		d.opened()
 	}
 	return w, err
 }
 
-func (d *dialer) openWire(ctx context.Context, sse bool, in transport.Receiver) (transport.Transport, error) {
+func (d *dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
+	transport.Transport, error,
+) {
 	if d.config.URL == "" {
 		return transport.OpenStdio(transport.StdioOptions{
 			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv, Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
@@ -272,16 +312,16 @@ func (d *dialer) openWire(ctx context.Context, sse bool, in transport.Receiver) 
 		}, in)
 	}
 	o := transport.HTTPOptions{
-		URL: d.config.URL, Headers: d.config.Headers, Pool: d.transport, Token: d.token,
+		URL: d.config.URL, Headers: d.config.Headers, Pool: d.pool, Token: d.token,
 		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
 	}
-	if sse {
+	if remote == TransportSSE {
 		return transport.OpenSSE(ctx, o, in)
 	}
 	return transport.OpenHTTP(o, in), nil
 }
 
-// dead returns why the wire ended, which says more than that a request on it failed.
+// dead returns why the transport ended, which says more than that a request on it failed.
 func dead(w transport.Transport, err error) error {
 	if w.Ended() {
 		if reason := w.Wait(); reason != nil {
@@ -304,17 +344,17 @@ func probed(err error) error {
 		case status.Message == nil:
 			return &notModernError{err}
 		}
-		err = asPeerError(err)
+		err = asRPCError(err)
 	}
-	var peer *jsonrpc.Error
-	if !errors.As(err, &peer) {
+	var rpcErr *jsonrpc.Error
+	if !errors.As(err, &rpcErr) {
 		return err
 	}
-	switch peer.Code {
+	switch rpcErr.Code {
 	case codeHeaderMismatch, codeMissingCapability:
 		return err
 	case codeUnsupportedVersion:
-		if supported, ok := supportedVersions(peer); ok && !slices.ContainsFunc(supported, mcp.IsModernProtocol) {
+		if supported, ok := supportedVersions(rpcErr); ok && !slices.ContainsFunc(supported, mcp.IsModernProtocol) {
 			return &notModernError{err}
 		}
 		return err
@@ -350,9 +390,9 @@ func supportedVersions(e *jsonrpc.Error) (versions []string, ok bool) {
 // deniesLegacy reports whether the failed handshake is the word of a server that speaks the modern
 // era only.
 func deniesLegacy(err error) bool {
-	var peer *jsonrpc.Error
-	return errors.As(asPeerError(err), &peer) &&
-		(peer.Code == codeUnsupportedVersion || peer.Code == codeHeaderMismatch || peer.Code == mcp.METHOD_NOT_FOUND)
+	var rpcErr *jsonrpc.Error
+	return errors.As(asRPCError(err), &rpcErr) &&
+		(rpcErr.Code == codeUnsupportedVersion || rpcErr.Code == codeHeaderMismatch || rpcErr.Code == mcp.METHOD_NOT_FOUND)
 }
 
 // olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28,
@@ -364,7 +404,7 @@ func olderTransport(err error) bool {
 
 // asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word
 // counts more than the status: not where the status is about us.
-func asPeerError(err error) error {
+func asRPCError(err error) error {
 	var status *transport.StatusError
 	if errors.As(err, &status) && status.Message != nil && status.Message.Error != nil &&
 		status.Status != 401 && status.Status != 403 && status.Status != 407 && !errors.Is(err, transport.ErrSessionGone) {
@@ -373,18 +413,18 @@ func asPeerError(err error) error {
 	return err
 }
 
-// recall returns the era and wire that the server was last known to speak; EraAuto when it is not
+// recall returns the era and transport that the server was last known to speak; EraAuto when it is not
 // known.
-func (k *knowledge) recall() (Era, bool) {
+func (k *knowledge) recall() (Era, Transport) {
 	k.Lock()
 	defer k.Unlock()
-	return k.era, k.sse
+	return k.era, k.transport
 }
 
-func (k *knowledge) learn(era Era, sse bool) {
+func (k *knowledge) learn(era Era, remote Transport) {
 	k.Lock()
 	defer k.Unlock()
-	k.era, k.sse, k.against = era, sse, 0
+	k.era, k.transport, k.against = era, remote, 0
 }
 
 // doubt counts a handshake that spoke against the known era, if it did, and reports whether there
@@ -398,7 +438,7 @@ func (k *knowledge) doubt(against bool) bool {
 	if k.against++; k.against < stubborn {
 		return false
 	}
-	k.era, k.sse, k.against = EraAuto, false, 0
+	k.era, k.transport, k.against = EraAuto, TransportAuto, 0
 	return true
 }
 

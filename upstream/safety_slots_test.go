@@ -194,7 +194,7 @@ type frugal struct {
 }
 
 func (f *frugal) Notify(string, []byte) {}
-func (f *frugal) Ask(context.Context, *Question) ([]byte, error) {
+func (f *frugal) Ask(context.Context, *ServerRequest) ([]byte, error) {
 	return nil, errors.New("it is asked nothing")
 }
 func (f *frugal) Reserve(n int64) error {

@@ -22,7 +22,7 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 		call := func(id jsonrpc.ID, principal string) *flight {
 			f := &flight{id: id, principal: principal}
-			b.takeoff(f)
+			b.track(f)
 			return f
 		}
 		ofTheOnlyCall := func(principal string) bool {
@@ -31,19 +31,19 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 			delete(b.flights, f.id)
 			return got == f
 		}
-		b.land(call("1", "one"))
+		b.untrack(call("1", "one"))
 		if !ofTheOnlyCall("one") {
 			t.Error("a question is not passed to the user of the earlier call")
 		}
 		if ofTheOnlyCall("two") {
 			t.Error("a question that the call of one may have caused was passed to two")
 		}
-		b.land(call("2", "two"))
-		b.land(call("3", "two")) // the call of one is still remembered
+		b.untrack(call("2", "two"))
+		b.untrack(call("3", "two")) // the call of one is still remembered
 		if ofTheOnlyCall("two") || ofTheOnlyCall("one") || ofTheOnlyCall("three") {
 			t.Error("a question was passed to a user although a call of another one has just ended")
 		}
-		time.Sleep(ghost)
+		time.Sleep(abandonedGrace)
 		for _, principal := range []string{"one", "two", "three"} {
 			if !ofTheOnlyCall(principal) {
 				t.Errorf("after the grace a question is not passed to %s", principal)

@@ -6,7 +6,7 @@ import "time"
 type State int
 
 const (
-	// StateConnecting: the wire is being opened, the handshake done, the catalog read. Next: ready,
+	// StateConnecting: the transport is being opened, the handshake done, the catalog read. Next: ready,
 	// waiting, blocked or closed.
 	StateConnecting State = iota
 	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call

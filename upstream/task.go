@@ -51,8 +51,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	if f.ctx = ctx; clock != nil {
 		clock.probedBy(l)
 	}
-	l.takeoff(f)
-	defer l.land(f)
+	l.track(f)
+	defer l.untrack(f)
 	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
 	if err != nil {
 		return Result{}, err
@@ -73,7 +73,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
 		if ctx.Err() != nil {
-			l.haunt()
+			l.noteAbandoned()
 			l.post(&transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
@@ -121,7 +121,7 @@ func (l *legacyConn) within(ctx context.Context, f *flight, req *transport.Reque
 	if f.clock != nil {
 		req.Observer = f.clock
 	}
-	m, err := l.wire.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
+	m, err := l.transport.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {
 		return raw.Object{}, err
 	}

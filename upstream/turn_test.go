@@ -16,7 +16,7 @@ func newThinking() *thinking { return &thinking{make(chan struct{}, 1), make(cha
 
 func (p *thinking) Notify(string, []byte) {}
 
-func (p *thinking) Ask(ctx context.Context, _ *Question) ([]byte, error) {
+func (p *thinking) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
 	p.asked <- struct{}{}
 	select {
 	case <-p.answer:

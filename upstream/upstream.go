@@ -149,7 +149,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			}
 			return result, nil
 		}
-		peer, said := errors.AsType[*jsonrpc.Error](err)
+		rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 		need, signIn := errors.AsType[*SignInError](err)
 		switch {
 		case signIn:
@@ -161,19 +161,19 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.fail(cn, err)
 			l.release()
 			return Result{}, &Error{u.name, KindUnavailable, err}
-		case said && peer.Code == codeHeaderMismatch && !again:
+		case said && rpcErr.Code == codeHeaderMismatch && !again:
 			// Our headers come from a definition that has changed meanwhile: read it again and call
 			// once more (2026-07-28, streamable-http#client-behavior).
 			if l.lists && u.readCatalog(ctx, l.key, cn) == nil {
 				_, _, tool = u.limits(c)
 			}
 			l.release()
-		case said && peer.Code == codeUnsupportedVersion && !again:
+		case said && rpcErr.Code == codeUnsupportedVersion && !again:
 			l.fail(cn, err)
 			l.release()
 		case said:
 			l.release()
-			return Result{}, peer
+			return Result{}, rpcErr
 		case errors.Is(err, transport.ErrNotSent) && !again && ctx.Err() == nil:
 			l.fail(cn, err)
 			l.release()

@@ -17,7 +17,7 @@ import (
 )
 
 // streamable is Streamable HTTP of both eras. It has no connection of its own: every request is one,
-// from the pool that the upstream's wires share. What it has is the session of a legacy server, so
+// from the pool that the upstream's transports share. What it has is the session of a legacy server, so
 // it is over when that is gone, and not when a request fails.
 type streamable struct {
 	origin
@@ -45,7 +45,7 @@ const (
 	deleteTime      = time.Second
 )
 
-// OpenHTTP returns a wire to the server. It opens no connection; a server that is not there shows
+// OpenHTTP returns a transport to the server. It opens no connection; a server that is not there shows
 // at the first request.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
 	w := &streamable{in: in}
@@ -93,7 +93,7 @@ func (w *streamable) place(id, version string) {
 	w.session.Store(p)
 }
 
-// Call is that of wire. The answer is JSON, or an event stream; a legacy stream that breaks off is
+// Call is that of transport. The answer is JSON, or an event stream; a legacy stream that breaks off is
 // taken up again if the server can do that.
 func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
@@ -141,7 +141,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	return &m, nil
 }
 
-// Send is that of wire.
+// Send is that of transport.
 func (w *streamable) Send(ctx context.Context, m *Request) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	return nil
 }
 
-// Close is that of wire. It ends the session at the server, if there is one, for which the server
+// Close is that of transport. It ends the session at the server, if there is one, for which the server
 // has a second.
 func (w *streamable) Close() error {
 	w.closing.Do(func() {

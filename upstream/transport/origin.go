@@ -33,7 +33,7 @@ type HTTPOptions struct {
 	MessageLimit int // bytes of one message from the server
 	Depth        int // nesting of one message from the server
 	Log          *slog.Logger
-	// shared by the wires of an upstream, and not closed by them; nil means one of the wire's own
+	// shared by the transports of an upstream, and not closed by them; nil means one of the transport's own
 	Pool http.RoundTripper
 }
 
@@ -44,14 +44,14 @@ const (
 	maxRefused  = 2
 	drainSize   = 64 << 10    // of what follows an answer, read so that the connection can be used again
 	drainTime   = time.Second // for the same
-	maxDraining = 256         // connections of one wire that are being drained; beyond it they are closed
+	maxDraining = 256         // connections of one transport that are being drained; beyond it they are closed
 	exactSize   = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
 )
 
 // errTooLarge means that a message of the server's exceeds the limit.
 var errTooLarge = errors.New("the answer is larger than limits.message")
 
-// newHTTPPool returns the pool of connections that the wires of one upstream share. It is closed
+// newHTTPPool returns the pool of connections that the transports of one upstream share. It is closed
 // with CloseIdleConnections.
 func newHTTPPool() http.RoundTripper {
 	return &http.Transport{
@@ -80,7 +80,7 @@ func NewPool(rawURL string) http.RoundTripper {
 }
 
 // origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP
-// wires have in common: how they begin, fail and end.
+// transports have in common: how they begin, fail and end.
 type origin struct {
 	url    *url.URL
 	plain  *http1.Group                                                 // what rt is used through if it is an http1.Client; otherwise nil
@@ -94,7 +94,7 @@ type origin struct {
 	log    *slog.Logger
 	odd    LogLimit // of what the log is told that the server should not have sent
 
-	ctx      context.Context // ends with the wire; every request's context is derived from it
+	ctx      context.Context // ends with the transport; every request's context is derived from it
 	cancel   context.CancelCauseFunc
 	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work
 	closed   bool
@@ -103,7 +103,7 @@ type origin struct {
 
 	once   sync.Once     // the first reason is the one
 	reason error         // set before gone is closed
-	gone   chan struct{} // closed when the wire cannot be used any more
+	gone   chan struct{} // closed when the transport cannot be used any more
 }
 
 // init prepares the origin. A URL that is none makes an origin that is over.
@@ -147,7 +147,7 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over says why the wire cannot be used any more; nil is that we closed it. What is in flight goes
+// over says why the transport cannot be used any more; nil is that we closed it. What is in flight goes
 // on.
 func (o *origin) over(reason error) {
 	o.once.Do(func() {
@@ -156,7 +156,7 @@ func (o *origin) over(reason error) {
 	})
 }
 
-// Ended reports whether the wire is over.
+// Ended reports whether the transport is over.
 func (o *origin) Ended() bool {
 	select {
 	case <-o.gone:
@@ -166,7 +166,7 @@ func (o *origin) Ended() bool {
 	}
 }
 
-// why is the reason of a wire that is over.
+// why is the reason of a transport that is over.
 func (o *origin) why() error {
 	if o.reason == nil {
 		return ErrClosed
@@ -174,7 +174,7 @@ func (o *origin) why() error {
 	return o.reason
 }
 
-// Wait is that of wire. The first reason stays: a wire that ended by itself says so after Close,
+// Wait is that of transport. The first reason stays: a transport that ended by itself says so after Close,
 // too.
 func (o *origin) Wait() error {
 	<-o.gone

@@ -50,7 +50,7 @@ func startRemote(t testing.TB, h http.HandlerFunc, start func(*httptest.Server))
 	return r
 }
 
-// mustHTTP opens a wire that is closed at the end of the test, and must have left no goroutine
+// mustHTTP opens a transport that is closed at the end of the test, and must have left no goroutine
 // then.
 func mustHTTP(t testing.TB, o HTTPOptions, in Receiver) *streamable {
 	t.Helper()
@@ -68,7 +68,7 @@ func mustHTTP(t testing.TB, o HTTPOptions, in Receiver) *streamable {
 	return w
 }
 
-// mustBeGone fails when goroutines of HTTP wires are left. One that was ended may need a moment to
+// mustBeGone fails when goroutines of HTTP transports are left. One that was ended may need a moment to
 // be gone.
 func mustBeGone(t testing.TB) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 )
 
 // sse is HTTP+SSE of 2024-11-05: the server speaks on one event stream and hears at an address
-// that it names there. The stream is the session, so the wire ends with it.
+// that it names there. The stream is the session, so the transport ends with it.
 type sse struct {
 	origin
 	Duplex
@@ -103,7 +103,7 @@ func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 	}
 }
 
-// reading takes the server's messages until the stream ends, and the wire with it.
+// reading takes the server's messages until the stream ends, and the transport with it.
 func (w *sse) reading(events *jsonrpc.EventReader) {
 	defer w.stream.close()
 	for {
@@ -140,7 +140,7 @@ func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	return ok
 }
 
-// Call is that of wire. Nothing on the stream says which request it belongs to, so on is not
+// Call is that of transport. Nothing on the stream says which request it belongs to, so on is not
 // called.
 func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
@@ -189,7 +189,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			}
 			if sent != nil {
 				if err := <-sent; errors.Is(err, ErrNotSent) {
-					return nil, err // it may be this request whose refusal ended the wire
+					return nil, err // it may be this request whose refusal ended the transport
 				}
 			}
 			if w.reason == nil {
@@ -200,7 +200,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 	}
 }
 
-// Send is that of wire.
+// Send is that of transport.
 func (w *sse) Send(ctx context.Context, m *Request) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (w *sse) post(ctx context.Context, m *Request) error {
 	return notSent(gone)
 }
 
-// Close is that of wire. Closing the stream is what ends the session.
+// Close is that of transport. Closing the stream is what ends the session.
 func (w *sse) Close() error {
 	w.closing.Do(func() {
 		w.close()

@@ -55,9 +55,9 @@ func (o StdioOptions) withDefaults() StdioOptions {
 	return o
 }
 
-// stdio is the wire to a child process: one message per line on its standard input and output.
+// stdio is the transport to a child process: one message per line on its standard input and output.
 //
-// Five goroutines belong to it, and Close waits for all of them: run, which decides when the wire
+// Five goroutines belong to it, and Close waits for all of them: run, which decides when the transport
 // is at its end and takes the process down; the reader of stdout; the reader of stderr; the owner
 // of the process (stdio_process.go); and, while the input pipe is full, a writer that finishes the
 // frame which stands half in the pipe.
@@ -82,9 +82,9 @@ type stdio struct {
 
 	stopOnce sync.Once
 	stopped  error         // why stop was closed; read it after that
-	stop     chan struct{} // closed when we end the wire, the server did not
+	stop     chan struct{} // closed when we end the transport, the server did not
 	drained  chan struct{} // closed when nothing more comes from stdout
-	over     chan struct{} // closed when the wire cannot be used any more
+	over     chan struct{} // closed when the transport cannot be used any more
 	done     chan struct{} // closed when no goroutine and no process is left
 }
 
@@ -152,7 +152,7 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 	return w, nil
 }
 
-// Call implements wire. It costs no goroutine switch on the way to the server while the pipe has
+// Call implements transport. It costs no goroutine switch on the way to the server while the pipe has
 // room.
 func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	c, err := w.expect(req.ID)
@@ -177,7 +177,7 @@ func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)
 	}
 }
 
-// Send implements wire.
+// Send implements transport.
 func (w *stdio) Send(ctx context.Context, m *Request) error {
 	if sent, err := w.write(ctx, &m.Message); err != nil {
 		return sendError(sent, err)
@@ -185,7 +185,7 @@ func (w *stdio) Send(ctx context.Context, m *Request) error {
 	return nil
 }
 
-// Wait implements wire. The reason is an *ExitError when the process ended by itself.
+// Wait implements transport. The reason is an *ExitError when the process ended by itself.
 func (w *stdio) Wait() error {
 	<-w.over
 	if w.reason == ErrClosed {
@@ -203,7 +203,7 @@ func (w *stdio) Ended() bool {
 	}
 }
 
-// Close implements wire. It closes the server's input and gives it, and what it started, twice
+// Close implements transport. It closes the server's input and gives it, and what it started, twice
 // StopGrace to end. It must not be called by in.
 func (w *stdio) Close() error {
 	w.end(ErrClosed)
@@ -211,7 +211,7 @@ func (w *stdio) Close() error {
 	return nil
 }
 
-// end asks run to end the wire; the first reason counts.
+// end asks run to end the transport; the first reason counts.
 func (w *stdio) end(reason error) {
 	w.stopOnce.Do(func() {
 		w.stopped = reason
@@ -323,7 +323,7 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	return false
 }
 
-// fail makes the wire unusable and ends every call on it.
+// fail makes the transport unusable and ends every call on it.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
 	w.reason = reason
@@ -351,9 +351,9 @@ func sendError(sent bool, err error) error {
 //
 // Nobody waits here longer than its own ctx. The frame is written without a wait as far as it fits
 // into the pipe. If it does not fit, a goroutine of its own finishes it, for two reasons: a line
-// must not be cut off in the middle because one caller gives up (all others on this wire would pay
+// must not be cut off in the middle because one caller gives up (all others on this transport would pay
 // for that), and a server that is only busy catches up. One that reads nothing for WriteStall is
-// hung, and the wire ends.
+// hung, and the transport ends.
 func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -409,7 +409,7 @@ func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	}
 }
 
-// wrote turns the outcome of writing into that of write: a failed one is the end of the wire, whose
+// wrote turns the outcome of writing into that of write: a failed one is the end of the transport, whose
 // reason is worth a moment's wait.
 func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error) {
 	if err == nil {
@@ -424,7 +424,7 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 }
 
 // release gives the turn back after a frame, of which at least a part went out if some is true. An
-// error ends the wire.
+// error ends the transport.
 func (w *stdio) release(some bool, err error) {
 	if cap(w.frame) > frameKept {
 		w.spare.give(w.frame)

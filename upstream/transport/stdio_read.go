@@ -59,7 +59,7 @@ func (w *stdio) read() {
 }
 
 const (
-	lineBuffer = 32 << 10 // of a wire at rest
+	lineBuffer = 32 << 10 // of a transport at rest
 	lineShown  = 200      // bytes of a strange line in the log
 	lineOwn    = 2 << 10  // from here on a line gets a buffer that is used again
 	lineKept   = 4 << 20  // the largest of them that is kept for another line

@@ -80,7 +80,7 @@ var _ = role("wrapper", func() { // as npx: waits for a child that has its stdin
 	cmd.Wait()
 })
 
-// has a wire to each of the roles that it is told, and says so when all of them run; what befalls
+// has a transport to each of the roles that it is told, and says so when all of them run; what befalls
 // its keeper is told between them
 var _ = role("proxy", func() {
 	k := new(Watchdog)

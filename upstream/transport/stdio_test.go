@@ -23,7 +23,7 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// opened is a wire to a child of the test.
+// opened is a transport to a child of the test.
 type opened struct {
 	*stdio
 	t    testing.TB
@@ -31,11 +31,11 @@ type opened struct {
 	// the reading goroutine stands still after a notification called leaving, until this is closed
 	hold chan struct{}
 	log  *logged
-	fifo *os.File // every process of the wire holds the other end
+	fifo *os.File // every process of the transport holds the other end
 }
 
 // mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it
-// Ended before that, when that is certain. The wire is closed with the test, and then nothing of it
+// Ended before that, when that is certain. The transport is closed with the test, and then nothing of it
 // may be left.
 func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened {
 	t.Helper()
@@ -95,7 +95,7 @@ func holdFifo() *os.File {
 	return f
 }
 
-// hear returns the server's next request or notification; nil after the wire's end.
+// hear returns the server's next request or notification; nil after the transport's end.
 func (w *opened) hear() *jsonrpc.Message {
 	select {
 	case m := <-w.said:
@@ -105,7 +105,7 @@ func (w *opened) hear() *jsonrpc.Message {
 	}
 }
 
-// mustBeGone checks that no process and no goroutine of the wire is left.
+// mustBeGone checks that no process and no goroutine of the transport is left.
 func (w *opened) mustBeGone() {
 	w.t.Helper()
 	w.fifo.SetReadDeadline(time.Now().Add(time.Minute))

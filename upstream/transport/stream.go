@@ -217,7 +217,7 @@ func passing(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// Listen is that of wire: a GET stream of its own. Messages go to the wire's receiver.
+// Listen is that of transport: a GET stream of its own. Messages go to the transport's receiver.
 func (w *streamable) Listen(gap func()) <-chan struct{} {
 	if w.begin() != nil {
 		return closed

@@ -14,20 +14,20 @@ import (
 // Transport moves JSON-RPC messages between us and one server. It knows framing, processes and HTTP; it
 // knows nothing of MCP's methods. Its methods may be called from several goroutines at once.
 type Transport interface {
-	// Call sends a request, whose ID the caller chose and is unique on this wire, and waits for its
+	// Call sends a request, whose ID the caller chose and is unique on this transport, and waits for its
 	// response. Messages that certainly belong to this request (they came on its own HTTP response
 	// stream) go to on before Call returns, one at a time; it must not block.
 	//
 	// When ctx ends, Call returns context.Cause(ctx) at once and a late response is dropped; on
-	// HTTP the request's stream is closed, on other wires the server learns nothing of it. A
+	// HTTP the request's stream is closed, on other transports the server learns nothing of it. A
 	// Request that provably did not reach the server fails with an error that is ErrNotSent.
 	Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error)
 	// Send sends a notification, or a response to a request of the server's. It does not wait for
 	// the server to act on it.
 	Send(ctx context.Context, m *Request) error
-	// Wait blocks until the wire cannot be used any more, and says why. It returns nil after Close.
+	// Wait blocks until the transport cannot be used any more, and says why. It returns nil after Close.
 	Wait() error
-	// Ended reports, without waiting, whether the wire cannot be used any more.
+	// Ended reports, without waiting, whether the transport cannot be used any more.
 	Ended() bool
 	// PerRequest reports whether each request is an HTTP request of its own. Then it carries
 	// headers, the messages that belong to it come on its own response, and the end of that
@@ -44,17 +44,17 @@ type Transport interface {
 	// opened, because something may have been missed before; it must not block. The channel is
 	// closed when the stream is open, or when there will be none.
 	Listen(gap func()) <-chan struct{}
-	// Close ends the wire, and everything that it started: it returns when no goroutine and no
+	// Close ends the transport, and everything that it started: it returns when no goroutine and no
 	// process of it is left. Calls in flight fail.
 	Close() error
 }
 
-// Request is a message on its way to a server, with what HTTP puts beside it. Other wires ignore
+// Request is a message on its way to a server, with what HTTP puts beside it. Other transports ignore
 // Header.
 type Request struct {
 	jsonrpc.Message
 	Header   []http1.Field
-	Buffer   *[]byte  // for the answer, if the wire reads it in one piece; see Call.Buffer
+	Buffer   *[]byte  // for the answer, if the transport reads it in one piece; see Call.Buffer
 	Observer Observer // may be nil
 	Memory   Memory   // of the answer, where it comes in a response of its own; may be nil
 
@@ -66,7 +66,7 @@ type Observer interface {
 	// Heard is called when bytes of the request's own response have come.
 	Heard()
 	// Late is called when the answer to a request came after its Call had returned, or when it is
-	// certain that none will come. It is called on wires that tell the server nothing when a
+	// certain that none will come. It is called on transports that tell the server nothing when a
 	// Request is given up.
 	Late()
 	// Settled reports whether late is of no use any more.
@@ -80,7 +80,7 @@ type Memory interface {
 	Reserve(n int64) error
 }
 
-// Duplex is what the wires have in common that share one connection among all messages.
+// Duplex is what the transports have in common that share one connection among all messages.
 type Duplex struct{}
 
 func (Duplex) PerRequest() bool              { return false }
@@ -96,8 +96,8 @@ var closed = func() <-chan struct{} {
 }()
 
 // Receiver takes the messages of a server that belong to no certain request of ours: everything
-// unasked for on stdio, and what comes on an HTTP listening stream. It is called on the wire's
-// reading goroutine, one message at a time, and must not block or call back into the wire.
+// unasked for on stdio, and what comes on an HTTP listening stream. It is called on the transport's
+// reading goroutine, one message at a time, and must not block or call back into the transport.
 type Receiver func(m *jsonrpc.Message)
 
 var (
@@ -107,7 +107,7 @@ var (
 	// ErrSessionGone means that the server does not know our session any more. The request was not
 	// processed.
 	ErrSessionGone = errors.New("the server has ended the session")
-	// ErrClosed means that we closed the wire.
+	// ErrClosed means that we closed the transport.
 	ErrClosed = errors.New("closed")
 	// ErrInvalid is in the chain of errors about answers that are none.
 	ErrInvalid = errors.New("invalid answer")

@@ -27,16 +27,16 @@ type Peer interface {
 	// the call's time stands still meanwhile. The error is a *jsonrpc.Error when the client said
 	// so, or when it cannot be asked: the server is told in these words. Every other error means
 	// that nobody answered. ctx ends with the call, and when the server takes the question back.
-	Ask(ctx context.Context, q *Question) ([]byte, error)
+	Ask(ctx context.Context, q *ServerRequest) ([]byte, error)
 }
 
 // Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and
 // is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
-// Question is a request of a server's to the client: elicitation/create, sampling/createMessage or
+// ServerRequest is a request of the server to the client: elicitation/create, sampling/createMessage or
 // roots/list.
-type Question struct {
+type ServerRequest struct {
 	Method string
 	Params []byte // as the server wrote them; nil when there are none
 	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes
@@ -44,8 +44,8 @@ type Question struct {
 	Progress func(params []byte)
 }
 
-// IsQuestion reports whether a method of a server's is a question to the client.
-func IsQuestion(method string) bool {
+// IsServerRequest reports whether the client has to answer a request of this method.
+func IsServerRequest(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodListRoots:
 		return true
@@ -67,33 +67,33 @@ type flight struct {
 	alone bool
 }
 
-// landing is the end of the last call of a principal. The zero value is no call.
-type landing struct {
+// endedCall is the end of the last call of a principal. The zero value is no call.
+type endedCall struct {
 	principal string
 	at        time.Time
 }
 
-// takeoff registers a call that may hear from the server, and land ends that.
-func (b *base) takeoff(f *flight) {
+// track registers an in-flight call, and untrack removes it.
+func (b *base) track(f *flight) {
 	b.mu.Lock()
 	b.flights[f.id] = f
 	b.mu.Unlock()
 }
 
-func (b *base) land(f *flight) {
+func (b *base) untrack(f *flight) {
 	b.mu.Lock()
 	delete(b.flights, f.id)
 	if b.recent[0].principal != f.principal {
 		b.recent[1] = b.recent[0]
 	}
-	b.recent[0] = landing{f.principal, time.Now()}
+	b.recent[0] = endedCall{f.principal, time.Now()}
 	if f.alone {
 		if b.alone--; b.alone == 0 {
 			close(b.shared)
 			b.shared = nil
 		}
 	}
-	for _, a := range b.asked {
+	for _, a := range b.pending {
 		if a.of == f {
 			a.cancel()
 		}
@@ -101,21 +101,22 @@ func (b *base) land(f *flight) {
 	b.mu.Unlock()
 }
 
-// haunt keeps questions of a call that was given up from being taken for those of the next one.
-func (b *base) haunt() {
+// noteAbandoned marks the connection so that a late server request of an abandoned call is not
+// attributed to the next call.
+func (b *base) noteAbandoned() {
 	b.mu.Lock()
-	b.haunted = time.Now().Add(ghost)
+	b.abandonedUntil = time.Now().Add(abandonedGrace)
 	b.mu.Unlock()
 }
 
-// ghost is how long a call may still log or ask something after it was abandoned, or answered. A
+// abandonedGrace is how long a call may still log or ask something after it was abandoned, or answered. A
 // server does not report when it has finished with a call.
-const ghost = time.Minute
+const abandonedGrace = time.Minute
 
 // crowded reports whether a call of another principal has ended lately; mu is held.
 func (b *base) crowded(principal string) bool {
 	for _, l := range b.recent {
-		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < ghost {
+		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < abandonedGrace {
 			return true
 		}
 	}
@@ -152,7 +153,7 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	case len(b.flights) > 1:
 		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) + " calls in progress on this connection"
 	}
-	if time.Now().Before(b.haunted) {
+	if time.Now().Before(b.abandonedUntil) {
 		return nil, "it could belong to a call that was given up"
 	}
 	for _, only := range b.flights {
@@ -168,15 +169,15 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 // (basic/utilities/tasks).
 const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
-// asked is a question that is being answered.
-type asked struct {
+// pendingRequest is a server request that the client has not answered yet.
+type pendingRequest struct {
 	of     *flight
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client need not answer any more
 }
 
-// question has the client answer a question, on a goroutine that close waits for.
-func (b *base) question(own *flight, m *jsonrpc.Message) {
+// serverRequest has the client answer a server request, on a goroutine that close waits for.
+func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("the server asks for roots, which were not declared", "reason", reason)
@@ -197,14 +198,14 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: its call is over")
 		return
 	}
-	if _, open := b.asked[m.ID]; open || len(b.asked) >= maxQuestions {
+	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
 		b.mu.Unlock()
 		cancel()
 		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
 		return
 	}
-	a := &asked{f, cancel, make(chan struct{})}
-	b.asked[m.ID] = a
+	a := &pendingRequest{f, cancel, make(chan struct{})}
+	b.pending[m.ID] = a
 	if own == nil && !f.alone {
 		f.alone = true
 		if b.alone++; b.alone == 1 {
@@ -215,7 +216,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 	if m.Method == string(mcp.MethodElicitationCreate) {
 		b.sent(f.peer, m.Params)
 	}
-	id, q := jsonrpc.ID(string(m.ID)), &Question{Method: m.Method, Params: bytes.Clone(m.Params)}
+	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params)}
 	q.Progress = func(params []byte) {
 		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
 	}
@@ -230,15 +231,15 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 			f.clock.release() // the server's time counts again, also that in which it takes the answer
 		}
 		b.mu.Lock()
-		wanted := b.asked[id] == a
+		wanted := b.pending[id] == a
 		b.mu.Unlock()
 		if !wanted {
 			return // the server has taken it back
 		}
-		defer func() { // until it is sent, so that maxQuestions bounds these goroutines
+		defer func() { // until it is sent, so that maxServerRequests bounds these goroutines
 			b.mu.Lock()
-			if b.asked[id] == a {
-				delete(b.asked, id)
+			if b.pending[id] == a {
+				delete(b.pending, id)
 			}
 			b.mu.Unlock()
 		}()
@@ -248,7 +249,7 @@ func (b *base) question(own *flight, m *jsonrpc.Message) {
 		if err != nil {
 			reply.Result, reply.Error = unanswered(q.Method, err)
 		}
-		if err := b.wire.Send(sending, reply); err != nil && b.ctx.Err() == nil {
+		if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
 			b.log.Debug("answer to the upstream lost", "method", q.Method, "error", err)
 		}
 	})
@@ -292,7 +293,7 @@ func (b *base) sent(p Peer, elicitation []byte) {
 		b.browse = map[string]Peer{}
 	}
 	for old := range b.browse { // any one: nobody has so many
-		if len(b.browse) < maxQuestions {
+		if len(b.browse) < maxServerRequests {
 			break
 		}
 		delete(b.browse, old)
@@ -316,13 +317,13 @@ func (b *base) completed(m *jsonrpc.Message) {
 	}
 }
 
-// maxQuestions bounds what a server can ask at once.
-const maxQuestions = 64
+// maxServerRequests bounds what a server can ask at once.
+const maxServerRequests = 64
 
 // unanswered is what a server hears of a question that got no answer.
 func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
-	if peer, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return nil, peer
+	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return nil, rpcErr
 	}
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodElicitationCreate:
@@ -341,8 +342,8 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 		return
 	}
 	b.mu.Lock()
-	a := b.asked[jsonrpc.ID(v)]
-	delete(b.asked, jsonrpc.ID(v))
+	a := b.pending[jsonrpc.ID(v)]
+	delete(b.pending, jsonrpc.ID(v))
 	b.mu.Unlock()
 	if a == nil {
 		return

@@ -20,12 +20,12 @@ import (
 func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
 	next := &flight{id: "2"}
-	b.takeoff(next)
+	b.track(next)
 	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 	if f, reason := b.owner(nil, question); f != next {
 		t.Fatalf("the question of the only call is nobody's: %s", reason)
 	}
-	b.haunt()
+	b.noteAbandoned()
 	if f, _ := b.owner(nil, question); f != nil {
 		t.Error("the question may be that of a call that was given up, and was taken for the next one's")
 	}
