@@ -8,7 +8,7 @@ import (
 // Verdicts is a set of verdicts.
 type Verdicts uint8
 
-// undecided stands in a set for "no rule applies".
+// undecided is the set member for "no rule applies".
 const undecided = Allow + 1
 
 func (s Verdicts) with(v Verdict) Verdicts { return s | 1<<v }
@@ -21,13 +21,12 @@ func (s Verdicts) Has(v Verdict) bool { return s&(1<<v) != 0 }
 // Only reports whether the set contains v and no other verdict.
 func (s Verdicts) Only(v Verdict) bool { return s == Verdicts(0).with(v) }
 
-// Beginning returns the verdicts that reading some resource of the item's upstream may get if its
-// URI begins with one of the item's names. It is for URIs of which the rest is unknown, such as the
-// expansion of a URI template without all of its variables.
+// Beginning returns the possible verdicts for reading a resource of the item's upstream whose URI
+// begins with one of the item's names. It is for URIs with an unknown end, such as an expansion of
+// a URI template with missing variables.
 //
-// The set may contain a verdict that no such URI gets, and never lacks one that does. An exception
-// is a URI whose unknown part leads elsewhere by dot segments: reading that URI gets a decision of
-// its own.
+// The set contains every verdict that such a URI can get, and perhaps others. Dot segments in the
+// unknown part are an exception: such a URI gets a decision of its own.
 func (r *Rights) Beginning(it Item) Verdicts {
 	var possible Verdicts
 	if slices.ContainsFunc(it.Requires, func(c string) bool { return !r.held[c] }) {
@@ -42,7 +41,7 @@ func (r *Rights) Beginning(it Item) Verdicts {
 	}
 	if enforced := r.enforced(); enforced != nil {
 		held := b.decides(enforced, true)
-		if held.Has(Allow) { // as if no rule applied
+		if held.Has(Allow) { // as if no enforced rule applied
 			held = held.without(Allow).with(undecided)
 		}
 		possible = strictestOf(possible, held)
@@ -63,10 +62,10 @@ func (r *Rights) enforced() (all []*entry) {
 	return all
 }
 
-// beginning is the item of Beginning, and every other way to read its names.
+// beginning is the item of Beginning, with every other reading of its names.
 type beginning struct {
 	named
-	open []string // texts that a continuation of a name may begin with for some reader
+	open []string // possible beginnings of a continued name, by any reading
 }
 
 func newBeginning(it Item) beginning {
@@ -86,9 +85,8 @@ func newBeginning(it Item) beginning {
 	return b
 }
 
-// decides returns the verdicts that the policies of a layer may give, or all enforced ones, and
-// undecided if perhaps none of their rules applies. Enforced policies count in a layer as in the
-// function decides.
+// decides returns the possible verdicts of a layer, or of all enforced policies if enforcing, with
+// undecided if perhaps no rule applies. Enforced policies count as in the function decides.
 func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
 	all, outcomes := Verdicts(0), Verdicts(0).with(undecided)
 	for _, e := range entries {
@@ -116,7 +114,7 @@ func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
 	return all | outcomes
 }
 
-// strictestOf returns the stricter of each pair of a verdict of a and one of b.
+// strictestOf returns the stricter verdict of each pair of a verdict of a and one of b.
 func strictestOf(a, b Verdicts) Verdicts {
 	var all Verdicts
 	for v := Deny; v <= undecided; v++ {
@@ -129,7 +127,7 @@ func strictestOf(a, b Verdicts) Verdicts {
 	return all
 }
 
-// selects reports whether the rule may, or must, be for a URI that begins so, and its verdict.
+// selects reports whether a rule may, or must, apply to a URI that begins so, and its verdict.
 func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
 	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(b.Upstream) }) {
 		return r.verdict, false, false
@@ -153,7 +151,7 @@ func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
 	return r.verdict, may, must
 }
 
-// within reports whether a URI that begins so may, or must, be in the place.
+// within reports whether a URI that begins so may, or must, match the place.
 func (b *beginning) within(p *place, v Verdict) (may, must bool) {
 	switch {
 	case p.plain.everything():
@@ -170,7 +168,7 @@ func (b *beginning) within(p *place, v Verdict) (may, must bool) {
 	return may || must, must
 }
 
-// goesOn reports whether the glob matches the text with anything behind it.
+// goesOn reports whether the glob matches the text with any continuation.
 func (g glob) goesOn(s string) bool {
 	last := g.segments[len(g.segments)-1]
 	return len(g.segments) > 1 && len(last) == 1 && last[0] == "" && g.match(s)

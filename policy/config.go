@@ -16,156 +16,154 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Config is the file's policies section. Without the section everybody who is let in may use
-// whatever requires no capability (see Open); with it, what nothing allows is denied. The order of
-// the policies does not matter, but that of the rules of each does.
+// Config is the policies section of the file. Without the section, every authenticated caller may
+// use every item that requires no capability (see Open). With it, whatever no rule allows is
+// denied. The order of policies does not matter; the order of a policy's rules does.
 type Config []Entry
 
-// Entry is one policy: for whom it is, what they hold, and what they may do.
+// Entry is one policy: who it applies to, the capabilities it gives, and its rules.
 type Entry struct {
-	// Name is for messages, the audit log and junction why. Required, and given once.
+	// Name appears in messages, the audit log and junction why. Required and unique.
 	Name string `yaml:"name"`
-	// Match says for whom the policy is; every key given must hold. Without it the policy is for
-	// everybody.
+	// Match says who the policy applies to; every given key must match. Without it the policy
+	// applies to everyone.
 	Match *Match `yaml:"match"`
-	// Enforced true makes the policy's denies and asks hold in every layer: no rule of another
-	// policy lifts them, and of several verdicts the strictest counts. Its allows are as those of
-	// any policy. False states that a policy without a match may be overridden, so that Warnings
-	// does not report it.
+	// Enforced: true makes the denies and asks of the policy count in every layer: no other policy
+	// lifts them, and the strictest verdict wins. Its allows are like those of any policy.
+	// Enforced: false states that other policies may override a policy without a match, so that
+	// Warnings does not report it.
 	Enforced *bool `yaml:"enforced"`
-	// Capabilities are held by whom the policy matches. An item that requires capabilities exists
-	// only for those who hold all of them.
+	// Capabilities are given to everyone whom the policy matches. An item that requires
+	// capabilities exists only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`
-	// Rules are asked in their order, and the first that applies counts; but a deny that applies
-	// wins wherever it stands.
+	// Rules are tried in order, and the first that applies counts; but a deny that applies always
+	// wins.
 	Rules []Rule `yaml:"rules"`
-	// Redact is taken out of results: the word secrets stands for the known shapes of secrets, {
-	// name: …, re: … } for what an RE2 expression finds.
+	// Redact removes text from results: the word secrets stands for known forms of secrets, and {
+	// name: …, re: … } for matches of an RE2 expression.
 	Redact []Redact `yaml:"redact"`
-	// Validate true refuses calls whose arguments do not fit the tool's schema.
+	// Validate: true rejects calls whose arguments do not match the tool's schema.
 	Validate bool `yaml:"validate"`
-	// Pinned true leaves only the tools whose present definition an operator has accepted.
+	// Pinned: true hides every tool whose current definition no operator has accepted.
 	Pinned bool `yaml:"pinned"`
-	// Limits bound how often, and how much at once.
+	// Limits limit the rate and the number of concurrent calls.
 	Limits Limits `yaml:"limits"`
 }
 
-// Match says for whom a policy is: every key given must hold, and a list means any of its values.
-// Values are compared to the letter, only email and email_domain without regard to the case of A-Z.
-// What a client says of itself (its name and version) is nowhere in it.
+// Match says who a policy applies to: every given key must match, and a list matches any of its
+// values. Values are compared exactly; only email and email_domain ignore the case of A-Z.
+// Client-supplied names and versions are never used.
 //
-// A match decides the layer: with any key other than surface the policy is the caller's own, with
-// surface alone it is the surface's, and without a match it is global. The first of these layers in
-// which some rule applies decides.
+// Match decides the layer: with any key except surface, the policy is the caller's own; with
+// surface alone, it is the surface's; without a match, it is global. The first of these layers in
+// which a rule applies decides.
 type Match struct {
 	Kind        List `yaml:"kind"`         // local (no sign-in), key, user or service.
 	Key         List `yaml:"key"`          // names of API keys.
-	User        List `yaml:"user"`         // as the issuer calls them; give issuer too where there are several.
-	Issuer      List `yaml:"issuer"`       // who vouches for the user, a URL.
+	User        List `yaml:"user"`         // subjects at their issuer; with several issuers, set issuer too.
+	Issuer      List `yaml:"issuer"`       // URLs of the issuers of users.
 	Email       List `yaml:"email"`        // verified addresses.
-	EmailDomain List `yaml:"email_domain"` // what follows the @ of a verified address; subdomains are others.
-	Group       List `yaml:"group"`        // that the user is in.
-	Scope       List `yaml:"scope"`        // that the token has.
-	OAuthClient List `yaml:"oauth_client"` // the program that the token was made out to.
-	CIDR        List `yaml:"cidr"`         // networks of the client's address, such as 10.0.0.0/8.
-	Surface     List `yaml:"surface"`      // the surface of the endpoint that was called.
+	EmailDomain List `yaml:"email_domain"` // domains of verified addresses, without subdomains.
+	Group       List `yaml:"group"`        // groups of the user.
+	Scope       List `yaml:"scope"`        // scopes of the token.
+	OAuthClient List `yaml:"oauth_client"` // OAuth clients that tokens were issued to.
+	CIDR        List `yaml:"cidr"`         // client networks, such as 10.0.0.0/8.
+	Surface     List `yaml:"surface"`      // surfaces of the called endpoint.
 }
 
 // Rule has exactly one of allow, ask and deny.
 type Rule struct {
-	Allow *Selector `yaml:"allow"` // is done.
-	Ask   *Selector `yaml:"ask"`   // is done after the person has agreed.
-	Deny  *Selector `yaml:"deny"`  // is not done, and an item that is always denied does not exist for the client.
+	Allow *Selector `yaml:"allow"` // calls are made.
+	Ask   *Selector `yaml:"ask"`   // calls are made after the person has approved.
+	Deny  *Selector `yaml:"deny"`  // calls are rejected; an item that is always denied is hidden.
 }
 
-// Selector says what a rule is for. At least one key is needed; { upstreams: "*" } is everything.
+// Selector says which items and calls a rule applies to. At least one key is required; { upstreams:
+// "*" } selects everything.
 //
-// In a glob * is any run of characters (also of slashes and line breaks), ? is one character, and \
-// takes the next one as it stands. It must match the whole text, and case counts. Names are
-// compared byte by byte: letters that look alike are others.
+// In a glob, * matches any characters (also slashes and line breaks), ? matches one character, and
+// \ escapes the next one. A glob must match the whole text, and is case-sensitive. Names are
+// compared byte by byte, so that look-alike letters differ.
 type Selector struct {
-	// Upstreams are globs over the names of upstreams. Without it all are meant.
+	// Upstreams are globs for names of upstreams. Default: all.
 	Upstreams List `yaml:"upstreams"`
-	// Tools, Prompts and Resources are globs over every name that an item has: the one that clients
-	// see on /mcp and the full one before it was shortened; for a resource its URI there and at its
-	// upstream, or the template. Without any of the three, all kinds are meant; with some, only
-	// those given.
+	// Tools, Prompts and Resources are globs for every name of an item: the name on /mcp, and the
+	// full name before shortening; for a resource its URI on /mcp and at its upstream, or its
+	// template. Without any of the three, the rule applies to all kinds; with some of them, only to
+	// those.
 	//
-	// A URI with . or .. segments, backslashes, or any of these percent-encoded may mean another
-	// place than it says: only resources: "*" and rules without resources allow it, an ask that
-	// matches it denies it, and a deny is compared with what it comes to, too. One of more than 2
-	// KiB, or one that can be read in very many ways, is denied by every ask and deny of resources
-	// that its scheme does not rule out.
+	// A URI with . or .. segments, backslashes, or any of these percent-encoded is ambiguous. Only
+	// resources: "*" and rules without resources allow such a URI; an ask that matches it denies
+	// it; a deny is also compared with the URI's possible meanings. A URI of more than 2 KiB, or
+	// with too many meanings, is denied by every ask and deny of resources whose scheme may fit.
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`
-	// Where are conditions on the arguments of a tool or a prompt, which all must hold. A name is
-	// that of an argument, or a JSON pointer when it begins with a slash, in which the segment * is
-	// every element of a list.
+	// Where are conditions on the arguments of a tool or prompt; all must hold. The key is the name
+	// of an argument, or a JSON pointer that begins with a slash, in which * stands for every
+	// element of a list.
 	//
-	// For an allow only text matches, never a missing value or one of another type, and with * all
-	// elements must match and there must be one. For ask and deny one element is enough, numbers
-	// and booleans are compared as the text they are written with, and what cannot be judged
-	// matches: a list or an object where the path ends, or another value where it should go on.
-	// Missing values and null do not.
+	// An allow matches only text: a missing value or one of another type does not match, and with *
+	// there must be an element and all elements must match. For ask and deny, one matching element
+	// is enough, numbers and booleans are compared as their JSON text, and a value that cannot be
+	// judged matches: a list or object at the end of the path, or another type in the middle.
+	// Missing values and null do not match.
 	//
-	// Patterns see text, not what it means: a shell reads more than one command out of "git status;
-	// rm -rf /", which "git *" matches.
+	// Patterns see text, not its meaning: "git *" matches "git status; rm -rf /", which a shell
+	// runs as two commands.
 	Where Where `yaml:"where"`
 }
 
-// Where gives the pattern for each argument.
+// Where maps arguments to patterns.
 type Where map[string]Pattern
 
-// Pattern is what an argument is compared with: a glob, { re: … }, or a list of these of which any
-// may match.
+// Pattern is a glob, { re: … }, or a list of these, one of which must match.
 type Pattern []Alternative
 
-// Alternative is one glob or one regular expression; exactly one of them.
+// Alternative is either a glob or a regular expression.
 type Alternative struct {
-	Glob string `yaml:"-"`  // must match the whole text.
-	Re   string `yaml:"re"` // in RE2; need only be found in the text, unless it has ^ and $.
+	Glob string `yaml:"-"`  // matches the whole text.
+	Re   string `yaml:"re"` // RE2; matches anywhere in the text unless it has ^ and $.
 }
 
-// Redact is the word secrets or a rule with a name.
+// Redact is the word secrets, or a named expression.
 type Redact struct {
 	Word string `yaml:"-"`    // secrets.
-	Name string `yaml:"name"` // stands in place of what was removed.
-	Re   string `yaml:"re"`   // in RE2; what it finds is removed.
+	Name string `yaml:"name"` // replaces the removed text.
+	Re   string `yaml:"re"`   // RE2; its matches are removed.
 }
 
-// Limits bound what one principal may do; of several policies that match, the strictest of each
-// counts.
+// Limits limit one principal. If several policies match, the strictest value of each limit counts.
 type Limits struct {
-	// of calls, such as 60/m, and again of lists, pings, handshakes and new streams. Default: no
-	// limit.
+	// of calls, such as 60/m, and separately of lists, pings, handshakes and new streams. Default:
+	// no limit.
 	Rate Rate `yaml:"rate"`
-	// calls at once after a pause. Default: what the rate gives in ten seconds, at least 1.
+	// largest burst of calls. Default: ten seconds of the rate, at least 1.
 	Burst      int `yaml:"burst"`
 	Concurrent int `yaml:"concurrent"` // calls in flight. Default: no limit.
 }
 
-// Rate is a number of calls per second; the file writes it as 5/s, 60/m or 1000/h.
+// Rate is a number of calls per second, written as 5/s, 60/m or 1000/h.
 type Rate float64
 
-// UnmarshalText reads the number and the unit.
+// UnmarshalText parses the number and the unit.
 func (r *Rate) UnmarshalText(text []byte) error {
 	number, unit, _ := strings.Cut(string(text), "/")
 	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
 	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
 	if err != nil || seconds == 0 || n == 0 {
-		return fmt.Errorf("%s is no rate; write 5/s, 60/m or 1000/h", show(string(text)))
+		return fmt.Errorf("%s is not a rate; write 5/s, 60/m or 1000/h", show(string(text)))
 	}
 	*r = Rate(float64(n) / seconds)
 	return nil
 }
 
-// List is written as one value or as a list of them.
+// List is written as one value or a list.
 type List []string
 
-// Shape says what a node of the file is to be read into: a pointer to a part of the value, or what
-// is wanted instead of such a node. It is for readers that walk over nodes themselves, such as the
-// strict one of the command; UnmarshalYAML does the same for package yaml.
+// Shape returns what to decode a YAML node into, a pointer to a part of the value, or else the
+// expected form of the node. It is for decoders that walk over nodes, such as the strict one of the
+// command; UnmarshalYAML does the same for package yaml.
 func (l *List) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
 		return (*[]string)(l), ""
@@ -177,7 +175,7 @@ func (l *List) Shape(n *yaml.Node) (into any, want string) {
 	return nil, "text, or a list such as [one, two]"
 }
 
-// Shape is as that of List.
+// Shape is like List.Shape.
 func (w *Where) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.MappingNode && len(n.Content) > 0 {
 		*w = Where{}
@@ -186,7 +184,7 @@ func (w *Where) Shape(n *yaml.Node) (into any, want string) {
 	return nil, `a mapping of arguments to patterns, such as { command: "git *" }`
 }
 
-// Shape is as that of List.
+// Shape is like List.Shape.
 func (p *Pattern) Shape(n *yaml.Node) (into any, want string) {
 	switch {
 	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
@@ -200,7 +198,7 @@ func (p *Pattern) Shape(n *yaml.Node) (into any, want string) {
 
 const wantedPattern = `a glob such as "git *", { re: "^git " }, or a list of these`
 
-// Shape is as that of List.
+// Shape is like List.Shape.
 func (a *Alternative) Shape(n *yaml.Node) (into any, want string) {
 	switch {
 	case n.Kind == yaml.ScalarNode:
@@ -212,7 +210,7 @@ func (a *Alternative) Shape(n *yaml.Node) (into any, want string) {
 	return nil, wantedPattern
 }
 
-// Shape is as that of List.
+// Shape is like List.Shape.
 func (r *Redact) Shape(n *yaml.Node) (into any, want string) {
 	switch {
 	case n.Kind == yaml.ScalarNode:
@@ -224,7 +222,7 @@ func (r *Redact) Shape(n *yaml.Node) (into any, want string) {
 	return nil, `the word secrets, or a mapping such as { name: ticket, re: "TCK-[0-9]{8}" }`
 }
 
-// shaped is a value that the file may write in more than one way.
+// shaped is a value with several notations in the file.
 type shaped interface {
 	Shape(n *yaml.Node) (into any, want string)
 }
@@ -245,16 +243,17 @@ func unmarshal(n *yaml.Node, s shaped) error {
 
 var _ encoding.TextUnmarshaler = (*Rate)(nil)
 
-// Problem is one mistake of a configuration: where in it, and what would be right.
+// Problem is one mistake of a configuration: its path, and a text that says what is wrong and how
+// to fix it.
 type Problem struct {
-	Path string // below the section, such as [0].rules[2].deny.where.command; empty for the section itself
+	Path string // below the section, such as [0].rules[2].deny.where.command; "" for the section
 	Text string
 }
 
 // Error returns the path below the section and the text.
 func (p Problem) Error() string { return "policies" + p.Path + ": " + p.Text }
 
-// Validate returns every mistake, in the order of the policies and of their keys.
+// Validate returns all mistakes, in the order of the policies and of their keys.
 func (c Config) Validate() []Problem {
 	v := &validator{}
 	names := map[string]int{}
@@ -263,11 +262,11 @@ func (c Config) Validate() []Problem {
 		first, twice := names[e.Name]
 		switch {
 		case e.Name == "":
-			v.bad(at+".name", "is missing; a policy needs a name, for messages and the audit log")
+			v.bad(at+".name", "is missing; name the policy, for messages and the audit log")
 		case !word(e.Name, "._-"):
-			v.bad(at+".name", "has 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
+			v.bad(at+".name", "want 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
 		case twice:
-			v.bad(at+".name", "%s is the name of policies[%d] already; give one of them another name", e.Name, first)
+			v.bad(at+".name", "%s is also the name of policies[%d]; give one of them another name", e.Name, first)
 		default:
 			names[e.Name] = i
 		}
@@ -284,23 +283,23 @@ func (c Config) Validate() []Problem {
 		v.redact(at+".redact", e.Redact)
 		v.limits(at+".limits", e.Limits)
 		if v.n == len(v.problems) && e.idle() {
-			v.bad(at, "says nothing; give it rules, capabilities, limits or redact")
+			v.bad(at, "has no effect; give it rules, capabilities, limits or redact")
 		}
 		v.n = len(v.problems)
 	}
 	return v.problems
 }
 
-// idle reports whether the policy makes no difference to anybody.
+// idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned &&
 		e.Limits == Limits{}
 }
 
-// enforced reports whether the denies and asks of the policy hold in every layer.
+// enforced reports whether the denies and asks of the policy count in every layer.
 func (e *Entry) enforced() bool { return e.Enforced != nil && *e.Enforced }
 
-// Capabilities returns those that some policy gives, sorted.
+// Capabilities returns the sorted capabilities that policies give.
 func (c Config) Capabilities() []string {
 	var all []string
 	for _, e := range c {
@@ -310,8 +309,8 @@ func (c Config) Capabilities() []string {
 	return slices.Compact(all)
 }
 
-// Unmatched returns the globs of the policy over upstreams that match none of the names: most
-// likely slips, and a deny with a slip denies nothing. The paths are below the policy.
+// Unmatched returns the policy's globs over upstreams that match none of the names, which are most
+// likely typos: a deny with a typo denies nothing. The paths are below the policy.
 func (e *Entry) Unmatched(names []string) []Problem {
 	var ps []Problem
 	for i, r := range e.Rules {
@@ -336,7 +335,7 @@ type keyed struct {
 	*Selector
 }
 
-// selectors returns those that are given.
+// selectors returns the given selectors.
 func (r *Rule) selectors() []keyed {
 	return slices.DeleteFunc([]keyed{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}},
 		func(s keyed) bool { return s.Selector == nil })
@@ -345,7 +344,7 @@ func (r *Rule) selectors() []keyed {
 // A validator collects problems.
 type validator struct {
 	problems []Problem
-	n        int // problems of the policies before
+	n        int // problems of earlier policies
 }
 
 func (v *validator) bad(path, format string, args ...any) {
@@ -375,20 +374,20 @@ func (v *validator) match(at string, m *Match) {
 		v.list(at+"."+f.key, f.list, func(at, s string) {
 			switch {
 			case f.key == "kind" && !slices.Contains([]string{"local", "key", "user", "service"}, s):
-				v.bad(at, "%s is none of local, key, user, service", show(s))
+				v.bad(at, "want local, key, user or service, not %s", show(s))
 			case f.key == "cidr":
 				v.network(at, s)
 			case f.key == "email" && strings.Count(s, "@") != 1:
-				v.bad(at, "%s is no address; write it like ann@example.com", show(s))
+				v.bad(at, "%s is not an address; write it like ann@example.com", show(s))
 			case f.key == "email_domain" && strings.Contains(s, "@"):
-				v.bad(at, "is what follows the @; write %s", s[strings.LastIndexByte(s, '@')+1:])
+				v.bad(at, "want only the part after the @; write %s", s[strings.LastIndexByte(s, '@')+1:])
 			case f.key != "scope" && strings.Contains(s, "*"):
-				v.bad(at, "is compared to the letter, in which * means nothing; name each value")
+				v.bad(at, "is compared exactly, so * has no meaning; name each value")
 			}
 		})
 	}
 	if !given {
-		v.bad(at, "names nobody; remove the key if the policy is for everybody")
+		v.bad(at, "is empty; remove the key if the policy applies to everyone")
 	}
 }
 
@@ -397,23 +396,23 @@ func (v *validator) network(at, s string) {
 	if err == nil {
 		switch {
 		case p.Addr().Is4In6():
-			v.bad(at, "write IPv4 networks as such, like 10.0.0.0/8")
+			v.bad(at, "want an IPv4 network in IPv4 notation, such as 10.0.0.0/8")
 		case p != p.Masked():
-			v.bad(at, "has bits behind the prefix; write %v", p.Masked())
+			v.bad(at, "the address has bits set after the prefix; write %v", p.Masked())
 		}
 		return
 	}
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		v.bad(at, "is an address; write %v if it alone is meant", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		v.bad(at, "want a network; write %v for this one address", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 		return
 	}
-	v.bad(at, "%s is no network; write it like 10.0.0.0/8", show(s))
+	v.bad(at, "%s is not a network; write it like 10.0.0.0/8", show(s))
 }
 
-// list checks what all lists have in common, and then each value.
+// list checks a list, and then each value with each.
 func (v *validator) list(at string, l List, each func(at, s string)) {
 	if l != nil && len(l) == 0 {
-		v.bad(at, "is an empty list; name something, or remove the key")
+		v.bad(at, "is an empty list; add a value, or remove the key")
 	}
 	for i, s := range l {
 		at := at
@@ -428,7 +427,7 @@ func (v *validator) list(at string, l List, each func(at, s string)) {
 	}
 }
 
-// textProblem says what is wrong with any value that something is compared with.
+// textProblem returns what is wrong with a value that is compared, or "".
 func textProblem(s string) string {
 	switch {
 	case s == "":
@@ -438,7 +437,7 @@ func textProblem(s string) string {
 	case !utf8.ValidString(s):
 		return "is not UTF-8 text"
 	case strings.ContainsRune(s, 0):
-		return "holds a NUL character; remove it"
+		return "contains a NUL character; remove it"
 	}
 	return ""
 }
@@ -468,29 +467,29 @@ func (v *validator) selector(at string, s *Selector) {
 				v.bad(at, "%s", problem)
 			} else if c := plainBracket(g); c != "" && f.key != "resources" {
 				v.bad(at,
-					`has a %s, which no name has and which stands for itself in these globs; write a list of globs instead`, c)
+					`contains %s, which has no special meaning in these globs and is in no name; write a list of globs instead`, c)
 			}
 		})
 	}
 	if !given {
-		v.bad(at, `selects nothing; write { upstreams: "*" } if everything is meant`)
+		v.bad(at, `is empty; write { upstreams: "*" } to select everything`)
 	}
 	if s.Where == nil {
 		return
 	}
 	if len(s.Where) == 0 {
-		v.bad(at+".where", "names no argument; name one, or remove the key")
+		v.bad(at+".where", "is empty; name an argument, or remove the key")
 	}
 	if s.Resources != nil {
-		v.bad(at+".where", "is for the arguments of tools and prompts, which resources do not have; write a rule "+
-			"for resources alone")
+		v.bad(at+".where", "applies to arguments of tools and prompts, which resources do not have; write a separate "+
+			"rule for resources")
 	}
 	for _, name := range sortedKeys(s.Where) {
 		v.pattern(at+".where."+name, name, s.Where[name])
 	}
 }
 
-// plainBracket returns the first of the characters that other globs give a meaning and ours do not.
+// plainBracket returns the first character that is special in other globs but not in these, or "".
 func plainBracket(g string) string {
 	for i := 0; i < len(g); i++ {
 		switch g[i] {
@@ -506,7 +505,7 @@ func plainBracket(g string) string {
 func (v *validator) pattern(at, name string, p Pattern) {
 	switch {
 	case name == "":
-		v.bad(at, "names no argument")
+		v.bad(at, "is empty; name an argument")
 	case textProblem(name) != "":
 		v.bad(at, "%s", textProblem(name))
 	case pointerProblem(name) != "":
@@ -545,11 +544,11 @@ func (v *validator) expression(at, re string) *regexp.Regexp {
 		hint := ""
 		if strings.Contains(re, "(?=") || strings.Contains(re, "(?!") || strings.Contains(re, "(?<!") ||
 			strings.Contains(re, "(?<=") {
-			hint = "; RE2 does not look ahead or behind"
+			hint = "; RE2 has no lookahead or lookbehind"
 		}
-		v.bad(at, "is no RE2 expression: %s at %s%s", e.Code, show(e.Expr), hint)
+		v.bad(at, "is not an RE2 expression: %s at %s%s", e.Code, show(e.Expr), hint)
 	} else if err != nil {
-		v.bad(at, "is no RE2 expression: %v", err)
+		v.bad(at, "is not an RE2 expression: %v", err)
 	}
 	return r
 }
@@ -562,27 +561,27 @@ func (v *validator) redact(at string, list []Redact) {
 		case r.Word == "secrets" && r.Name == "" && r.Re == "":
 			continue
 		case r.Word != "":
-			v.bad(at, `%s is not known; write secrets, or { name: …, re: … }`, show(r.Word))
+			v.bad(at, `%s is unknown; write secrets, or { name: …, re: … }`, show(r.Word))
 			continue
 		case r.Name == "":
-			v.bad(at+".name", "is missing; it stands in place of what is removed")
+			v.bad(at+".name", "is missing; it replaces the removed text")
 		case !word(r.Name, "._-"):
-			v.bad(at+".name", "has 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
+			v.bad(at+".name", "want 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
 		case names[r.Name]:
-			v.bad(at+".name", "%s is the name of another; give one of them another name", r.Name)
+			v.bad(at+".name", "%s is a duplicate; give one of them another name", r.Name)
 		}
 		names[r.Name] = true
 		if r.Re == "" {
-			v.bad(at+".re", "is missing; it finds what is removed")
+			v.bad(at+".re", "is missing; write the expression for the text to remove")
 		} else if re := v.expression(at+".re", r.Re); re != nil && re.MatchString("") {
-			v.bad(at+".re", "finds the empty text, which is everywhere; make it need a character")
+			v.bad(at+".re", "matches the empty text; make it require a character")
 		}
 	}
 }
 
 func (v *validator) limits(at string, l Limits) {
 	if l.Rate < 0 || math.IsNaN(float64(l.Rate)) || math.IsInf(float64(l.Rate), 0) {
-		v.bad(at+".rate", "is no rate; write 5/s, 60/m or 1000/h")
+		v.bad(at+".rate", "is not a rate; write 5/s, 60/m or 1000/h")
 	}
 	if l.Burst < 0 {
 		v.bad(at+".burst", "is negative")
@@ -591,11 +590,11 @@ func (v *validator) limits(at string, l Limits) {
 		v.bad(at+".concurrent", "is negative")
 	}
 	if l.Burst > 0 && l.Rate == 0 {
-		v.bad(at+".burst", "is how far calls may run ahead of a rate; give a rate too, such as 60/m")
+		v.bad(at+".burst", "has no effect without a rate; set a rate too, such as 60/m")
 	}
 }
 
-// word reports whether s has 1 to 64 letters, digits and bytes of more.
+// word reports whether s has 1 to 64 letters, digits and characters of more.
 func word(s, more string) bool {
 	for i := range len(s) {
 		c := s[i]

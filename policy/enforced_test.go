@@ -112,36 +112,36 @@ func TestSafety6EnforcedIsExplained(t *testing.T) {
 		want      []string
 	}{
 		{"key=ann", "tool shell__rm", []string{
-			"own ann rules[1] allow; rules[1] of locked, which is enforced, denies in any case",
+			"own ann rules[1] allow; rules[1] of locked, which is enforced, always denies",
 			"surface; no policy matches",
 			"global locked (enforced) rules[1] deny",
-			"global locked (enforced) rules[2] ask; rules[1] of locked, which is enforced, denies in any case",
-			"global everybody; has no rule for it",
+			"global locked (enforced) rules[2] ask; rules[1] of locked, which is enforced, always denies",
+			"global everybody; no rule applies",
 		}},
 		{"key=ann", "tool shell__ls", []string{
-			"own ann rules[1] allow; rules[2] of locked, which is enforced, asks in any case",
+			"own ann rules[1] allow; rules[2] of locked, which is enforced, always asks",
 			"surface; no policy matches",
-			"global locked (enforced) rules[2] ask", "global everybody; has no rule for it",
+			"global locked (enforced) rules[2] ask", "global everybody; no rule applies",
 		}},
 		{"key=ann", "tool shell__status", []string{
 			"own ann rules[1] allow", "surface; no policy matches",
-			"global locked (enforced) rules[0] allow; a layer before it decides",
-			"global locked (enforced) rules[2] ask; a layer before it decides", "global everybody; has no rule for it",
+			"global locked (enforced) rules[0] allow; an earlier layer decides",
+			"global locked (enforced) rules[2] ask; an earlier layer decides", "global everybody; no rule applies",
 		}},
 		{"key=ann", "tool files__write", []string{
 			"own ann rules[1] allow", "surface; no policy matches",
 			"global locked (enforced) rules[3] deny where path: \"/etc/*\"",
 			"global locked (enforced) rules[4] ask where path: \"/home/*\"",
-			"global everybody rules[0] allow; a layer before it decides",
+			"global everybody rules[0] allow; an earlier layer decides",
 		}},
 		{"key=bob surface=web", "tool web__x", []string{
-			"own bob (enforced) rules[0] ask", "own bob (enforced) rules[1] allow; rules[0] comes first",
+			"own bob (enforced) rules[0] ask", "own bob (enforced) rules[1] allow; rules[0] applies first",
 			"surface web rules[0] deny",
-			"global locked (enforced); has no rule for it", "global everybody; has no rule for it",
+			"global locked (enforced); no rule applies", "global everybody; no rule applies",
 		}},
 		{"key=bob", "tool db__y", []string{
 			"own bob (enforced) rules[1] allow", "surface; no policy matches",
-			"global locked (enforced); has no rule for it", "global everybody; has no rule for it",
+			"global locked (enforced); no rule applies", "global everybody; no rule applies",
 		}},
 	} {
 		var got []string

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// This file finds out for many subjects which of many items are visible. The rules of a policy
-// select an item or not whoever the subject is. So each policy is compared with the items once, and
-// the items that the same rules select get one ruling.
+// This file decides which of many items are visible, for many subjects. Whether a rule selects an
+// item does not depend on the subject, so each policy is compared with the items once, and items
+// that the same rules select share a ruling.
 
 // Items are the items of one upstream. They are safe for concurrent use.
 type Items struct {
@@ -19,22 +19,21 @@ type Items struct {
 	mu       sync.RWMutex
 	columns  map[*entry]column
 	bytes    int
-	building sync.Mutex // held while columns are made, so that no two subjects make the same
+	building sync.Mutex // held while columns are made, so that each is made once
 }
 
-// column has the class of each item. Items of one class have the same rulings as far as one policy,
-// or the capabilities that they require, decide that. The zero value has all items in one class.
+// column holds the class of each item. Items in one class have the same ruling as far as one
+// policy, or their required capabilities, decide. The zero value has all items in one class.
 type column struct {
 	classes []uint8
-	unlike  bool // there are too many classes: each item may have a ruling of its own
+	unlike  bool // too many classes: each item may have its own ruling
 }
 
-// maxColumns is how many columns are kept at least, and perColumn what each takes beside a byte for
-// each item. Columns of which all items are in one class have no such bytes. With more policies
-// they are compared with the items again.
+// maxColumns is how many columns are cached at least; perColumn is the size of each, besides a byte
+// for each item. Columns with a single class have no such bytes. Columns beyond are computed again.
 const maxColumns, perColumn = 600, 64
 
-// NewItems takes over the list, in which all items have the same Upstream.
+// NewItems takes ownership of the list, in which all items have the same Upstream.
 func NewItems(list []Item) *Items {
 	s := &Items{list: list, columns: map[*entry]column{}}
 	c := newClassifier(len(list))
@@ -50,8 +49,8 @@ func NewItems(list []Item) *Items {
 	return s
 }
 
-// Visible sets the bits of the items that are visible for the subject: that of the item i is
-// 1<<(i%8) of bits[i/8]. It is Bind and Ruling.Visible of each item.
+// Visible sets the bits of the visible items: item i is 1<<(i%8) of bits[i/8]. The result equals
+// Bind and Ruling.Visible of each item.
 func (s *Items) Visible(r *Rights, bits []byte) {
 	classes, unlike := s.classesOf(r)
 	known := map[string]bool{}
@@ -62,7 +61,7 @@ func (s *Items) Visible(r *Rights, bits []byte) {
 			changed = changed || key[k] != c[i]
 			key[k] = c[i]
 		}
-		if !changed { // nearly always the item before has the same
+		if !changed { // almost always the same as the item before
 			if bits[(i-1)/8]&(1<<((i-1)%8)) != 0 {
 				bits[i/8] |= 1 << (i % 8)
 			}
@@ -79,8 +78,8 @@ func (s *Items) Visible(r *Rights, bits []byte) {
 	}
 }
 
-// classesOf returns the columns of the subject's policies in which the items differ, and whether
-// the items differ in more than columns can tell.
+// classesOf returns the columns of the subject's policies in which items differ, and whether
+// columns cannot tell all items apart.
 func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 	var missing, personal []*entry
 	use := func(c column) {
@@ -111,7 +110,7 @@ func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 		defer s.building.Unlock()
 		if collect(); len(missing) > 0 && !unlike {
 			s.add(missing)
-			collect() // some may be missing now that were there, if there were too many
+			collect() // adding may have dropped others
 		}
 	}
 	for _, c := range s.compare(append(personal, missing...)) {
@@ -120,15 +119,15 @@ func (s *Items) classesOf(r *Rights) (classes [][]uint8, unlike bool) {
 	return classes, unlike
 }
 
-// personal reports whether the policy is for one subject. Its columns are not kept: there may be as
-// many such policies as subjects, and no other subject needs them.
+// personal reports whether the policy is for one subject. Its columns are not cached: there may be
+// as many such policies as subjects.
 func (e *entry) personal() bool {
 	return slices.ContainsFunc(e.match.fields, func(f field) bool {
 		return len(f.list) == 1 && (f.key == "key" || f.key == "user" || f.key == "email")
 	})
 }
 
-// add makes the columns of policies, and keeps them.
+// add computes and caches the columns of policies.
 func (s *Items) add(entries []*entry) {
 	made := s.compare(entries)
 	s.mu.Lock()
@@ -146,7 +145,7 @@ func (s *Items) add(entries []*entry) {
 	}
 }
 
-// compare makes the columns of policies.
+// compare computes the columns of policies.
 func (s *Items) compare(entries []*entry) []column {
 	made := make([]column, len(entries))
 	if len(s.list) == 0 {
@@ -154,7 +153,7 @@ func (s *Items) compare(entries []*entry) []column {
 	}
 	type work struct {
 		*classifier
-		rules []*rule // those that may be for the upstream
+		rules []*rule // that may apply to the upstream
 	}
 	all := make([]work, len(entries))
 	upstream := func(g glob) bool { return g.match(s.list[0].Upstream) }
@@ -193,17 +192,17 @@ func (s *Items) compare(entries []*entry) []column {
 	return made
 }
 
-// classifier makes a column.
+// classifier computes a column.
 type classifier struct {
 	column
 	n     int
 	known map[string]uint8
-	last  []byte // the key of the item before
+	last  []byte // the key of the previous item
 }
 
 func newClassifier(n int) *classifier { return &classifier{n: n, known: map[string]uint8{}} }
 
-// add puts the item i into the class of all items with that key. Items come in their order.
+// add puts item i into the class of all items with that key. Call it in the order of the items.
 func (c *classifier) add(i int, key []byte) {
 	if c.unlike || i > 0 && c.classes == nil && string(c.last) == string(key) {
 		return
@@ -217,7 +216,7 @@ func (c *classifier) add(i int, key []byte) {
 		class = uint8(len(c.known))
 		c.known[string(key)] = class
 	}
-	if c.last = append(c.last[:0], key...); i > 0 && c.classes == nil { // until here all were of the first class
+	if c.last = append(c.last[:0], key...); i > 0 && c.classes == nil { // so far all items were in the first class
 		c.classes = make([]uint8, c.n)
 	}
 	if c.classes != nil {
@@ -225,7 +224,7 @@ func (c *classifier) add(i int, key []byte) {
 	}
 }
 
-// Hash is the same for equal rights of one Policy.
+// Hash is equal for equal rights of one Policy.
 func (r *Rights) Hash(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -235,14 +234,14 @@ func (r *Rights) Hash(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// Size returns about how many bytes of memory the rights take.
+// Size returns the approximate memory of the rights in bytes.
 func (r *Rights) Size() int {
 	n := 300 + 8*cap(r.entries) + 24*cap(r.guards.Redactions)
 	for _, held := range []int{len(r.held), len(r.scope), len(r.beyond)} {
-		n += 64 * ((held + 7) / 8 * 8) // a map grows by eight
+		n += 64 * ((held + 7) / 8 * 8) // maps grow by eight
 	}
 	return n
 }
 
-// Size returns about how many bytes of memory the ruling takes, without the rights.
+// Size returns the approximate memory of the ruling in bytes, without the rights.
 func (g *Ruling) Size() int { return 200 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules) }

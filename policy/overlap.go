@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// This file compares patterns with each other: is there a text that both match, and does one match
-// every text of the other?
+// This file compares two patterns: whether some text matches both, and whether one matches every
+// text of the other.
 
-// A token is one step of a glob: a character, or one of the two below.
+// A token is one step of a glob: a character, star or one.
 type token rune
 
 const (
@@ -42,8 +42,7 @@ func characters(s string) []token {
 	return all
 }
 
-// inOrder writes each run of stars and question marks in one way: the question marks, then one
-// star.
+// inOrder normalises each run of stars and question marks: the question marks, then one star.
 func inOrder(all []token) []token {
 	kept := all[:0]
 	stars := false
@@ -69,8 +68,8 @@ func meet(a, b []token) bool { return compare(a, b, true) }
 // includes reports whether every text that matches b matches a.
 func includes(a, b []token) bool { return compare(a, b, false) }
 
-// compare goes through both from their ends: can[j] is whether what follows i in a goes with what
-// follows j in b. A star of a takes any tokens of b; those of b take tokens of a if mutual.
+// compare works backwards through both: can[j] is whether the rest of a after i fits the rest of b
+// after j. A star of a takes any tokens of b; a star of b takes tokens of a only if mutual.
 func compare(a, b []token, mutual bool) bool {
 	can, below := make([]bool, len(b)+1), make([]bool, len(b)+1)
 	for i := len(a); i >= 0; i-- {
@@ -93,7 +92,7 @@ func compare(a, b []token, mutual bool) bool {
 	return can[0]
 }
 
-// after returns what may follow the text in what a matches: all of it stands behind one of these.
+// after returns the possible rests of a after it has matched text.
 func after(a []token, text string) (all [][]token) {
 	at := []int{0}
 	for _, c := range characters(text) {
@@ -122,7 +121,7 @@ func (c *condition) mayMeet(o *condition) bool {
 	})
 }
 
-// mayMeet reports whether some text may match both tests. It is false only if there is none.
+// mayMeet reports whether some text may match both tests. False is certain; true is not.
 func (t *test) mayMeet(o *test) bool {
 	if text, ok := t.literal(); ok {
 		return o.match(text)
@@ -135,7 +134,7 @@ func (t *test) mayMeet(o *test) bool {
 	})
 }
 
-// literal returns the one text that the test matches, and false if there may be others.
+// literal returns the only text that the test matches, or false if there may be others.
 func (t *test) literal() (string, bool) {
 	if t.re != nil {
 		return "", false
@@ -143,7 +142,7 @@ func (t *test) literal() (string, bool) {
 	return t.glob.literal()
 }
 
-// shapes returns globs of which at least one matches each text that the test matches.
+// shapes returns globs, at least one of which matches each text that the test matches.
 func (t *test) shapes() (all [][]token) {
 	if t.re == nil {
 		return [][]token{t.glob.tokens()}
@@ -165,14 +164,14 @@ func (t *test) shapes() (all [][]token) {
 	return all
 }
 
-// A shape is a glob for what an expression finds, and whether that is at the begin or the end of
-// the text.
+// A shape is a glob for the matches of an expression, and whether they are anchored at the
+// beginning or the end of the text.
 type shape struct {
 	tokens     []token
 	begin, end bool
 }
 
-// maxShapes bounds the globs for one expression.
+// maxShapes limits the globs for one expression.
 const maxShapes = 32
 
 func shapesOf(re *syntax.Regexp) (all []shape) {
@@ -228,7 +227,7 @@ func shapesOf(re *syntax.Regexp) (all []shape) {
 	return all
 }
 
-// then returns the shape of x with y behind it. An anchor in the middle is left out.
+// then returns the shape of x followed by y. It drops anchors in the middle.
 func (x shape) then(y shape) shape {
 	return shape{
 		tokens: slices.Concat(x.tokens, y.tokens),

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Known is what a configuration file says of an upstream.
+// Known is what the file says about an upstream.
 type Known struct {
 	Name  string
-	Begin string // of the names of its tools and prompts; "" if that is not sure
+	Begin string // common beginning of the names of its tools and prompts; "" if unknown
 }
 
-// Warnings returns what is valid and most likely not meant: an enforced policy that holds nothing,
-// a deny with several conditions, and global denies and asks that a policy of another layer lifts.
-// It returns nothing for a section that is not valid.
+// Warnings returns valid settings that are most likely mistakes: an enforced policy without a deny
+// or ask, a deny with several conditions, and global denies and asks that a policy of another layer
+// lifts. It returns nothing for an invalid section.
 //
-// Names are compared as rules have them: a rule with the name of a tool that was shortened, and
-// another one with the whole name, count as rules about two tools.
+// A rule with the shortened name of a tool and a rule with its full name count as rules for two
+// tools.
 func (c Config) Warnings(upstreams []Known) []Problem {
 	if len(c.Validate()) > 0 {
 		return nil
@@ -38,7 +38,7 @@ func (c Config) Warnings(upstreams []Known) []Problem {
 	return append(ps, newComparison(c, upstreams).overridden()...)
 }
 
-// separately says of a deny with several conditions how each of them would deny by itself.
+// separately describes how to write a deny with several conditions as one rule per condition.
 func (s *Selector) separately() string {
 	var rules []string
 	compiled := compileRule("", Rule{Deny: s})
@@ -50,8 +50,7 @@ func (s *Selector) separately() string {
 		"write a rule for each: %s", len(rules), strings.Join(rules, " and "))
 }
 
-// named returns what the selector names, in the manner of the file, each key with the text behind
-// it.
+// named returns the names of a selector as in the file, each key with behind after it.
 func (s *Selector) named(behind string) string {
 	var b strings.Builder
 	fields := []field{
@@ -73,7 +72,7 @@ func (s *Selector) named(behind string) string {
 	return b.String()
 }
 
-// A comparison looks for calls that the rules of two policies are for.
+// A comparison finds calls to which the rules of two policies apply.
 type comparison struct {
 	config    Config
 	upstreams []Known
@@ -85,15 +84,15 @@ type comparison struct {
 type compared struct {
 	*entry
 	rules []side
-	peers []int // policies whose rules apply wherever those of this one do; itself among them
+	peers []int // policies that apply wherever this one does, including itself
 }
 
-// A side is a rule with its patterns.
+// A side is one of two compared rules, with its patterns.
 type side struct {
 	*rule
 	selector *Selector
 	patterns [Resource + 1][]*pattern // by kind
-	at       []bool                   // by upstream, whether the rule is for its items
+	at       []bool                   // by upstream: whether the rule applies to it
 }
 
 type patternKey struct {
@@ -101,12 +100,12 @@ type patternKey struct {
 	text string
 }
 
-// A pattern is one that a rule has for a kind of items. Rules with equal texts share it.
+// A pattern is a pattern of rules for one kind of items. Rules with equal texts share it.
 type pattern struct {
-	text   string // "" for all of a rule's upstreams
+	text   string // "" for all items of a rule's upstreams
 	tokens []token
-	place  *place      // of a resource
-	behind [][][]token // by upstream, what stands behind Known.Begin in the names of tools and prompts
+	place  *place      // for resources
+	behind [][][]token // by upstream: the rest of the pattern after Known.Begin
 }
 
 func newComparison(c Config, upstreams []Known) *comparison {
@@ -161,8 +160,8 @@ func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) 
 	return all
 }
 
-// overridden reports the global denies and asks that a policy of another layer lifts, and that the
-// file says nothing about by enforced.
+// overridden returns the global denies and asks that a policy of another layer lifts, unless the
+// file sets enforced.
 func (x *comparison) overridden() (ps []Problem) {
 	for i, e := range x.entries {
 		if e.layer != global || x.config[i].Enforced != nil {
@@ -191,13 +190,13 @@ func (x *comparison) overridden() (ps []Problem) {
 	return ps
 }
 
-// A lifting is a rule that lifts another one, and the patterns of both.
+// A lifting is a rule that lifts another one, with the patterns of both.
 type lifting struct {
 	layer                 layer
 	rule, pattern, lifted string
 }
 
-// text says by which policies a rule of the policy name is lifted, and what to do.
+// text describes the policies that lift a rule of the policy name, and how to fix that.
 func (l *lifting) text(key, name string, by []string) string {
 	const most = 3
 	lift, policies := "lifts", "policy "+by[0]
@@ -212,8 +211,8 @@ func (l *lifting) text(key, name string, by []string) string {
 		name)
 }
 
-// lifts returns the first rule of the policy j that lifts the rule k of i, a global deny or ask,
-// for some calls.
+// lifts returns the first rule of policy j that lifts rule k of policy i, a global deny or ask, for
+// some calls.
 func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 	e, d := &x.entries[j], &x.entries[i].rules[k]
 	if e.layer == global {
@@ -242,7 +241,7 @@ func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 	return lifting{}, false
 }
 
-// named returns the pattern as the rule has it.
+// named returns the pattern as written in the rule.
 func (p *pattern) named(kind Kind, s *side) string {
 	if p.text != "" {
 		return fmt.Sprintf("%ss: %s", kind, show(p.text))
@@ -250,11 +249,11 @@ func (p *pattern) named(kind Kind, s *side) string {
 	if text := s.selector.named(""); text != "" {
 		return text
 	}
-	return `upstreams: "*"` // which says the same
+	return `upstreams: "*"` // equivalent
 }
 
-// mayHoldBoth reports whether the conditions of both rules may hold of one call. An ask and a deny
-// both apply to an argument that is no text; that is left aside.
+// mayHoldBoth reports whether the conditions of both rules may hold for one call. It ignores that
+// an ask and a deny also match arguments that are not text.
 func mayHoldBoth(d, a *rule) bool {
 	for i := range d.where {
 		for k := range a.where {
@@ -266,13 +265,13 @@ func mayHoldBoth(d, a *rule) bool {
 	return true
 }
 
-// both are a rule and one of its patterns.
+// both is a rule with one of its patterns.
 type both struct {
 	*side
 	*pattern
 }
 
-// lifted reports whether a is for some items that d is for, and that no shield is for.
+// lifted reports whether a applies to some items that d applies to, and that no shield covers.
 func (x *comparison) lifted(kind Kind, d, a both, shields []*side) bool {
 	if kind != Resource && !x.meet(d.pattern, a.pattern) {
 		return false
@@ -300,7 +299,7 @@ func (x *comparison) lifted(kind Kind, d, a both, shields []*side) bool {
 	return false
 }
 
-// meet is the function of that name, which compares each two patterns once.
+// meet caches the function meet for pairs of patterns.
 func (x *comparison) meet(p, q *pattern) bool {
 	key := [2]*pattern{p, q}
 	is, known := x.meets[key]
@@ -311,7 +310,7 @@ func (x *comparison) meet(p, q *pattern) bool {
 	return is
 }
 
-// meetBehind reports whether the name of a tool or a prompt of the upstream i may match both.
+// meetBehind reports whether the name of a tool or prompt of upstream i may match both.
 func (x *comparison) meetBehind(p, q *pattern, i int) bool {
 	for _, one := range []*pattern{p, q} {
 		if one.behind == nil {
@@ -326,16 +325,16 @@ func (x *comparison) meetBehind(p, q *pattern, i int) bool {
 	})
 }
 
-// includesAfter reports whether a matches every text that begins so and matches b.
+// includesAfter reports whether a matches every text that begins with begin and matches b.
 func includesAfter(a, b []token, begin string) bool {
 	return !slices.ContainsFunc(after(b, begin), func(rest []token) bool {
 		return !includes(a, inOrder(slices.Concat(characters(begin), rest)))
 	})
 }
 
-// shields returns the rules that apply beside the rule m of the policy j, and that are as strict as
-// d. They are denies of policies for the same callers, in the same layer or enforced; and for an
-// ask those asks that come before in the policy, or are in enforced policies.
+// shields returns the rules that apply besides rule m of policy j and are at least as strict as d:
+// denies for the same callers in the same layer, or enforced ones; and for an ask, also earlier
+// asks of the same policy and asks of enforced policies.
 func (x *comparison) shields(j, m int, d *side) (all []*side) {
 	e := &x.entries[j]
 	if e.peers == nil {
@@ -361,8 +360,8 @@ func (x *comparison) shields(j, m int, d *side) (all []*side) {
 	return all
 }
 
-// before returns the allows before the rule k, an ask, that apply whenever a does: the ask does not
-// count there.
+// before returns the allows before rule k, an ask, that apply whenever a does, so that the ask does
+// not count.
 func (e *compared) before(k int, a *rule) (all []*side) {
 	for i := range e.rules[:k] {
 		if s := &e.rules[i]; s.verdict == Allow && s.covers(a) {
@@ -372,9 +371,8 @@ func (e *compared) before(k int, a *rule) (all []*side) {
 	return all
 }
 
-// meetPlaces reports whether an upstream may have a resource that both are for. A pattern may mean
-// it by the upstream's own URI, or by the one that clients see: mcp://NAME/URI, or ui://NAME/… of
-// ui://….
+// meetPlaces reports whether both may apply to one resource of an upstream. A pattern may name it
+// by the upstream's URI, or by the URI for clients: mcp://NAME/URI, or ui://NAME/… for ui://….
 func meetPlaces(p, q *pattern, upstream string) bool {
 	if p.place != nil && q.place != nil {
 		if uri, ok := q.place.plain.literal(); ok && !odd(uri) {
@@ -393,8 +391,8 @@ func meetPlaces(p, q *pattern, upstream string) bool {
 	return false
 }
 
-// spellings returns the pattern as it is and as URIs are compared with it, without what is of
-// another upstream.
+// spellings returns the pattern as written and in the normalised form, without patterns for other
+// upstreams.
 func (p *pattern) spellings(upstream string) [][]token {
 	all := [][]token{p.tokens}
 	if p.place != nil && !p.place.same {
@@ -405,7 +403,7 @@ func (p *pattern) spellings(upstream string) [][]token {
 	})
 }
 
-// exposed returns the pattern for the URIs that clients see of those that t matches; nil, which
+// exposed returns the pattern for the client-facing URIs of those that t matches; nil, which
 // matches only the empty text, if these are the same.
 func exposed(t []token, upstream string) []token {
 	switch {
@@ -417,7 +415,7 @@ func exposed(t []token, upstream string) []token {
 	return slices.Concat(characters("mcp://"+upstream+"/"), t)
 }
 
-// hasPrefix reports whether the glob begins with this text.
+// hasPrefix reports whether the glob begins with this literal text.
 func hasPrefix(t []token, text string) bool {
 	return len(t) >= len(text) && slices.Equal(t[:len(text)], characters(text))
 }

@@ -11,19 +11,19 @@ import (
 	"junction/upstream/raw"
 )
 
-// A glob is a pattern for a whole text. It works in time linear in the text, but for segments with
-// a ?, because the segments between stars only need to be found one after the other.
+// A glob is a pattern for a whole text. Matching takes time linear in the text, except for segments
+// with a ?: the segments between stars are searched one after the other.
 type glob struct {
-	segments []segment // what stands between the stars; one of them if there is no star
+	segments []segment // the parts between stars; one if there is no star
 }
 
-// A segment is the literal pieces between question marks; one of them if there is none.
+// A segment is the literal pieces between question marks; one if there is none.
 type segment []string
 
-// globProblem says what is wrong with a glob.
+// globProblem returns what is wrong with a glob, or "".
 func globProblem(s string) string {
 	if n := len(s) - len(strings.TrimRight(s, `\`)); n%2 == 1 {
-		return `ends in a \ that has nothing to take as it stands; write \\ for a backslash`
+		return `ends in a single \; write \\ for a backslash`
 	}
 	return ""
 }
@@ -50,7 +50,7 @@ func compileGlob(s string) glob {
 	return g
 }
 
-// literal returns the one text that the glob matches, and false if there are others.
+// literal returns the only text that the glob matches, or false if there are others.
 func (g glob) literal() (string, bool) {
 	if len(g.segments) == 1 && len(g.segments[0]) == 1 {
 		return g.segments[0][0], true
@@ -58,7 +58,7 @@ func (g glob) literal() (string, bool) {
 	return "", false
 }
 
-// everything reports whether the glob is nothing but stars.
+// everything reports whether the glob consists of stars.
 func (g glob) everything() bool {
 	for _, s := range g.segments {
 		if len(s) != 1 || s[0] != "" {
@@ -103,7 +103,7 @@ func (seg segment) begin(s string) int {
 	return n
 }
 
-// find returns the end of the first place in s where the segment is, or -1.
+// find returns the end of the first match of the segment in s, or -1.
 func (seg segment) find(s string) int {
 	if len(seg) == 1 {
 		if i := strings.Index(s, seg[0]); i >= 0 {
@@ -144,16 +144,16 @@ func (seg segment) end(s string) bool {
 	return true
 }
 
-// A reading is the arguments of one call and the last that was read of them, because the rules of a
-// policy mostly read the same.
+// A reading is the arguments of one call, with a cache of values that were read, since rules mostly
+// read the same ones.
 type reading struct {
 	arguments raw.Object
 	texts     [4]read[string]
 	objects   [4]read[raw.Object]
-	n, m      int // how many texts and objects there were
+	n, m      int // number of texts and objects read
 }
 
-// read is what a value has become.
+// read is a cached value.
 type read[T any] struct {
 	at   *byte // its first byte
 	what T
@@ -189,14 +189,14 @@ func (a *reading) object(value []byte) (raw.Object, error) {
 
 // A condition is one entry of a where.
 type condition struct {
-	name string   // as the file has it
+	name string   // as in the file
 	path []string // the argument, then members and indices below it
 	any  []test
 }
 
 // A test is one glob or one expression.
 type test struct {
-	text string // as the file has it, for explanations and comparison
+	text string // as in the file, for explanations and comparison
 	glob glob
 	re   *regexp.Regexp // nil for a glob
 }
@@ -208,22 +208,22 @@ func (t *test) match(s string) bool {
 	return t.glob.match(s)
 }
 
-// each is the segment of a path that stands for every element.
+// each is the path segment that stands for every element.
 const each = "*"
 
-// pointerProblem says what is wrong with the name of a condition as a JSON pointer (RFC 6901), if
-// it is one.
+// pointerProblem returns what is wrong with the name of a condition if it is a JSON pointer (RFC
+// 6901), or "".
 func pointerProblem(name string) string {
 	if !strings.HasPrefix(name, "/") {
 		return ""
 	}
 	for i := range len(name) {
 		if name[i] == '~' && (i+1 == len(name) || name[i+1] != '0' && name[i+1] != '1') {
-			return "is no JSON pointer: write ~0 for a ~ in a name, and ~1 for a slash"
+			return "is not a JSON pointer; write ~0 for a ~ in a name, and ~1 for a slash"
 		}
 	}
 	if name == "/"+each || strings.HasPrefix(name, "/"+each+"/") {
-		return "has * in place of an argument's name; name the argument"
+		return "has * instead of the name of an argument; name the argument"
 	}
 	return ""
 }
@@ -243,7 +243,7 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 		}
 		t := test{text: a.Glob, glob: compileGlob(a.Glob)}
 		c.any = append(c.any, t)
-		// 22, 22.0 and 2.2e1 are one number, whichever of them the file or the call has.
+		// 22, 22.0 and 2.2e1 are the same number, in the file and in the call.
 		if s, ok := t.glob.literal(); ok && v != Allow {
 			if n, ok := number(s); ok && n != s {
 				c.any = append(c.any, test{text: a.Glob, glob: glob{[]segment{{n}}}})
@@ -253,8 +253,8 @@ func compileCondition(name string, p Pattern, v Verdict) condition {
 	return c
 }
 
-// holds reports whether the condition of a rule with the verdict v holds. The error is ErrAmbiguous
-// when what it has to read could be read in two ways.
+// holds reports whether the condition of a rule with the verdict v holds. The error is
+// raw.ErrAmbiguous if it must read an ambiguous value.
 func (c *condition) holds(a *reading, v Verdict) (bool, error) {
 	value, err := a.arguments.Get(c.path[0])
 	if err != nil {
@@ -268,7 +268,7 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 	if len(path) == 0 {
 		return c.judge(a, value, v)
 	}
-	unclear := v != Allow // whatever cannot be judged is not allowed, and is denied
+	unclear := v != Allow // a value that cannot be judged is not allowed, and is denied
 	switch value[0] {
 	case 'n':
 		return false, nil
@@ -317,7 +317,7 @@ func (c *condition) judge(a *reading, value []byte, v Verdict) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// In C a text ends at its first NUL, so that two readers may read two texts.
+		// In C a text ends at its first NUL, so parsers may disagree.
 		if begin, _, cut := strings.Cut(s, "\x00"); cut {
 			return v != Allow && (c.match(s) || c.match(begin)), nil
 		}
@@ -339,15 +339,14 @@ func (c *condition) judge(a *reading, value []byte, v Verdict) (bool, error) {
 		return true, nil
 	}
 	n, ok := number(s)
-	return !ok || c.match(n), nil // a number that is none to most readers cannot be judged
+	return !ok || c.match(n), nil // a number that most parsers reject cannot be judged
 }
 
 func (c *condition) match(s string) bool {
 	return slices.ContainsFunc(c.any, func(t test) bool { return t.match(s) })
 }
 
-// number returns the one spelling of a JSON number that all spellings of what most readers take it
-// for have in common; false if s is no number to them.
+// number returns the normalised form of a JSON number; false if most parsers would reject it.
 func number(s string) (string, bool) {
 	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 		return "", false
@@ -369,7 +368,7 @@ func number(s string) (string, bool) {
 	return strconv.FormatFloat(f, format, -1, 64), true
 }
 
-// index reads the index of an element (RFC 6901, section 4).
+// index parses an index of an element (RFC 6901, section 4).
 func index(s string) (int, bool) {
 	if s == "" || len(s) > 9 || s[0] == '0' && len(s) > 1 {
 		return 0, false
@@ -391,8 +390,8 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// covers reports whether c, of a deny, holds whenever d, of an allow or an ask, does. It knows the
-// plain cases: the same patterns or more, and *.
+// covers reports whether c, of a deny, holds whenever d, of an allow or ask, does. It recognises
+// only simple cases: the same patterns or more, and *.
 func (c *condition) covers(d *condition) bool {
 	if !slices.Equal(c.path, d.path) {
 		return false

@@ -1,24 +1,22 @@
-// Package policy decides who may do what. It is a pure function: of the policies of the file, the
-// subject who calls, the item that is called, and its arguments.
+// Package policy decides what a subject may do. A decision is a pure function of the configured
+// policies, the subject, the item, and the arguments of the call.
 //
-// config.go has the file's section and is its manual. Compile makes a Policy of it. For takes the
-// policies that match a subject, once per principal: its Rights. Bind takes the rules of these that
-// can apply to one item, once per principal and world: a Ruling (ruling.go), which says whether the
-// item exists for the subject at all and decides each call. So a call only costs what its arguments
-// cost (pattern.go), and nothing where no rule reads them. What the URI of a resource may mean is
-// in uri.go, and what can be said before there is an item in reach.go, or of a URI that is not
-// known to its end in beginning.go.
+// config.go is the section of the file, and its manual. Compile makes a Policy of it. Policy.For
+// returns the Rights of a subject: the policies that match it. Rights.Bind returns a Ruling
+// (ruling.go) for one item: it says whether the item is visible to the subject, and decides each
+// call. So a call costs only what its arguments cost (pattern.go), and nothing if no rule reads
+// them. uri.go finds what the URI of a resource may mean, reach.go answers questions before there
+// is an item, beginning.go decides for URIs with an unknown end, items.go for many items at once,
+// and overridden.go warns about rules that another policy lifts.
 //
-// Policies stand in three layers: the caller's own, those of the surface, and the global ones. The
-// first layer in which some rule applies decides: with the first deny, if there is any, otherwise
-// with the first rule that applies of each policy, and of these the strictest. Where no rule
-// applies the verdict is deny. The denies and asks of enforced policies hold whatever a layer
-// decides: the stricter verdict counts. An enforced ask lifts no deny, of whichever layer. An
-// approval that a person gave for an ask is no layer: it turns this very ask into an allow, never a
+// There are three layers of policies: the caller's own, those of the surface, and the global ones.
+// The first layer in which a rule applies decides: a deny if one applies, and else the strictest of
+// the first applicable rules of its policies. If no rule applies, the call is denied. In addition,
+// denies and asks of enforced policies always count: the stricter verdict wins. An enforced ask
+// never lifts a deny. A person's approval turns the ask that caused it into an allow, and never a
 // deny.
 //
-// Arguments are read by package raw, as by everybody in this program: what a rule has to read and
-// two readers may read in two ways is refused, not guessed.
+// Arguments are read with package raw. Ambiguous arguments that a rule must read are rejected.
 package policy
 
 import (
@@ -34,10 +32,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// Verdict is what a rule says, or all of them together.
+// Verdict is the result of a rule or of a decision.
 type Verdict uint8
 
-// The stricter verdict is the lesser.
+// Stricter verdicts are smaller.
 const (
 	Deny Verdict = iota
 	Ask
@@ -54,7 +52,7 @@ func (v Verdict) String() string {
 	return "deny"
 }
 
-// Kind is what an item is. A template is a Resource.
+// Kind is the kind of an item. A template is a Resource.
 type Kind uint8
 
 const (
@@ -73,15 +71,15 @@ func (k Kind) String() string {
 	return "tool"
 }
 
-// Subject is who calls, as far as it is known for sure: what was authenticated, where the
-// connection comes from, and which endpoint was called. An empty field matches nothing.
+// Subject is the authenticated caller, its address, and the surface of the called endpoint. An
+// empty field matches nothing.
 type Subject struct {
 	Kind    string // local, key, user or service
-	ID      string // for messages; policies do not match it
+	ID      string // for messages; not matched by policies
 	Key     string // the name of the API key
 	User    string
 	Issuer  string
-	Email   string // only if it is verified
+	Email   string // only if verified
 	Groups  []string
 	Scopes  []string
 	Address netip.Addr
@@ -90,26 +88,26 @@ type Subject struct {
 	Surface     string
 }
 
-// Item is what is called: a tool, a prompt, a resource or a template.
+// Item is a tool, a prompt, a resource or a template.
 type Item struct {
 	Kind     Kind
 	Upstream string
-	Names    []string // every name that a rule may mean it by; of a resource the URIs, of a template the templates
+	Names    []string // all names for rules to match; URIs of a resource, templates of a template
 	Requires []string // capabilities
 }
 
-// Decision is a verdict and where it comes from. The zero value is a deny because nothing applied.
+// Decision is a verdict and its origin. The zero value is a deny because no rule applied.
 type Decision struct {
 	Verdict Verdict
-	Policy  string // its name
-	Rule    string // in it, such as rules[2]
-	Missing string // the first capability that is required and not held
-	// Scopes is set where nothing but the scopes of the subject's token is in the way: all that the
-	// token needs for the call, with spaces between them. Verdict is Deny.
+	Policy  string // name of the policy
+	Rule    string // within the policy, such as rules[2]
+	Missing string // the first required capability that the subject lacks
+	// Scopes is set if only the scopes of the subject's token are missing: all scopes that the call
+	// needs, separated by spaces. Verdict is Deny.
 	Scopes string
 }
 
-// layer is where a policy stands; the lesser one decides before the greater.
+// layer is the layer of a policy. A smaller layer decides first.
 type layer uint8
 
 const (
@@ -121,10 +119,10 @@ const (
 
 func (l layer) String() string { return [layers]string{"own", "surface", "global"}[l] }
 
-// Policy is the compiled section. It is immutable. A nil Policy lets nobody do anything.
+// Policy is the compiled section. It is immutable. A nil Policy denies everything.
 type Policy struct {
-	entries []*entry            // by layer, and in it in the order of the file
-	scopes  map[string][]string // capabilities by the scope that gives them; nil if scopes take nothing away
+	entries []*entry            // by layer, then in the order of the file
+	scopes  map[string][]string // capabilities that each scope allows; nil if scopes do not restrict
 }
 
 // An entry is one compiled policy.
@@ -137,31 +135,31 @@ type entry struct {
 	rules        []rule
 	guards       Guards
 	limits       Limits
-	content      string // tells it from another
+	content      string // for comparison
 }
 
 // A rule is one compiled rule.
 type rule struct {
-	label     string // such as rules[2]; empty when the file does not have it
+	label     string // such as rules[2]; "" for the rule of Open
 	verdict   Verdict
 	upstreams []glob // nil: all
 	tools     []glob
 	prompts   []glob
 	resources []place
-	every     bool // all kinds of items: none of the three is given
+	every     bool // all kinds of items: no tools, prompts or resources given
 	where     []condition
 }
 
-// Open is what a file without a policies section means: everybody may use whatever requires no
-// capability.
+// Open is the policy of a file without a policies section: every subject may use every item that
+// requires no capability.
 func Open() *Policy {
 	return &Policy{entries: []*entry{{layer: global, rules: []rule{{verdict: Allow, every: true}}}}}
 }
 
-// WithScopes returns the policy for tokens whose scopes give capabilities: a user or a service
-// holds what the policies give only as far as one of the scopes of the token gives it too. A
-// capability that another scope would give is not out of reach: its items are there, and calling
-// one needs another token, with Decision.Scopes. Without scopes it is p itself.
+// WithScopes returns a policy that restricts capabilities by the scopes of tokens: a user or
+// service holds a capability only if a scope of the token allows it. If only a scope is missing,
+// the item is visible, and Decision.Scopes says which scopes the call needs. Without scopes it
+// returns p.
 func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	if p == nil || len(scopes) == 0 {
 		return p
@@ -169,8 +167,8 @@ func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	return &Policy{p.entries, scopes}
 }
 
-// Compile makes a Policy of the section. The error is the first Problem. A section without policies
-// denies everything.
+// Compile makes a Policy of a section. The error is the first Problem. An empty section denies
+// everything.
 func Compile(c Config) (*Policy, error) {
 	if problems := c.Validate(); len(problems) > 0 {
 		return nil, problems[0]
@@ -250,7 +248,7 @@ type matcher struct {
 	cidr   []netip.Prefix
 }
 
-// compileMatch leaves out the keys that are not given.
+// compileMatch compiles the keys that are given.
 func compileMatch(c *Match) matcher {
 	var m matcher
 	for _, f := range c.fields() {
@@ -317,8 +315,7 @@ func (f *field) matches(s *Subject) bool {
 	return false
 }
 
-// lower is strings.ToLower for A to Z alone: other letters that look alike in another case stay
-// others.
+// lower converts only A to Z to lower case, so that look-alikes of other alphabets stay different.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -328,7 +325,7 @@ func lower(s string) string {
 	}, s)
 }
 
-// withDefaults fills in the burst of a rate.
+// withDefaults sets the burst of a rate.
 func (l Limits) withDefaults() Limits {
 	if l.Rate > 0 && l.Burst == 0 {
 		l.Burst = max(1, int(math.Ceil(float64(l.Rate)*10)))
@@ -336,7 +333,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// For returns the rights of a subject; never nil. Nothing of the subject is kept.
+// For returns the rights of a subject; never nil. It keeps nothing of the subject.
 func (p *Policy) For(s Subject) *Rights {
 	r := &Rights{held: map[string]bool{}}
 	if p == nil {
@@ -353,11 +350,11 @@ func (p *Policy) For(s Subject) *Rights {
 	return r
 }
 
-// narrow takes away the capabilities that no scope of the subject's gives.
+// narrow removes the capabilities that no scope of the subject allows.
 func (r *Rights) narrow(gives map[string][]string, scopes []string) {
 	r.scope, r.beyond = map[string]string{}, map[string]string{}
 	for c := range r.held {
-		for _, scope := range slices.Sorted(maps.Keys(gives)) { // of several that would do always the same one
+		for _, scope := range slices.Sorted(maps.Keys(gives)) { // sorted, so that the choice is stable
 			switch {
 			case !slices.Contains(gives[scope], c):
 			case slices.Contains(scopes, scope):
@@ -374,7 +371,7 @@ func (r *Rights) narrow(gives map[string][]string, scopes []string) {
 	}
 }
 
-// Decide is For, Bind and Decide in one.
+// Decide combines For, Bind and Ruling.Decide.
 func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, error) {
 	return p.For(s).Bind(it).Decide(arguments)
 }
@@ -383,10 +380,9 @@ func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, err
 type Rights struct {
 	entries []*entry
 	held    map[string]bool // capabilities
-	// by the capability, one of the subject's scopes that gives it; nil where scopes take nothing
-	// away
+	// by capability, a scope of the subject that allows it; nil if scopes do not restrict
 	scope  map[string]string
-	beyond map[string]string // capabilities that are not held for want of a scope alone, and such a scope
+	beyond map[string]string // by capability that only lacks a scope: such a scope
 	guards Guards
 	limits Limits
 }
@@ -401,7 +397,7 @@ func (r *Rights) add(e *entry) {
 		strictest(r.limits.Concurrent, e.limits.Concurrent)}
 }
 
-// strictest returns the lesser of two limits, of which 0 is none.
+// strictest returns the lesser of two limits, where 0 means no limit.
 func strictest[T Rate | int](a, b T) T {
 	if a == 0 || b == 0 {
 		return a + b
@@ -417,15 +413,15 @@ func (r *Rights) reaches(capability string) bool {
 // Holds reports whether the subject holds a capability.
 func (r *Rights) Holds(capability string) bool { return r.held[capability] }
 
-// Guards are what is done to the content of calls.
+// Guards are the checks and changes on the content of calls.
 type Guards struct {
 	Redactions []Redaction
-	Secrets    bool // known shapes of secrets are taken out, too
+	Secrets    bool // redact known forms of secrets too
 	Validate   bool
 	Pinned     bool
 }
 
-// Redaction is a rule of what to take out of results.
+// Redaction is a pattern to remove from results.
 type Redaction struct {
 	Name string
 	Re   *regexp.Regexp
@@ -441,15 +437,14 @@ func (g *Guards) add(o *Guards) {
 	g.Secrets, g.Validate, g.Pinned = g.Secrets || o.Secrets, g.Validate || o.Validate, g.Pinned || o.Pinned
 }
 
-// Guards returns what any of the policies wants; never nil, and not to be modified.
+// Guards returns the guards of all matching policies; never nil. Do not modify it.
 func (r *Rights) Guards() *Guards { return &r.guards }
 
-// Limits returns the strictest of each limit of the policies; 0 is none. Where there is a Rate
-// there is a Burst.
+// Limits returns the strictest value of each limit; 0 means none. With a Rate there is a Burst.
 func (r *Rights) Limits() Limits { return r.limits }
 
-// Equal reports whether the same policies with the same content match, so that nothing has changed
-// for the subject.
+// Equal reports whether two rights are of policies with the same content, so that nothing has
+// changed for the subject.
 func (r *Rights) Equal(o *Rights) bool {
 	return slices.EqualFunc(r.entries, o.entries, func(a, b *entry) bool { return a.content == b.content }) &&
 		maps.Equal(r.held, o.held) &&

@@ -191,7 +191,7 @@ func TestExplain(t *testing.T) {
 			{Layer: "own", Policy: "trainees", Rule: "rules[0]", Verdict: policy.Ask, Where: `command: "git *"`},
 			{Layer: "surface", Policy: "web", Rule: "rules[0]", Verdict: policy.Deny},
 			{Layer: "global", Policy: "everybody", Rule: "rules[1]", Verdict: policy.Ask,
-				Note: "a layer before it decides"},
+				Note: "an earlier layer decides"},
 		}},
 		{"surface=cli", "tool search__find", []policy.Reason{
 			{Layer: "own", Note: "no policy matches"},
@@ -200,8 +200,8 @@ func TestExplain(t *testing.T) {
 		}},
 		{"surface=web", "tool other__find", []policy.Reason{
 			{Layer: "own", Note: "no policy matches"},
-			{Layer: "surface", Policy: "web", Note: "has no rule for it"},
-			{Layer: "global", Policy: "everybody", Note: "has no rule for it"},
+			{Layer: "surface", Policy: "web", Note: "no rule applies"},
+			{Layer: "global", Policy: "everybody", Note: "no rule applies"},
 		}},
 	} {
 		got := p.For(mustSubject(t, test.who)).Bind(mustItem(t, test.what)).Explain()
@@ -226,17 +226,17 @@ func TestExplain(t *testing.T) {
 		{"tool t__a", []policy.Reason{
 			{Layer: "global", Policy: "a", Rule: "rules[1]", Verdict: policy.Deny},
 			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny,
-				Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`, Note: "rules[1] of a denies in any case"},
+				Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`, Note: "rules[1] of a always denies"},
 		}},
 		{"tool t__b", []policy.Reason{
 			{Layer: "global", Policy: "a", Rule: "rules[0]", Verdict: policy.Allow},
-			{Layer: "global", Policy: "a", Rule: "rules[2]", Verdict: policy.Ask, Note: "rules[0] comes first"},
+			{Layer: "global", Policy: "a", Rule: "rules[2]", Verdict: policy.Ask, Note: "rules[0] applies first"},
 			{Layer: "global", Policy: "a", Rule: "rules[3]", Verdict: policy.Deny,
 				Where: `/a/b: "y\"", n: ["1.0", { re: "^x" }]`},
 		}},
 		{"resource file:///a/../b @files", []policy.Reason{
-			{Layer: "global", Policy: "a", Rule: "rules[4]", Verdict: policy.Deny, Note: "an ask, but the URI may " +
-				"mean another place"},
+			{Layer: "global", Policy: "a", Rule: "rules[4]", Verdict: policy.Deny, Note: "an ask, denied because " +
+				"the URI is ambiguous"},
 		}},
 	} {
 		got := p.For(policy.Subject{}).Bind(mustItem(t, test.what)).Explain()

@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// MatchesAddress reports whether what a subject may do depends on its address.
+// MatchesAddress reports whether decisions depend on the client address.
 func (p *Policy) MatchesAddress() bool {
 	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.match.cidr != nil })
 }
 
-// Pins reports whether some subjects are to see accepted definitions only.
+// Pins reports whether some subjects may see only accepted definitions.
 func (p *Policy) Pins() bool {
 	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.guards.Pinned })
 }
 
-// None reports whether the subject may do nothing at all: no rule that matches it allows or asks.
+// None reports whether the subject may do nothing: no matching rule allows or asks.
 func (r *Rights) None() bool {
 	return !slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool { return r.verdict != Deny })
 	})
 }
 
-// Reaches reports whether some item of that kind and upstream might be visible, where all of them
-// require these capabilities, and every name that a rule may mean a tool or a prompt by begins like
-// this; "" says nothing of the names.
+// Reaches reports whether some item of a kind and upstream might be visible. All such items require
+// these capabilities, and all their names begin with begin; "" means any name.
 func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin string) bool {
 	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
 		return false
@@ -49,8 +48,8 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	})
 }
 
-// mayBegin reports whether the glob might match a text that begins like this. It looks at what
-// comes before the first star or question mark.
+// mayBegin reports whether the glob might match a text that begins like this. It only compares the
+// part before the first star or question mark.
 func (g glob) mayBegin(begin string) bool {
 	head := g.segments[0][0]
 	if _, all := g.literal(); all || len(head) > len(begin) {
@@ -59,5 +58,5 @@ func (g glob) mayBegin(begin string) bool {
 	return strings.HasPrefix(begin, head)
 }
 
-// Reads reports whether a decision depends on the arguments. Where it does not, Decide needs none.
+// Reads reports whether a decision depends on the arguments. If not, Decide ignores them.
 func (g *Ruling) Reads() bool { return !g.fixed }

@@ -8,28 +8,28 @@ import (
 	"junction/upstream/raw"
 )
 
-// Ruling is what the rights of one subject say of one item. It is immutable.
+// Ruling is the result of the rights of one subject for one item. It is immutable.
 type Ruling struct {
 	rights  *Rights
 	missing []string // capabilities
-	scopes  string   // see Decision; "" if they are enough
-	rules   []bound  // that can apply: by layer, policy and place in it
+	scopes  string   // see Decision; "" if no scope is missing
+	rules   []bound  // applicable rules, by layer, policy and position
 	visible bool
 
-	enforced []bound // those of the rules that are of enforced policies
+	enforced []bound // the rules of enforced policies
 
-	fixed    bool // no rule reads the arguments: it is always the same decision
+	fixed    bool // no rule reads arguments: the decision is constant
 	decision Decision
 }
 
-// A bound rule is one that applies to the item, if its conditions hold.
+// A bound rule applies to the item if its conditions hold.
 type bound struct {
 	*rule
 	entry   *entry
-	verdict Verdict // stricter than that of the rule where an ask is for a place and the URI may mean another
+	verdict Verdict // Deny for an ask whose URI is ambiguous, else that of the rule
 }
 
-// Bind takes the rules that can apply to the item.
+// Bind returns the ruling for an item.
 func (r *Rights) Bind(it Item) *Ruling {
 	g := &Ruling{rights: r, fixed: true}
 	for _, c := range it.Requires {
@@ -64,7 +64,7 @@ func (r *Rights) Bind(it Item) *Ruling {
 	return g
 }
 
-// lacks returns all scopes that a token needs for these capabilities, if the subject's lacks one of
+// lacks returns all scopes that a token needs for capabilities, or "" if the subject's token has
 // them.
 func (r *Rights) lacks(capabilities []string) string {
 	var all []string
@@ -83,16 +83,16 @@ func (r *Rights) lacks(capabilities []string) string {
 	return strings.Join(slices.Compact(all), " ")
 }
 
-// Scopes returns all scopes that a token needs for the item, with spaces between them, if it is
-// those alone that are in the way; "" otherwise.
+// Scopes returns all scopes that a token needs for the item, separated by spaces, if only scopes
+// are missing; "" otherwise.
 func (g *Ruling) Scopes() string { return g.scopes }
 
-// named is an item whose names are being compared.
+// named is an item during the comparison of its names.
 type named struct {
 	*Item
-	odd   bool     // a URI of it may mean another place
-	long  bool     // a URI of it is too long to be compared
-	forms []string // the URIs and all that they may mean, when they are needed
+	odd   bool     // a URI is ambiguous; see odd
+	long  bool     // a URI is too long or complex to compare
+	forms []string // the URIs and all their meanings, made on demand
 	made  bool
 }
 
@@ -105,7 +105,7 @@ func newNamed(it *Item) named {
 	return n
 }
 
-// make finds the forms of the URIs, unless they are too long for that.
+// make computes the forms of the URIs, unless they are too long.
 func (n *named) make() {
 	if n.made || n.long {
 		return
@@ -114,13 +114,13 @@ func (n *named) make() {
 	n.forms, n.made, n.long = all, true, !ok
 }
 
-// selects reports whether the rule is for the item, and what it says of it.
+// selects reports whether a rule applies to the item, and with which verdict.
 func (r *rule) selects(n *named) (Verdict, bool) {
 	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(n.Upstream) }) {
 		return r.verdict, false
 	}
 	if n.Kind == Resource && len(r.where) > 0 {
-		return r.verdict, false // there are no arguments that a condition could hold of
+		return r.verdict, false // resources have no arguments
 	}
 	if r.every {
 		return r.verdict, true
@@ -161,7 +161,7 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 		}
 		if p.means(n.forms) {
 			if n.odd {
-				return Deny, true // nobody can be asked about a place that is not sure
+				return Deny, true // a person cannot approve an ambiguous URI
 			}
 			return r.verdict, true
 		}
@@ -169,8 +169,8 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	return r.verdict, false
 }
 
-// visible reports whether some arguments are not denied. The rules of enforced policies are in both
-// lists.
+// visible reports whether some arguments are not denied. enforced are the rules of enforced
+// policies, which are also in rules.
 func visible(rules, enforced []bound) bool {
 	denied := func(b *bound, denies []bound) bool {
 		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
@@ -180,7 +180,7 @@ func visible(rules, enforced []bound) bool {
 		if slices.ContainsFunc(rules[from:to], bound.deniesAll) {
 			return false
 		}
-		var asks *entry // an enforced policy whose allows do not count, since it asks about every call
+		var asks *entry // an enforced policy that asks about every call, so its allows do not count
 		for i := from; i < to; i++ {
 			switch b := &rules[i]; {
 			case b.verdict == Deny, b.entry == asks:
@@ -199,10 +199,10 @@ func visible(rules, enforced []bound) bool {
 // deniesAll reports whether the rule denies every call of the item.
 func (b bound) deniesAll() bool { return b.verdict == Deny && len(b.where) == 0 }
 
-// onlyAsks reports whether the rule is an ask of an enforced policy, which decides for no layer.
+// onlyAsks reports whether the rule is an ask of an enforced policy, which decides no layer.
 func (b bound) onlyAsks() bool { return b.verdict == Ask && b.entry.enforced }
 
-// covers reports whether r, a deny, applies whenever o does. It knows the plain cases.
+// covers reports whether r, a deny, applies whenever o does. It recognises only simple cases.
 func (r *rule) covers(o *rule) bool {
 	for i := range r.where {
 		if !slices.ContainsFunc(o.where, func(c condition) bool { return r.where[i].covers(&c) }) {
@@ -221,15 +221,15 @@ func endOfLayer(rules []bound, from int) int {
 	return to
 }
 
-// Visible reports whether the item exists for the subject: it holds the capabilities, and there are
-// arguments for which the verdict is not deny. Patterns that together leave nothing, while none
-// does alone, are not seen through; such an item is visible, and each call of it is denied.
+// Visible reports whether the item exists for the subject: the subject holds its capabilities, and
+// some arguments are not denied. If only several denies together cover all arguments, the item
+// stays visible, and each call is denied.
 func (g *Ruling) Visible() bool { return g.visible }
 
-// Decide returns the verdict on a call with these arguments; without any, the zero Object.
-// Arguments that are there and no object are for the caller to refuse: no rule could read them. The
-// error is raw.ErrAmbiguous when a rule has to read what may be read in two ways; then the call is
-// to be refused. What is not visible is denied without an error.
+// Decide returns the decision on a call with these arguments; the zero Object if there are none.
+// The caller must reject arguments that are not an object. The error is raw.ErrAmbiguous if a rule
+// must read ambiguous arguments; the caller must reject the call. An invisible item is denied
+// without an error.
 func (g *Ruling) Decide(arguments raw.Object) (Decision, error) {
 	if g.fixed {
 		return g.decision, nil
@@ -300,7 +300,7 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	return Decision{}, nil
 }
 
-// decisionOf returns the decision that the rule b gives.
+// decisionOf returns the decision of a rule.
 func (g *Ruling) decisionOf(b *bound) Decision {
 	d := Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}
 	if b.verdict != Deny && g.scopes != "" {
@@ -309,13 +309,13 @@ func (g *Ruling) decisionOf(b *bound) Decision {
 	return d
 }
 
-// decides returns the rule that decides among those of a layer, or of all enforced policies; nil if
-// none applies. In a layer, enforced policies count by their allows alone: their denies were looked
-// at before, and their asks decide nothing, but come before the allows that follow in the policy.
+// decides returns the deciding rule of a layer, or of all enforced policies if enforcing; nil if
+// none applies. In a layer, only the allows of enforced policies count: their denies were checked
+// before, and their asks take precedence over their later allows without deciding the layer.
 func decides(rules []bound, a *reading, enforcing bool) (*bound, error) {
 	for i := range rules {
 		if b := &rules[i]; b.deniesAll() {
-			return b, nil // whatever the others would have to read
+			return b, nil // without reading any arguments
 		}
 	}
 	for i := range rules {
@@ -326,7 +326,7 @@ func decides(rules []bound, a *reading, enforcing bool) (*bound, error) {
 		}
 	}
 	var best *bound
-	var done *entry // the policy whose first applicable rule is known
+	var done *entry // the policy whose first applicable rule was found
 	for i := range rules {
 		b := &rules[i]
 		if b.verdict == Deny || b.entry == done {
@@ -357,23 +357,23 @@ func (b *bound) holds(a *reading) (bool, error) {
 	return true, nil
 }
 
-// Reason is one line of an explanation: a capability that is missing, or a rule that applies or
-// could, or, with an empty Rule, a policy or a layer in which there is none.
+// Reason is one line of an explanation: a missing capability, a rule that applies or could apply,
+// or, if Rule is "", a policy or layer without such a rule.
 type Reason struct {
-	Missing string // a capability that is required and not held; nothing else is set
-	Scopes  string // scopes that a token needs, of which the subject's lacks some; nothing else is set
+	Missing string // a missing capability; no other field is set
+	Scopes  string // required scopes, some missing; no other field is set
 	Layer   string // own, surface or global
-	Policy  string // empty for a layer without policies that match
+	Policy  string // "" for a layer without matching policies
 	Rule    string // such as rules[2]
-	// Enforced reports that the policy is enforced: no layer lifts its denies and asks.
+	// Enforced reports that the policy is enforced: its denies and asks count in every layer.
 	Enforced bool
 	Verdict  Verdict
-	Where    string // the conditions on the arguments; empty if there are none
-	Note     string // why the rule does not count, or counts otherwise than written
+	Where    string // the conditions on the arguments; "" if there are none
+	Note     string // why the rule does not count, or counts differently
 }
 
-// Explain returns what the decisions come from: the capabilities that are missing, then every layer
-// in the order in which they decide.
+// Explain returns the reasons for the decisions: the missing capabilities, and then each layer in
+// order.
 func (g *Ruling) Explain() []Reason {
 	var all []Reason
 	for _, c := range g.missing {
@@ -409,21 +409,21 @@ func (g *Ruling) Explain() []Reason {
 				case b.label == "":
 					r.Note = "there are no policies"
 				case x.denies != nil && x.denies.rule != b.rule:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, denies in any case", x.denies.label,
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, always denies", x.denies.label,
 						x.denies.entry.name)
-				// These two count whatever the layers decide.
+				// These two count in every layer.
 				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "":
 				case decided && !(e.enforced && b.verdict == Deny):
-					r.Note = "a layer before it decides"
+					r.Note = "an earlier layer decides"
 				case denied >= 0 && i != denied:
-					r.Note = fmt.Sprintf("%s of %s denies in any case", in[denied].label, in[denied].entry.name)
+					r.Note = fmt.Sprintf("%s of %s always denies", in[denied].label, in[denied].entry.name)
 				case first != "" && b.verdict != Deny:
-					r.Note = first + " comes first"
+					r.Note = first + " applies first"
 				case b.verdict == Allow && x.asks != nil:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, asks in any case", x.asks.label,
+					r.Note = fmt.Sprintf("%s of %s, which is enforced, always asks", x.asks.label,
 						x.asks.entry.name)
 				case b.verdict != b.rule.verdict:
-					r.Note = "an ask, but the URI may mean another place"
+					r.Note = "an ask, denied because the URI is ambiguous"
 				}
 				all = append(all, r)
 				if some = true; first == "" && b.verdict != Deny && len(b.where) == 0 {
@@ -432,7 +432,7 @@ func (g *Ruling) Explain() []Reason {
 			}
 			if !some {
 				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
-					Note: "has no rule for it"})
+					Note: "no rule applies"})
 			}
 		}
 		if len(all) == before {
@@ -443,15 +443,15 @@ func (g *Ruling) Explain() []Reason {
 	return all
 }
 
-// An explainer knows what a ruling says on every call, whatever the arguments are.
+// An explainer holds the rules that apply to every call.
 type explainer struct {
-	denies, asks *bound          // the first deny, and the first ask, of an enforced policy that hold on every call
-	decides      map[*entry]bool // policies that decide for their layer on every call
+	denies, asks *bound          // the first enforced deny and ask that apply to every call
+	decides      map[*entry]bool // policies that decide their layer on every call
 }
 
 func newExplainer(rules []bound) explainer {
 	x := explainer{decides: map[*entry]bool{}}
-	allowed, asked := map[*entry]bool{}, map[*entry]bool{} // by some rule before, on some calls
+	allowed, asked := map[*entry]bool{}, map[*entry]bool{} // by an earlier rule, on some calls
 	for i := range rules {
 		b, e := &rules[i], rules[i].entry
 		if len(b.where) == 0 {
@@ -469,7 +469,7 @@ func newExplainer(rules []bound) explainer {
 	return x
 }
 
-// conditions returns the where of a rule in one line, in the manner of the file.
+// conditions returns the where of a rule in one line, as in the file.
 func (r *rule) conditions() string {
 	var b strings.Builder
 	for i, c := range r.where {
@@ -480,7 +480,7 @@ func (r *rule) conditions() string {
 		var tests []string
 		for k, t := range c.any {
 			if k > 0 && t.re == nil && c.any[k-1].re == nil && t.text == c.any[k-1].text {
-				continue // the other spelling of a number
+				continue // the normalised form of a number
 			}
 			text := show(t.text)
 			if t.re != nil {

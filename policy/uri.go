@@ -5,16 +5,14 @@ import (
 	"strings"
 )
 
-// This file is about URIs that say one place and may mean another. Nobody but the upstream knows
-// how it reads them, so an allow does not guess: it leaves them out. A deny is compared with
-// everything that a usual reader makes of them.
+// This file handles ambiguous URIs. Only the upstream knows how it reads them. So an allow does not
+// match them, and a deny is compared with all common readings.
 
-// maxDecodings is how often a URI is percent-decoded in the search for what it may mean; one that
-// goes on after that is odd.
+// maxDecodings is how often a URI is percent-decoded. A URI that needs more is ambiguous.
 const maxDecodings = 4
 
-// odd reports whether a URI may mean another place than it says: it has a dot segment, a backslash,
-// a control character, or one of these or a slash percent-encoded, be it more than once.
+// odd reports whether a URI is ambiguous: it contains a dot segment, a backslash, a control
+// character, or one of these or a slash percent-encoded once or more.
 func odd(uri string) bool {
 	for range maxDecodings {
 		if strings.TrimSpace(uri) != uri ||
@@ -22,7 +20,7 @@ func odd(uri string) bool {
 			return true
 		}
 		for s := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#:=&", r) }) {
-			if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." { // some servers cut what follows a semicolon
+			if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." { // some servers ignore the part after a semicolon
 				return true
 			}
 		}
@@ -38,11 +36,10 @@ func odd(uri string) bool {
 	return true
 }
 
-// forms returns what a URI comes to for readers who decode it, remove dot segments and double
-// slashes, take a backslash for a slash, or leave out the query, the fragment or a slash at the
-// end; and for those who know that a port, a user or the lack of slashes makes no other place of it
-// (see samePlace). The URIs themselves are among the forms. forms returns false for URIs of more
-// forms, or longer ones, than one item may cost.
+// forms returns the URIs with all common readings: decoded, without dot segments and double
+// slashes, with backslashes as slashes, without query, fragment or trailing slash, and without a
+// default port, user or missing slashes (see samePlace). It returns false if that is too much work
+// for one item.
 func forms(uris []string) ([]string, bool) {
 	var f former
 	var all []string
@@ -58,28 +55,27 @@ func forms(uris []string) ([]string, bool) {
 }
 
 const (
-	// maxNesting is how many URIs may stand in one another, each behind whose it is. Without a
-	// bound a URI of some kilobytes takes minutes.
+	// maxNesting is how many URIs may be nested in one another. Without a limit, a URI of some
+	// kilobytes would take minutes.
 	maxNesting = 3
-	// maxURI is up to which length a URI is compared with what a rule says of places, other than of
-	// all. A longer one may mean any place.
+	// maxURI is the longest URI that is compared with patterns of resources. A longer one may mean
+	// anything.
 	maxURI = 2 << 10
-	// maxWork bounds the bytes that are read to find the forms of one item. An item of more may
-	// mean any place.
+	// maxWork limits the bytes that are read for the forms of one item. An item beyond the limit
+	// may mean anything.
 	maxWork = 40 << 10
-	// formCost and segmentCost are what a form, and each of its segments, cost beside their bytes.
+	// formCost and segmentCost are the costs of a form and of each segment, besides their bytes.
 	formCost, segmentCost = 32, 8
 )
 
-// former finds the forms of one item.
+// former computes the forms of one item.
 type former struct {
 	work       int
-	known      string // the URI before, which stands in the next one as a rule
+	known      string // the previous URI, which the next one usually contains
 	knownForms []string
 }
 
-// spend reports whether there is still work to spend on a text with so many segments, and spends
-// it.
+// spend adds the cost of a text to the work, and reports whether it is within the limit.
 func (f *former) spend(text string, segments int) bool {
 	f.work += len(text) + formCost + segmentCost*segments
 	return f.work <= maxWork
@@ -101,12 +97,12 @@ func (f *former) within(uri string, nesting int) []string {
 	}
 	s := uri
 	for range maxDecodings + 1 {
-		path, _, _ := strings.Cut(s, "\x00") // where in C it ends
+		path, _, _ := strings.Cut(s, "\x00") // the end in C
 		path, _, _ = strings.Cut(path, "#")
 		bare, _, _ := strings.Cut(path, "?")
 		for i, t := range [...]string{s, path, bare} {
 			if i > 0 && len(t) == len(s) || i == 2 && len(t) == len(path) {
-				continue // it is the one before
+				continue // same as the previous one
 			}
 			for _, single := range [...]bool{false, true} {
 				if single && !strings.ContainsAny(t, "/\\") ||
@@ -130,7 +126,7 @@ func (f *former) within(uri string, nesting int) []string {
 		}
 		add(samePlace(one))
 	}
-	// A URI of an upstream's may stand in another, behind whose it is: mcp://files/file:///a.
+	// A URI may contain another one, behind the name of its upstream: mcp://files/file:///a.
 	if scheme, rest, ok := strings.Cut(uri, "://"); ok {
 		if host, inner, ok := strings.Cut(rest, "/"); ok && nesting > 0 && strings.Contains(inner, ":") {
 			for _, form := range f.inner(inner, nesting-1) {
@@ -141,8 +137,8 @@ func (f *former) within(uri string, nesting int) []string {
 	return all
 }
 
-// resolve removes dot segments and, with single, empty ones; scheme and host become lower case, and
-// a file has no host.
+// resolve removes dot segments and, with single, empty ones. Scheme and host become lower case, and
+// the host of a file URI is removed.
 func resolve(uri string, single bool) string {
 	uri = strings.TrimSpace(uri)
 	if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
@@ -196,9 +192,9 @@ func resolve(uri string, single bool) string {
 	return begin + strings.Join(kept, "/")
 }
 
-// samePlace returns a web address without the user, the scheme's own port and the dot that may end
-// a host, with the two slashes that browsers and their like read into it; and the URI of a file
-// without a host, which many readers do not look at. Other URIs stay as they are.
+// samePlace normalises a web address: without user, default port and final dot of the host, and
+// with the two slashes that browsers add. It removes the host of a file URI, which many readers
+// ignore. Other URIs stay as they are.
 func samePlace(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
@@ -221,7 +217,7 @@ func samePlace(uri string) string {
 	return uri
 }
 
-// percentDecode decodes what is percent-encoded, and leaves a % that encodes nothing.
+// percentDecode decodes percent-encoding, and keeps a % that encodes nothing.
 func percentDecode(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -251,8 +247,8 @@ func unhex(c byte) int {
 // A place is a glob over URIs.
 type place struct {
 	plain   glob
-	decoded glob // the same as forms writes URIs
-	same    bool // the two are one
+	decoded glob // normalised like the results of forms
+	same    bool // both are equal
 }
 
 func compilePlace(s string) place {
@@ -280,19 +276,19 @@ func compilePlace(s string) place {
 	return place{compileGlob(s), compileGlob(d), s == d}
 }
 
-// means reports whether the place is what one of the texts says.
+// means reports whether the place matches one of the texts.
 func (p *place) means(texts []string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return p.plain.match(s) || !p.same && p.decoded.match(s) })
 }
 
-// mayMean reports whether the place may be what a URI means of which only what every reader finds
-// at its beginning is known; "" stands for nothing.
+// mayMean reports whether the place may match a URI of which only the beginning is certain; "" if
+// nothing is.
 func (p *place) mayMean(begin string) bool {
 	return p.plain.mayBegin(begin) || p.decoded.mayBegin(begin)
 }
 
-// beginningOf returns what a URI begins with for every reader: its scheme, and the host too if the
-// scheme is mcp; "" if that is not sure.
+// beginningOf returns the beginning of a URI on which all readers agree: its scheme, and for mcp
+// also the host; "" if there is none.
 func beginningOf(uri string) string {
 	scheme, rest, ok := strings.Cut(uri[:min(len(uri), maxBeginning)], ":")
 	if !ok || !isWord(scheme) {
@@ -307,11 +303,11 @@ func beginningOf(uri string) string {
 	return begin
 }
 
-// maxBeginning is where a scheme and a host that are known end.
+// maxBeginning is the longest beginning.
 const maxBeginning = 256
 
-// isWord reports whether a text has only characters that all readers leave as they are: no letters
-// in upper case, either.
+// isWord reports whether a text consists of characters that no reader changes, which excludes upper
+// case.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r) && r != '-' && r != '+' && r != '_'

@@ -71,7 +71,7 @@ upstreams:
 		{"--as ci shell__held_back", 1, []string{"does not see", "because   the capability danger is missing", "→ give the capability danger to a policy that matches key:ci"}, "no rule allows"},
 		{"--as twice shell__locked", 1, []string{"the capability danger is missing", "→ give the capability danger", "→ no rule allows it: add one to a policy that matches key:twice"}, ""},
 		{"--as user:jane --group eng shell__held_back", 0, []string{"user:jane sees the tool", "team rules[0]: allow", "everybody rules[1]: allow (of those for everybody); but a layer before it"}, ""},
-		{"--as ci shell__quiet", 1, []string{"does not see", "everybody has no rule for it", `no rule allows it: add one to a policy that matches key:ci, such as allow: { tools: "shell__quiet" }`, "--from says where"}, ""},
+		{"--as ci shell__quiet", 1, []string{"does not see", "everybody no rule applies", `no rule allows it: add one to a policy that matches key:ci, such as allow: { tools: "shell__quiet" }`, "--from says where"}, ""},
 		{"--as ci --from 10.1.2.3 shell__quiet", 0, []string{"near rules[0]: allow"}, "not let in"},
 		{"--as ci --endpoint web shell__quiet", 0, []string{"at /web/mcp.", "on_web rules[0]: allow (of the endpoint's surface)"}, ""},
 		{"--as ci --endpoint http://h:1/shell/mcp shell__quiet", 0, []string{"at /shell/mcp."}, ""},
