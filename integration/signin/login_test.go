@@ -1,0 +1,104 @@
+package signin
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+)
+
+// TestLoginAtForeignServers: junction login signs in at authorization servers that others wrote,
+// each with a registration of its own. A running proxy uses the tokens, and still has them after a
+// restart. The scripted servers are those of TestLoginCommand and TestLogin.
+func TestLoginAtForeignServers(t *testing.T) {
+	harness.WithoutShort(t)
+	t.Run("oidc-provider", func(t *testing.T) {
+		l := mustLinear(t)
+		as := mustNode(t, "as.mjs", l.url)
+		var said struct{ Issuer string }
+		as.MustRead(&said)
+		l.change(func() {
+			l.issuer, l.whose = said.Issuer, func(token string) string { return whose(token, said.Issuer, l.url) }
+		})
+		b := mustChromium(t, "operator")
+		mustLogIn(t, l.url, func(t *testing.T, where string) string {
+			v := b.visit(where, false)
+			return v.Pages[len(v.Pages)-1].Text
+		})
+	})
+	t.Run("example of the TypeScript SDK", func(t *testing.T) {
+		mcp, as := harness.FreePort(t), harness.FreePort(t)
+		port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+		cmd := exec.Command("node", "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js", "--oauth", "--oauth-strict")
+		cmd.Dir = harness.MustNPM(t)
+		cmd.Env = append(os.Environ(), "MCP_PORT="+port(mcp), "MCP_AUTH_PORT="+port(as))
+		harness.MustStartServer(t, cmd, regexp.MustCompile(`(?s)Authorization Server listening.*HTTP Server listening`))
+		mustLogIn(t, "http://localhost:"+port(mcp)+"/mcp", func(t *testing.T, where string) string {
+			resp, err := http.Get(where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text := make([]byte, 4<<10)
+			n, _ := resp.Body.Read(text)
+			return string(text[:n])
+		})
+	})
+}
+
+// mustLogIn runs the program over a server that uses OAuth, signs in with the browser and checks
+// that the server can be used, before and after a restart. browser returns the last page.
+func mustLogIn(t *testing.T, url string, browser func(t *testing.T, where string) string) {
+	t.Helper()
+	p := harness.NewProgram(t)
+	p.MustConfigure(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
+		"outbound: { allow_private: [127.0.0.0/8, \"::1/128\"] }\nupstreams: { linear: { url: %[2]q, auth: { mode: oauth } } }\n", p.Dir, url))
+	p.MustServe(t)
+	p.Stderr.MustMatch(t, regexp.MustCompile(`sign-in needed; run: junction login linear`), harness.Patience, p.Done)
+
+	args := []string{"login", "linear", "--no-browser", "--config", p.File()}
+	cmd := exec.Command(harness.JunctionBinary(t), args...)
+	out, said := harness.NewOutput(), harness.NewOutput()
+	cmd.Stdout, cmd.Stderr = authtest.Command(t, args, out, said)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait() // how it ended is in cmd.ProcessState
+	}()
+	where := said.MustMatch(t, regexp.MustCompile(`\n\n  (http\S+)\n`), harness.Patience, ended)[1]
+	if page := browser(t, where); !strings.Contains(page, "Signed in to linear. You can close this window.") {
+		t.Errorf("the last page is %s", page)
+		cmd.Process.Kill()
+	}
+	<-ended
+	if !cmd.ProcessState.Success() || out.String() != "Signed in to linear.\n" {
+		t.Fatalf("junction login: %v\n%s%s", cmd.ProcessState, out, said)
+	}
+	for _, when := range []string{"after the sign-in", "after a restart"} {
+		if r := p.MustReady(t, harness.Patience); r.Tools == 0 {
+			t.Errorf("%s there are no tools: %+v", when, r)
+		}
+		if when == "after the sign-in" {
+			p.MustRestart(t)
+		}
+	}
+	if _, stderr, err := harness.RunJunction(t, nil, "logout", "linear", "--config", p.File()); err != nil {
+		t.Errorf("logout: %v\n%s", err, stderr)
+	}
+}
