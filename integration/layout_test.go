@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
-		"proxy/budget", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
+		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},

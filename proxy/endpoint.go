@@ -11,6 +11,7 @@ import (
 
 	"junction/auth"
 	"junction/proxy/budget"
+	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -25,15 +26,15 @@ type endpoint struct {
 	// What is kept for those who use it ends with it, if it is of a person or a client.
 	subjects        subjectViews
 	pages           pages
-	clientEndpoints cache[uint64, *clientEndpoint] // by hash
+	clientEndpoints cache.Cache[uint64, *clientEndpoint] // by hash
 }
 
 // newEndpoint makes an endpoint of the world.
 func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	e := &endpoint{name: name, surface: surface, view: v}
 	e.subjects.begin(&w.subjects)
-	e.pages.of.room, e.pages.wanted = &w.pages, &w.wanted
-	e.clientEndpoints = cache[uint64, *clientEndpoint]{room: &w.subjects, left: func(f *clientEndpoint) { f.made.end() }}
+	e.pages.of.Room, e.pages.wanted = &w.pages, &w.wanted
+	e.clientEndpoints = cache.Cache[uint64, *clientEndpoint]{Room: &w.subjects, Left: func(f *clientEndpoint) { f.made.end() }}
 	return e
 }
 
@@ -48,11 +49,11 @@ func (e *endpoint) bytes() int {
 // end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
 // locked.
 func (e *endpoint) end() {
-	e.subjects.of.end()
-	e.clientEndpoints.end()
-	e.pages.of.room.mu.Lock()
-	defer e.pages.of.room.mu.Unlock()
-	e.pages.of.end()
+	e.subjects.of.End()
+	e.clientEndpoints.End()
+	e.pages.of.Room.Mu.Lock()
+	defer e.pages.of.Room.Mu.Unlock()
+	e.pages.of.End()
 }
 
 var errNoEndpoint = errors.New("there is no such endpoint for the caller")
@@ -115,7 +116,7 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 	}
 	key := personalKey{p.ID, name}
 	same := func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }
-	its, known := w.personalEndpoints.get(key)
+	its, known := w.personalEndpoints.Get(key)
 	if known && slices.Equal(its.own, own) && slices.EqualFunc(own, its.sources, same) {
 		return its.endpoint
 	}
@@ -127,7 +128,7 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 		return shared // there is no end to the names of what is not there
 	}
 	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
-	w.personalEndpoints.put(key, its, its.endpoint.bytes())
+	w.personalEndpoints.Put(key, its, its.endpoint.bytes())
 	return its.endpoint
 }
 
@@ -210,7 +211,7 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 		maphash.WriteComparable(&h, catalog)
 	}
 	key := h.Sum64()
-	if known, ok := e.clientEndpoints.get(key); ok && slices.Equal(known.own, own) {
+	if known, ok := e.clientEndpoints.Get(key); ok && slices.Equal(known.own, own) {
 		return known.made
 	}
 	stocks := slices.Clone(e.view.Stocks)
@@ -221,7 +222,7 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	}
 	f := &clientEndpoint{own, w.newEndpoint(e.name, e.surface, e.view.Derive(e.name, stocks))}
 	bytes := f.made.bytes()
-	if known := e.clientEndpoints.keep(key, func() (*clientEndpoint, int) { return f, bytes }); slices.Equal(known.own, own) {
+	if known := e.clientEndpoints.Keep(key, func() (*clientEndpoint, int) { return f, bytes }); slices.Equal(known.own, own) {
 		return known.made
 	}
 	return f.made // of another one with the same hash

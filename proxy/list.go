@@ -10,6 +10,7 @@ import (
 	"time"
 	"unique"
 
+	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -79,7 +80,7 @@ func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principa
 
 // pages are those of one endpoint that are prepared.
 type pages struct {
-	of      cache[pageKey, prepared]
+	of      cache.Cache[pageKey, prepared]
 	wanted  *wanted
 	refused atomic.Uint32
 }
@@ -116,17 +117,17 @@ func (a *wanted) again(key pageKey) bool {
 // than to make them.
 func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int) (r result, next int) {
 	key := pageKey{seen.View, seen.Seen, p, k, offset, n}
-	if known, ok := e.pages.of.get(key); ok {
+	if known, ok := e.pages.of.Get(key); ok {
 		return result{body: known.text}, known.next
 	}
 	list, next := seen.Page(p, k, offset, n)
 	bytes := 200 + len(seen.Seen.Value()) + list.Size
 	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
-		!e.pages.of.fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
+		!e.pages.of.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
 		return result{items: list}, next
 	}
 	text := list.AppendTo(make([]byte, 0, list.Size))
-	e.pages.of.put(key, prepared{text, next}, bytes)
+	e.pages.of.Put(key, prepared{text, next}, bytes)
 	return result{body: text}, next
 }
 

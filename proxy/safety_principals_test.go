@@ -14,6 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -86,9 +87,9 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	}
 	list(c.principals[:some]) // for buffers and the like
 	w := s.snapshot.Load()
-	before, counted := held(), w.subjects.used
+	before, counted := held(), w.subjects.Used
 	list(c.principals[some:])
-	each, eachCounted := (held()-before)/(keys-some), (w.subjects.used-counted)/(keys-some)
+	each, eachCounted := (held()-before)/(keys-some), (w.subjects.Used-counted)/(keys-some)
 	t.Logf("a principal that has listed %d tools keeps %d bytes; %d are counted", 50*210, each, eachCounted)
 	if each > 4000 {
 		t.Errorf("a principal that has listed %d tools keeps %d bytes, want at most 4000", 50*210, each)
@@ -96,7 +97,7 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	if int(each) > eachCounted*5/4 {
 		t.Errorf("a principal keeps %d bytes, and %d are counted", each, eachCounted)
 	}
-	if n := len(w.endpoints[""].subjects.of.of); n != keys {
+	if n := len(w.endpoints[""].subjects.of.Of); n != keys {
 		t.Errorf("%d principals are remembered, want all %d", n, keys)
 	}
 	runtime.KeepAlive(s)
@@ -117,7 +118,7 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 		if names, _ := s.listed(t, p, ""); !slices.Equal(names, want) || len(names) != 50 {
 			t.Errorf("%s lists %v, want %v", p.ID, names, want)
 		}
-		if n, want := len(e.pages.of.of), min(i, 1); n != want {
+		if n, want := len(e.pages.of.Of), min(i, 1); n != want {
 			t.Errorf("after %d lists there are %d prepared pages, want %d", i+1, n, want)
 		}
 	}
@@ -204,7 +205,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	s := c.server(t)
 	s.limits.Page = 60
 	w := s.snapshot.Load()
-	w.subjects.max, w.pages.max = budget, budget
+	w.subjects.Max, w.pages.Max = budget, budget
 	var often []*auth.Principal // who list now and then
 	want := map[string][]string{}
 	for i := 0; i < n; i += n / 10 {
@@ -223,12 +224,12 @@ func TestSafety10BudgetHolds(t *testing.T) {
 			check(often[i/100%len(often)])
 			check(often[i/100%len(often)])
 		}
-		if w.subjects.used > budget || w.pages.used > budget {
+		if w.subjects.Used > budget || w.pages.Used > budget {
 			t.Fatalf("after %d principals %d bytes of subjects and %d of pages are in use, want at most %d",
-				i+1, w.subjects.used, w.pages.used, budget)
+				i+1, w.subjects.Used, w.pages.Used, budget)
 		}
 	}
-	grown, remembered := held()-before, len(w.endpoints[""].subjects.of.of)
+	grown, remembered := held()-before, len(w.endpoints[""].subjects.of.Of)
 	t.Logf("%d principals take %d KiB; %d of them are remembered", n, grown>>10, remembered)
 	if limit := int64(2*budget + view.MaxRulings + 1<<20); grown > limit {
 		t.Errorf("%d principals take %d KiB, want at most %d", n, grown>>10, limit>>10)
@@ -256,10 +257,10 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 			t.Fatalf("%s lists %d tools with %d cursors", p.ID, len(names), len(cursors))
 		}
 		for k, cursor := range cursors {
-			for _, r := range []*room{&w.subjects, &w.pages} {
-				most := r.max
-				r.close()
-				r.max = most
+			for _, r := range []*cache.Room{&w.subjects, &w.pages} {
+				most := r.Max
+				r.Close()
+				r.Max = most
 			}
 			if rest, _ := s.listed(t, p, cursor); !slices.Equal(rest, names[10*(k+1):]) {
 				t.Errorf("from page %d on %s lists %v, want %v", k+2, p.ID, rest, names[10*(k+1):])
@@ -296,8 +297,8 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	hearer := &subscriber{caller: lapsed, session: new(session)}
 	s.listeners.subscribers[hearer] = struct{}{}
 	lapsed = caller{}
-	prepared := slices.Collect(maps.Values(e.pages.of.of))
-	old, page := weak.Make(e.view), weak.Make(&prepared[0].value.text[0])
+	prepared := slices.Collect(maps.Values(e.pages.of.Of))
+	old, page := weak.Make(e.view), weak.Make(&prepared[0].Value.text[0])
 	prepared = nil
 
 	up := began.backends[1].(*canned)
@@ -308,29 +309,29 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
-	known := func() map[subjectKey]*kept[subjectKey, *subjectView] {
-		return s.snapshot.Load().endpoints[""].subjects.of.of
+	known := func() map[subjectKey]*cache.Entry[subjectKey, *subjectView] {
+		return s.snapshot.Load().endpoints[""].subjects.of.Of
 	}
 	local := subjectKey{principal: auth.Local.ID}
 	if len(known()) != 2 || known()[local] == nil {
 		t.Fatalf("after a change %d principals are remembered, want the two that wait", len(known()))
 	}
 	told := note{method: listChanged[upstream.PartPrompts]}
-	if known()[local].value.Found == nil || !slices.Equal(stream.pending, []note{told}) {
+	if known()[local].Value.Found == nil || !slices.Equal(stream.pending, []note{told}) {
 		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
 	}
-	n := began.subjects.used + began.pages.used + int(began.rulings.Bytes.Load())
-	if n != 0 || began.subjects.order.Len() > 0 {
+	n := began.subjects.Used + began.pages.Used + int(began.rulings.Bytes.Load())
+	if n != 0 || began.subjects.Len() > 0 {
 		t.Errorf("%d bytes stay in the caches of the world before", n)
 	}
 	if runtime.GC(); page.Value() != nil {
 		t.Error("a page of the world before is still in memory")
 	}
 	share := began.subjectView(e, c.principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.subjects.of.of) != 0 {
-		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.subjects.of.of))
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.subjects.of.Of) != 0 {
+		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.subjects.of.Of))
 	}
-	if s.Refresh(); known()[local].value.Found != nil {
+	if s.Refresh(); known()[local].Value.Found != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
 	if hearer.snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {

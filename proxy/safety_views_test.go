@@ -91,12 +91,12 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	s, own := clientsApart(t, clients)
 	w := s.snapshot.Load()
 	seesItsOwn(t, s, own, 0)
-	before, counted, stocked := held(), w.subjects.used, s.stocked.Load()
+	before, counted, stocked := held(), w.subjects.Used, s.stocked.Load()
 	var first []*endpoint
 	for i := range clients {
 		first = append(first, seesItsOwn(t, s, own, i))
 	}
-	each, eachCounted := (held()-before)/clients, (w.subjects.used-counted)/clients
+	each, eachCounted := (held()-before)/clients, (w.subjects.Used-counted)/clients
 	t.Logf("a client with a catalog of its own takes %d bytes; %d are counted", each, eachCounted)
 	if each > 16<<10 || int(each) > eachCounted*5/4 {
 		t.Errorf("a client with its own catalog takes %d bytes, of which %d are counted", each, eachCounted)
@@ -110,18 +110,18 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 		t.Errorf("%d catalogs were compiled, want %d", n, clients-1)
 	}
 	one := first[3]
-	w.subjects.mu.Lock()
-	for _, f := range w.endpoints[""].clientEndpoints.of {
-		if f.value.made == one {
-			f.leave()
+	w.subjects.Mu.Lock()
+	for _, f := range w.endpoints[""].clientEndpoints.Of {
+		if f.Value.made == one {
+			f.Leave()
 		}
 	}
-	w.subjects.mu.Unlock()
-	if !one.pages.of.closed || !one.subjects.of.closed || len(one.subjects.of.of) > 0 || len(one.subjects.alike) > 0 {
+	w.subjects.Mu.Unlock()
+	if !one.pages.of.Closed || !one.subjects.of.Closed || len(one.subjects.of.Of) > 0 || len(one.subjects.alike) > 0 {
 		t.Error("an endpoint that has left the cache still keeps something")
 	}
-	w.subjects.max = 512 << 10
-	w.subjects.trim()
+	w.subjects.Max = 512 << 10
+	w.subjects.Trim()
 	gone := weak.Make(first[clients/2].view)
 	first, one = nil, nil
 	for range 3 {
@@ -129,8 +129,8 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 			if i != clients/2 {
 				seesItsOwn(t, s, own, i)
 			}
-			if w.subjects.used > w.subjects.max {
-				t.Fatalf("%d bytes are in use, want at most %d", w.subjects.used, w.subjects.max)
+			if w.subjects.Used > w.subjects.Max {
+				t.Fatalf("%d bytes are in use, want at most %d", w.subjects.Used, w.subjects.Max)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 		t.Error("the view of a client that has not asked for long is still in memory")
 	}
 	seesItsOwn(t, s, own, clients/2)
-	if n := len(w.endpoints[""].clientEndpoints.of); n == 0 || n > clients/2 {
+	if n := len(w.endpoints[""].clientEndpoints.Of); n == 0 || n > clients/2 {
 		t.Errorf("%d endpoints are kept", n)
 	}
 }
@@ -231,7 +231,7 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
 					}
 				}
-				if got := len(s.snapshot.Load().endpoints[""].pages.of.of); got != i+1 {
+				if got := len(s.snapshot.Load().endpoints[""].pages.of.Of); got != i+1 {
 					t.Errorf("%d pages are prepared, want %d", got, i+1)
 				}
 				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,
@@ -247,70 +247,5 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		if len(lists) != 4 {
 			t.Errorf("there are %d different lists, want 4", len(lists))
 		}
-	}
-}
-
-// TestSafety10CachesCount puts values into caches that share a room and takes them out again. The
-// bytes are those of what is there, what was used stays longer than what was not, and what is too
-// large stays out.
-func TestSafety10CachesCount(t *testing.T) {
-	r := &room{max: 20 * (perKept + 100)}
-	left := map[int]int{}
-	a := cache[int, int]{room: r, came: func(v int) { left[v]-- }, left: func(v int) { left[v]++ }}
-	b := cache[string, int]{room: r}
-	check := func(want int) {
-		t.Helper()
-		if n := len(a.of) + len(b.of); n != want || r.order.Len() != n || r.used != n*(perKept+100) {
-			t.Fatalf("%d values are kept, %d in order, with %d bytes; want %d", n, r.order.Len(), r.used, want)
-		}
-	}
-	for i := range 15 {
-		a.put(i, i, 100)
-	}
-	b.put("b", 1, 100)
-	check(16)
-	for i := range 100 {
-		a.put(100+i, i, 100)
-		a.get(3)
-		if _, ok := b.get("b"); !ok {
-			t.Fatalf("after %d others a value that is in use has left", i+1)
-		}
-	}
-	check(20)
-	if _, ok := a.get(4); ok {
-		t.Error("a value that is not used is still there")
-	}
-	if v, ok := a.get(3); !ok || v != 3 {
-		t.Error("a value that is in use has left")
-	}
-	a.put(3, 33, 100)
-	if v, _ := a.get(3); v != 33 {
-		t.Errorf("the value is %d, want the new one", v)
-	}
-	if v := a.keep(3, func() (int, int) { return 0, 100 }); v != 33 {
-		t.Errorf("the value is %d, want the one that is there", v)
-	}
-	if a.put(1, 1, r.max/2); len(a.of)+len(b.of) != 20 {
-		t.Error("a value that takes half of the room is kept")
-	}
-	r.mu.Lock()
-	n := len(b.of)
-	a.end()
-	r.mu.Unlock()
-	if check(n); len(left) == 0 {
-		t.Error("nothing has left")
-	}
-	for v, n := range left {
-		if n != 0 {
-			t.Errorf("the value %d has left %d times more than it came", v, n)
-		}
-	}
-	if a.put(1, 1, 100); len(a.of) != 0 {
-		t.Error("a cache that has ended keeps a value")
-	}
-	r.close()
-	check(0)
-	if b.put("b", 1, 1); len(b.of) != 0 {
-		t.Error("a room that is closed keeps a value")
 	}
 }

@@ -51,9 +51,9 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		t.Error("the lists of everybody are private")
 	}
 	different := map[*subjectView]bool{}
-	of := w.endpoints[""].subjects.of.of
+	of := w.endpoints[""].subjects.of.Of
 	for _, s := range of {
-		different[s.value] = true
+		different[s.Value] = true
 	}
 	if len(of) != 2001 || len(different) != 4 {
 		t.Errorf("%d principals have %d shares", len(of), len(different))

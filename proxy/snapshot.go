@@ -10,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -27,11 +28,11 @@ type snapshot struct {
 	making    view.Making
 	stocks    map[view.Backend]*view.Stock // of backends
 
-	subjects          room // what subjects may use, and the endpoints of people and clients
-	pages             room // of lists; locked after subjects, if both are
+	subjects          cache.Room // what subjects may use, and the endpoints of people and clients
+	pages             cache.Room // of lists; locked after subjects, if both are
 	wanted            wanted
 	rulings           *view.Rulings
-	personalEndpoints cache[personalKey, *personalEndpoint]
+	personalEndpoints cache.Cache[personalKey, *personalEndpoint]
 
 	direct bool                   // no authentication, so that requests through a proxy are refused
 	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
@@ -39,8 +40,8 @@ type snapshot struct {
 
 // close lets go what is kept for single principals and clients, since the world was replaced.
 func (w *snapshot) close() {
-	w.subjects.close()
-	w.pages.close()
+	w.subjects.Close()
+	w.pages.Close()
 	w.rulings.Close()
 }
 
@@ -49,8 +50,8 @@ func (w *snapshot) close() {
 func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
 	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
-	w.subjects.max, w.pages.max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
-	w.personalEndpoints = cache[personalKey, *personalEndpoint]{room: &w.subjects, left: func(its *personalEndpoint) { its.endpoint.end() }}
+	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
+	w.personalEndpoints = cache.Cache[personalKey, *personalEndpoint]{Room: &w.subjects, Left: func(its *personalEndpoint) { its.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view.View {
@@ -105,3 +106,10 @@ func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 }
 
 var _ view.Backend = (*upstream.Upstream)(nil)
+
+// The bytes of all caches of a world. Together they are less than 64 MiB: what the policies select
+// (package policy) has the rest.
+const (
+	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients
+	maxPages    = 16 << 20
+)

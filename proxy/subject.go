@@ -8,6 +8,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/cache"
 	"junction/proxy/redact"
 	"junction/proxy/view"
 )
@@ -24,7 +25,7 @@ type subjectView struct {
 	local  bool             // for the principal that everybody is
 	redact *redact.Redactor // nil when nothing is taken out
 
-	room  *room // nil where nothing is kept
+	room  *cache.Room // nil where nothing is kept
 	likes alikeKey
 	refs  int // how many principals have the view in room; guarded by room.mu
 	bytes int // guarded by room.mu
@@ -32,7 +33,7 @@ type subjectView struct {
 
 // subjectViews are those of one endpoint that are kept.
 type subjectViews struct {
-	of    cache[subjectKey, *subjectView]
+	of    cache.Cache[subjectKey, *subjectView]
 	alike map[alikeKey][]*subjectView // those in of, which principals who may do the same share; guarded by room.mu
 }
 
@@ -50,15 +51,15 @@ type subjectKey struct {
 }
 
 // begin makes the shares keep what fits into the room.
-func (all *subjectViews) begin(r *room) {
+func (all *subjectViews) begin(r *cache.Room) {
 	all.alike = map[alikeKey][]*subjectView{}
-	all.of = cache[subjectKey, *subjectView]{room: r, came: all.came, left: all.left}
+	all.of = cache.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
 }
 
 // came counts a principal more that has the share.
 func (all *subjectViews) came(s *subjectView) {
 	if s.refs++; s.refs == 1 {
-		all.of.room.used += s.bytes
+		all.of.Room.Used += s.bytes
 		all.alike[s.likes] = append(all.alike[s.likes], s)
 	}
 }
@@ -68,7 +69,7 @@ func (all *subjectViews) left(s *subjectView) {
 	if s.refs--; s.refs > 0 {
 		return
 	}
-	all.of.room.used -= s.bytes
+	all.of.Room.Used -= s.bytes
 	rest := slices.DeleteFunc(all.alike[s.likes], func(o *subjectView) bool { return o == s })
 	if all.alike[s.likes] = rest; len(rest) == 0 {
 		delete(all.alike, s.likes)
@@ -81,13 +82,13 @@ func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	if w.policy.MatchesAddress() {
 		key.address = p.Address
 	}
-	if s, known := e.subjects.of.get(key); known {
+	if s, known := e.subjects.of.Get(key); known {
 		return s
 	}
 	rights := w.policy.For(policySubject(p, e.surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be part of something long
-	return e.subjects.of.keep(key, func() (*subjectView, int) {
+	return e.subjects.of.Keep(key, func() (*subjectView, int) {
 		for _, other := range e.subjects.alike[likes] {
 			if other.Rights.Equal(rights) {
 				return other, len(key.principal) + perSubjectKey
@@ -119,7 +120,7 @@ func claims(p *auth.Principal) uint64 {
 }
 
 func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
-	s := &subjectView{local: likes.local, room: e.subjects.of.room, likes: likes, limits: rights.Limits()}
+	s := &subjectView{local: likes.local, room: e.subjects.of.Room, likes: likes, limits: rights.Limits()}
 	s.SubjectView = view.NewSubjectView(e.view, rights, w.rulings, s.looked)
 	var rules []redact.Rule
 	for _, r := range s.Guards.Redactions {
@@ -135,11 +136,11 @@ func (s *subjectView) looked(made *view.Sight) {
 	if s.room == nil {
 		return
 	}
-	s.room.mu.Lock()
-	defer s.room.mu.Unlock()
+	s.room.Mu.Lock()
+	defer s.room.Mu.Unlock()
 	if s.bytes += made.Bytes(); s.refs > 0 {
-		s.room.used += made.Bytes()
-		s.room.trim()
+		s.room.Used += made.Bytes()
+		s.room.Trim()
 	}
 }
 
