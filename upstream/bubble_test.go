@@ -149,7 +149,7 @@ func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true)
 	p.mu.Unlock()
-	return newUpstream(c, o.Defaults, p)
+	return newUpstream(c.resolve(o.Defaults), p)
 }
 
 // heard returns the states since it was last called, once everything has come to rest.

@@ -498,6 +498,15 @@ func validCapability(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-") == ""
 }
 
+// resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
+type resolved struct {
+	Config
+	given Config
+}
+
+// resolve is called once for each entry and each state of the file.
+func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d), c} }
+
 // withDefaults fills in what the entry leaves out, from the file's defaults and then from the
 // figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {

@@ -15,7 +15,7 @@ import (
 // upstreams by Apply may ask for them.
 type people struct {
 	mu      sync.Mutex
-	configs map[string]Config // of the upstreams; none after close
+	configs map[string]resolved // of the upstreams; none after close
 	options Options           // as of the last Apply
 	of      map[string]*personal
 }
@@ -99,7 +99,7 @@ func (s *Set) Rest(idle time.Duration) {
 }
 
 // apply takes over the configuration of what people sign in to, and returns what has to end.
-func (p *people) apply(configs map[string]Config, o Options) (gone []*Upstream) {
+func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
@@ -117,8 +117,8 @@ func (p *people) apply(configs map[string]Config, o Options) (gone []*Upstream) 
 				}
 				its.running[name] = startFor(person, name, c, o, before)
 				gone = append(gone, u)
-			case !reflect.DeepEqual(u.config, c.withDefaults(o.Defaults)):
-				its.running[name] = newUpstream(c, o.Defaults, u.pool)
+			case !reflect.DeepEqual(u.config, c.Config):
+				its.running[name] = newUpstream(c, u.pool)
 			}
 		}
 	}
@@ -139,8 +139,7 @@ func (p *people) close() (running []*Upstream) {
 }
 
 // startFor is start for the upstream of one person.
-func startFor(person, name string, c Config, o Options, before *Catalog) *Upstream {
-	o = o.withDefaults()
+func startFor(person, name string, c resolved, o Options, before *Catalog) *Upstream {
 	o.Log = o.Log.With("person", person)
-	return newUpstream(c, o.Defaults, startPool(name, person, c.withDefaults(o.Defaults).hard(), o, before))
+	return newUpstream(c, startPool(name, person, c.hard(), o, before))
 }

@@ -54,9 +54,8 @@ func (c Config) hard() Config {
 }
 
 // serves reports whether the pool is one for the configuration.
-func (p *pool) serves(c Config, o Options) bool {
-	o = o.withDefaults()
-	return reflect.DeepEqual(p.hard, c.withDefaults(o.Defaults).hard()) && p.options.MessageLimit == o.MessageLimit && p.options.Depth == o.Depth &&
+func (p *pool) serves(c resolved, o Options) bool {
+	return reflect.DeepEqual(p.hard, c.hard()) && p.options.MessageLimit == o.MessageLimit && p.options.Depth == o.Depth &&
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
 }
 

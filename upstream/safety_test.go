@@ -174,13 +174,13 @@ func TestSafety1SecondKey(t *testing.T) {
 	o := Options{Log: authtest.Log(t)}.withDefaults()
 	p := &pool{name: "x", hard: one.withDefaults(o.Defaults).hard(), options: o}
 	p.catalog.Store(&Catalog{})
-	if newUpstream(one, o.Defaults, p); p.key(Profile{}, "", "a", false) != p.reading() {
+	if newUpstream(one.resolve(o.Defaults), p); p.key(Profile{}, "", "a", false) != p.reading() {
 		t.Error("the only user does not have the shared connection")
 	}
-	if !p.serves(two, o) {
+	if !p.serves(two.resolve(o.Defaults), o) {
 		t.Error("a second key restarts the server")
 	}
-	newUpstream(two, o.Defaults, p)
+	newUpstream(two.resolve(o.Defaults), p)
 	if a, b := p.key(Profile{}, "", "a", false), p.key(Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
 		t.Error("users share a connection")
 	}

@@ -39,9 +39,11 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	if s.closing == nil {
 		s.closing, s.close = context.WithCancel(context.Background())
 	}
+	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	next, own := map[string]*Upstream{}, map[string]Config{}
-	for name, c := range configs {
+	next, own := map[string]*Upstream{}, map[string]resolved{}
+	for name, given := range configs {
+		c := given.resolve(o.Defaults)
 		if c.Off() {
 			continue
 		}
@@ -52,11 +54,11 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 		u := s.running[name]
 		switch {
 		case u == nil:
-			u = Start(name, c, o)
+			u = start(name, c, o, &Catalog{})
 		case !u.serves(c, o):
 			u = start(name, c, o, u.Catalog()) // what was there is most likely there again
-		case !reflect.DeepEqual(u.config, c.withDefaults(o.Defaults)):
-			u = newUpstream(c, o.Defaults, u.pool)
+		case !reflect.DeepEqual(u.config, c.Config):
+			u = newUpstream(c, u.pool)
 		}
 		next[name] = u
 	}

@@ -96,18 +96,19 @@ type Upstream struct {
 }
 
 // Start returns an upstream that connects in the background. Close ends it.
-func Start(name string, c Config, o Options) *Upstream { return start(name, c, o, &Catalog{}) }
-
-// start is Start with a catalog that is served until the upstream has listed its own.
-func start(name string, c Config, o Options, before *Catalog) *Upstream {
+func Start(name string, c Config, o Options) *Upstream {
 	o = o.withDefaults()
-	return newUpstream(c, o.Defaults, startPool(name, "", c.withDefaults(o.Defaults).hard(), o, before))
+	return start(name, c.resolve(o.Defaults), o, &Catalog{})
 }
 
-func newUpstream(c Config, d Defaults, p *pool) *Upstream {
-	config := c.withDefaults(d)
+// start is Start with a catalog that is served until the upstream has listed its own.
+func start(name string, c resolved, o Options, before *Catalog) *Upstream {
+	return newUpstream(c, startPool(name, "", c.hard(), o, before))
+}
+
+func newUpstream(c resolved, p *pool) *Upstream {
 	p.separate.Store(c.Separate)
-	return &Upstream{pool: p, given: c, config: config, slots: newSlots(config.Concurrency)}
+	return &Upstream{pool: p, given: c.given, config: c.Config, slots: newSlots(c.Concurrency)}
 }
 
 // Config returns what the upstream was configured with.
