@@ -143,7 +143,8 @@ func (e *Error) Unwrap() error { return e.Err }
 type ownError struct{ err error }
 
 func (e *ownError) hint() string {
-	return "this was a second process of the server, for this user alone; a server that can run only once needs isolation: shared"
+	return "this was a second process of the server, for this user alone; a server that can run only once needs " +
+		"isolation: shared"
 }
 
 func (e *ownError) Error() string { return e.err.Error() + "; " + e.hint() }
@@ -161,7 +162,8 @@ func kindOf(err error) Kind {
 		return KindCancelled
 	case errors.As(err, new(*transport.MemoryError)):
 		return KindBusy
-	case errors.Is(err, transport.ErrNotSent), errors.As(err, new(*transport.TokenError)), errors.As(err, new(*LoginError)):
+	case errors.Is(err, transport.ErrNotSent), errors.As(err, new(*transport.TokenError)),
+		errors.As(err, new(*LoginError)):
 		return KindUnavailable
 	case errors.As(err, &status), errors.Is(err, transport.ErrInvalid):
 		return KindInvalid

@@ -158,7 +158,8 @@ func (c *Catalog) Offers(path ...string) bool {
 
 // equal reports whether both offer the same.
 func (c *Catalog) equal(o *Catalog) bool {
-	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions || c.SignIn != o.SignIn ||
+	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions ||
+		c.SignIn != o.SignIn ||
 		!bytes.Equal(c.Capabilities.Text(), o.Capabilities.Text()) || len(c.Left) != len(o.Left) {
 		return false
 	}
@@ -204,7 +205,8 @@ const (
 // error, and of the other lists the one that last has stays, with the reason in Left.
 func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
 	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities, Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
+	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
+		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
 	if info.era == EraLegacy || has(info.capabilities, "tools") { // there are old servers that do not declare their tools
 		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)

@@ -61,7 +61,8 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
 	r.Upstream = name
 	p := &pool{hard: hard}
-	d := &dialer{name: name, config: hard, options: o, pool: connections, log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
+	d := &dialer{name: name, config: hard, options: o, pool: connections,
+		log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && connections == nil {
 		d.pool = transport.NewPool(hard.URL)
 		if t, ok := d.pool.(interface{ CloseIdleConnections() }); ok {
@@ -87,7 +88,8 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 			}
 		}
 	}
-	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)", errLate, hard.ConnectTimeout))
+	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
+		errLate, hard.ConnectTimeout))
 	defer cancel()
 	fail := func(err error) Report {
 		if limit.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
@@ -126,7 +128,8 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 	case *legacyConn:
 		_, err = c.ask(limit, string(mcp.MethodPing), nil, nil)
 	case *modernConn: // which has no ping
-		_, err = c.ask(limit, string(mcp.MethodServerDiscover), c.params(everything(), nil), c.header(string(mcp.MethodServerDiscover), ""))
+		_, err = c.ask(limit, string(mcp.MethodServerDiscover), c.params(everything(), nil),
+			c.header(string(mcp.MethodServerDiscover), ""))
 	}
 	var rpcErr *jsonrpc.Error
 	if err != nil && !errors.As(asRPCError(err), &rpcErr) { // a server without it has answered all the same
@@ -165,7 +168,8 @@ func advice(err error, c *Config) string {
 	)
 	switch {
 	case errors.As(err, &confined) && confined.Permanent:
-		return "run Junction where the kernel can enforce it, or remove require: true to start the command without a part of its sandbox"
+		return "run Junction where the kernel can enforce it, or remove require: true to start the command without " +
+			"a part of its sandbox"
 	case errors.As(err, &confined): // which says what to do
 		return ""
 	case errors.As(err, new(*LoginError)): // which says what to do
@@ -191,24 +195,29 @@ func advice(err error, c *Config) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return "look at command and dir: what they name is not there"
 	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
-		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the program, or of its interpreter, in sandbox.read"
+		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
+			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
 		return "we may not run that program: chmod +x, or another user"
 	case errors.As(err, &exit) && c.Sandbox != nil:
-		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in sandbox.read and sandbox.write, ports in sandbox.tcp"
+		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in " +
+			"sandbox.read and sandbox.write, ports in sandbox.tcp"
 	case errors.As(err, &exit):
 		return "run the command by hand, and see what it says: it must wait for MCP on its standard input"
 	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" {
-			return "run the command by hand: it says nothing on its standard output; raise connect_timeout if it only takes long to start"
+			return "run the command by hand: it says nothing on its standard output; raise connect_timeout if it only " +
+				"takes long to start"
 		}
-		return "the server takes the connection and does not answer: its own log says why; raise connect_timeout if it only takes long"
+		return "the server takes the connection and does not answer: its own log says why; raise connect_timeout if " +
+			"it only takes long"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there: start the server, or look at host and port of url"
 	case errors.As(err, &dns):
 		return "there is no such host: look at url"
 	case errors.As(err, &ca), errors.As(err, &host), errors.As(err, &old):
-		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA (SSL_CERT_FILE names a file of them)"
+		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA " +
+			"(SSL_CERT_FILE names a file of them)"
 	case errors.As(err, &rpcErr):
 		return "the server said that itself: its own log or documentation says more"
 	case errors.Is(err, transport.ErrInvalid):

@@ -148,7 +148,8 @@ func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 	case "none", "oauth", "oauth_user":
 		return oneOf(n, m, "none", "oauth", "oauth_user")
 	}
-	return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers", n.Line, n.Value)
+	return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers",
+		n.Line, n.Value)
 }
 
 // Personal reports whether each person has connections of their own, made with what they themselves
@@ -369,7 +370,8 @@ func (c *Config) Validate(name string) []Problem {
 	for _, d := range []struct {
 		path  string
 		value time.Duration
-	}{{"idle_stop", c.IdleStop}, {"timeout", c.Timeout}, {"max_timeout", c.MaxTimeout}, {"connect_timeout", c.ConnectTimeout}} {
+	}{{"idle_stop", c.IdleStop}, {"timeout", c.Timeout}, {"max_timeout", c.MaxTimeout},
+		{"connect_timeout", c.ConnectTimeout}} {
 		if d.value < 0 {
 			bad(d.path, "is negative")
 		}
@@ -413,7 +415,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	if c.Personal() || c.OperatorSignsIn() {
 		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; http is for loopback alone")
+			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; "+
+				"http is for loopback alone")
 		}
 		for k := range c.Headers {
 			if strings.EqualFold(k, "authorization") {
@@ -421,7 +424,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 			}
 		}
 	} else if c.Auth.asks() {
-		bad("auth", "says nothing without a mode; write mode: oauth to sign in with junction login, or mode: oauth_user if each person signs in there themselves")
+		bad("auth", "says nothing without a mode; write mode: oauth to sign in with junction login, or mode: "+
+			"oauth_user if each person signs in there themselves")
 	}
 	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
 		bad("auth.client_secret", "is one of a client_id, which is missing")
@@ -481,8 +485,10 @@ func loopback(host string) bool {
 
 // hopByHop are the headers that the transport writes itself.
 var hopByHop = map[string]bool{
-	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true, "transfer-encoding": true, "upgrade": true, "te": true,
-	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true, "mcp-name": true, "last-event-id": true,
+	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true,
+	"transfer-encoding": true, "upgrade": true, "te": true,
+	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true,
+	"mcp-name": true, "last-event-id": true,
 }
 
 func validName(s string) bool {
@@ -494,8 +500,10 @@ func validName(s string) bool {
 	}) < 0
 }
 
+const capabilityBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
+
 func validCapability(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-") == ""
+	return s != "" && len(s) <= 64 && strings.Trim(s, capabilityBytes) == ""
 }
 
 // resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.

@@ -99,14 +99,16 @@ type base struct {
 	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
 	listed atomic.Bool // a list was asked for
 
-	mu             sync.Mutex
-	flights        map[jsonrpc.ID]*flight         // calls of clients in progress; the id is also the progress token that we gave out
-	pending        map[jsonrpc.ID]*pendingRequest // questions of the server's that are being answered
-	alone          int                            // calls in progress that have asked, and must stay the only ones for that
-	shared         chan struct{}                  // closed when alone is 0 again; nil while it is 0
-	abandonedUntil time.Time                      // until then an abandoned call may still ask
-	recent         [2]endedCall                   // the last two principals whose calls have ended, the later one first
-	browse         map[string]Peer                // who was sent to a page, by elicitationId; nil before the first
+	mu sync.Mutex
+	// calls of clients in progress; the id is also the progress token that we gave out
+	flights map[jsonrpc.ID]*flight
+	pending map[jsonrpc.ID]*pendingRequest // questions of the server's that are being answered
+	// calls in progress that have asked, and must stay the only ones for that
+	alone          int
+	shared         chan struct{}   // closed when alone is 0 again; nil while it is 0
+	abandonedUntil time.Time       // until then an abandoned call may still ask
+	recent         [2]endedCall    // the last two principals whose calls have ended, the later one first
+	browse         map[string]Peer // who was sent to a page, by elicitationId; nil before the first
 
 	outbox chan *transport.Request // answers to the server's requests, sent by run; 256-buffered, never closed
 	probes chan func()             // what run starts as a task; 1-buffered, never closed; nil in the modern era
@@ -265,7 +267,8 @@ func (b *base) progress(m *jsonrpc.Message) {
 }
 
 // reserved are the members of _meta that speak about one hop: they are never passed on.
-var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
+var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo,
+	mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
 	mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo}
 
 // reservedName returns which of reserved a member is; "" for none.
@@ -376,7 +379,9 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 
 // roundTrip sends one request of a call and waits for its answer. When it ends early, the server is
 // told to cancel if it would not notice otherwise.
-func (b *base) roundTrip(ctx context.Context, req *transport.Request, f *flight, tellCancel bool) (*jsonrpc.Message, error) {
+func (b *base) roundTrip(
+	ctx context.Context, req *transport.Request, f *flight, tellCancel bool,
+) (*jsonrpc.Message, error) {
 	if f != nil {
 		f.ctx = ctx
 		if f.clock != nil {
@@ -399,7 +404,8 @@ func (b *base) roundTrip(ctx context.Context, req *transport.Request, f *flight,
 			}
 			params := append([]byte(`{"requestId":`), req.ID...)
 			params = raw.AppendQuote(append(params, `,"reason":`...), reason)
-			b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')}})
+			b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled),
+				Params: append(params, '}')}})
 		}
 		return nil, err
 	}
@@ -419,7 +425,8 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 
 // ask makes a request of our own and returns its result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
-	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method, Params: params}, Header: header},
+	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
+		Params: params}, Header: header},
 		func(m *jsonrpc.Message) { b.deliver(nobody, m) })
 	if err != nil {
 		return raw.Object{}, err

@@ -60,7 +60,8 @@ var (
 		{"idempotentHint", optional, boolean, nil}, {"openWorldHint", optional, boolean, nil},
 	}
 	schemaRules = []rule{
-		{"$schema", optional, text, nil}, {"properties", optional, mapping, nil}, {"required", optional, emptyFor(each(text)), nil},
+		{"$schema", optional, text, nil}, {"properties", optional, mapping, nil},
+		{"required", optional, emptyFor(each(text)), nil},
 		{"$defs", optional, mapping, nil}, {"definitions", optional, mapping, nil},
 	}
 	inputRules  = append([]rule{{"type", present, among(`"object"`), nil}}, schemaRules...)
@@ -72,20 +73,23 @@ var (
 		{"execution", optional, nullOr(parsed(members([]rule{{"taskSupport", optional, nullOr(text), nil}}))), nil},
 	}
 	argumentRules = []rule{
-		{"name", present, text, nil}, {"title", optional, text, nil}, {"description", optional, text, nil}, {"required", optional, boolean, nil},
+		{"name", present, text, nil}, {"title", optional, text, nil}, {"description", optional, text, nil},
+		{"required", optional, boolean, nil},
 	}
 	annotationRules = []rule{
 		{"audience", optional, every(among(`"user"`, `"assistant"`)), nil}, {"priority", optional, priority, nil},
 		{"lastModified", optional, dateTime, nil},
 	}
 	resourceRules = []rule{
-		{"name", present, text, nil}, {"mimeType", optional, text, nil}, {"annotations", optional, nil, members(annotationRules)},
+		{"name", present, text, nil}, {"mimeType", optional, text, nil}, {"annotations", optional, nil,
+			members(annotationRules)},
 	}
 
 	// definitionRules are those of the parts' definitions, but for Key.
 	definitionRules = [Parts][]rule{
-		PartTools:     slices.Concat(toolRules, baseRules),
-		PartPrompts:   slices.Concat([]rule{{"arguments", intact, emptyFor(every(parsed(members(argumentRules)))), nil}}, baseRules),
+		PartTools: slices.Concat(toolRules, baseRules),
+		PartPrompts: slices.Concat([]rule{{"arguments", intact, emptyFor(every(parsed(members(argumentRules)))), nil}},
+			baseRules),
 		PartResources: slices.Concat(resourceRules, []rule{{"size", optional, size, nil}}, baseRules),
 		PartTemplates: slices.Concat(resourceRules, baseRules),
 	}

@@ -1,42 +1,58 @@
-// Package upstream keeps MCP servers connected and makes calls on them.
+// Package upstream connects to MCP servers and calls them.
 //
-// It is a ladder, and each rung knows only the one below it:
+// It has four layers above the transports. Each layer uses only the next one:
 //
-//	Set        all configured servers; keeps those whose Config did not change        set.go
-//	Upstream   one configured server: its links, its catalog                          upstream.go, pool.go, catalog.go
-//	link       keeps one conn alive; the state machine                                link.go, state.go
-//	conn       a transport whose era is known: can make MCP calls                          conn.go, legacy.go, modern.go
-//	transport       moves messages; knows nothing of MCP                                   transport: stdio.go, http.go, sse.go
+//	Set        all configured servers; keeps those whose Config did not change   set.go
+//	Upstream   one configured server: its links, its catalog                     upstream.go, pool.go, catalog.go
+//	link       keeps one conn alive; the state machine                           link.go, state.go
+//	conn       a transport whose era is known: can make MCP calls                conn.go, legacy.go, modern.go
+//	Transport  moves messages; knows nothing of MCP sessions                     package transport
 //
-// config.go is an entry of the file. Which era and which transport a server speaks is found out when it
-// is dialled (probe.go). A Call (call.go) of a tool that answers by a task alone is made as one
-// (task.go). subscription.go has which resources somebody wants to hear of, listen.go how a modern
-// server tells of them, and listen_stdio.go how it does on stdio. alive.go asks a legacy server
-// whether it is alive while calls are silent. Check (check.go, finding.go) looks at all that a
-// server says, for a person.
+// # A call, function by function
 //
-// catalog.go reads the lists. definition.go changes a definition that would make typed clients
-// reject a whole list, or leaves it out alone; older.go and outputschema.go have what only legacy
-// clients reject.
+// proxy hands a request over by (*Upstream).Call. This is its way to the standard input of a child
+// process:
 //
-// The two transports to remote servers share an origin (origin.go, payload.go, status.go), with package http1
-// in place of net/http's transport where it is spoken in the clear. Streamable HTTP says of a call
-// in the header what headers.go makes of it, and takes up broken streams (stream.go). The process
-// at the other end of stdio is stdio_process.go, what it writes is read by stdio_read.go, and who
-// ends it when we cannot is the Set's keeper (stdio_keeper.go).
+//	(*Upstream).Call           upstream.go  finds the time limits and the tool; starts the clock (call.go)
+//	(*slots).take              slots.go     waits until the upstream may have one more call (concurrency)
+//	(*Upstream).acquire        key.go       decides which connection the caller may use (linkKey)
+//	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
+//	(*link).acquire            link.go      waits until the link is ready, and returns its conn
+//	(*legacyConn).call         legacy.go    or (*modernConn).call: makes the request of its era
+//	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
+//	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
+//	(*stdio).Call              transport    registers the request id
+//	(*stdio).write             transport    appends the message and a line feed to a buffer
+//	(*pipeWriter).try          transport    writes the buffer to the pipe, in one system call if it has room
 //
-// A command with a sandbox (sandbox.go) gets folders of its own and starts as a wrapper
-// (stdio_sandbox.go), which is package sandbox's.
+// This is the way of the messages that the process writes to its standard output:
 //
-// One link lists and takes the calls of all clients. key.go has the exceptions: isolation, and
-// questions: exact, where callers have links and catalogs of their own (own.go). A server request
-// during a call goes to the call's Peer (server_request.go). While a person is asked, other calls get a
-// second link, or take turns (turn.go). profile.go is what a server learns of its clients. The last
-// catalog outlives the process (remember.go).
+//	(*stdio).read              transport    parses each line, on a goroutine of its own
+//	(*stdio).settle            transport    a response wakes the Call that waits for its id
+//	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
 //
-// What people sign in to themselves has an Upstream for each of them (people.go), whose requests
-// carry what that person was given (credentials.go).
+// Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
+// a connection of package http1 or net/http, and the goroutine of the caller reads the response.
 //
-// Three transports and two eras are five files, not six combinations. Messages are package jsonrpc's, as
-// their sender wrote them.
+// # Files beside that way
+//
+// Connections: probe.go finds out the era and the transport of a server. alive.go pings a legacy
+// server while its calls are silent. key.go and own.go have the cases in which callers have
+// connections or catalogs of their own (isolation, questions: exact). turn.go opens a second
+// connection while a server request waits for a person. people.go has an Upstream for each person
+// of a server at which each person signs in; credentials.go gets their tokens.
+//
+// During a call: server_request.go passes the requests of a server to the Peer of the call that
+// they belong to. profile.go is what a server learns about its clients. headers.go makes the
+// headers of a modern request. task.go calls tools that answer only by a task.
+//
+// Catalogs: catalog.go reads the lists. definition.go repairs or removes a definition that would
+// make clients reject a whole list; older.go and outputschema.go do so for legacy clients only.
+// remember.go stores the last catalog for the next process. subscription.go has the resources that
+// clients subscribed to; listen.go and listen_stdio.go subscribe to them at a modern server.
+//
+// Configuration: config.go is one entry of the file; inherit.go and sandbox.go are parts of it.
+// check.go and finding.go examine a server for the operator.
+//
+// Messages are those of package jsonrpc, with the bytes that their sender wrote.
 package upstream

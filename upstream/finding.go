@@ -44,7 +44,8 @@ func (c *Catalog) findings() []Finding {
 		list = append(list, Finding{true, left.Part, left.Name, text, left.Reason, adviceAuthor})
 	}
 	for _, m := range c.Mended {
-		list = append(list, Finding{false, m.Part, m.Name, "changed, because some clients reject the whole list for it", m.Changes, adviceAuthor})
+		list = append(list, Finding{false, m.Part, m.Name, "changed, because some clients reject the whole list for it",
+			m.Changes, adviceAuthor})
 	}
 	for p := range Parts {
 		folded, titles := map[string]string{}, map[string]string{}
@@ -53,12 +54,14 @@ func (c *Catalog) findings() []Finding {
 			look := &inspection{part: p, name: item.Name}
 			low := strings.ToLower(item.Name)
 			if other, ok := folded[low]; ok {
-				look.find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other, "rename one with tools.NAME.as")
+				look.find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other,
+					"rename one with tools.NAME.as")
 			}
 			folded[low] = item.Name
 			if title := titleOf(item.Definition); title != "" {
 				if other, ok := titles[title]; ok && p == PartTools {
-					look.find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other, adviceAuthor)
+					look.find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other,
+						adviceAuthor)
 				}
 				titles[title] = item.Name
 			}
@@ -106,7 +109,8 @@ func (n *inspection) tool(t *Tool) {
 	case err != nil || strings.TrimSpace(description) == "":
 		n.find(false, "no description: a model has to guess", "", adviceAuthor)
 	case len(description) > longDescription:
-		n.find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it", fmt.Sprintf("%.1f KB", float64(len(description))/1000),
+		n.find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it",
+			fmt.Sprintf("%.1f KB", float64(len(description))/1000),
 			adviceAuthor+", or leave out tools that nobody needs (enabled: false)")
 	}
 	schema, err := t.Definition.Object("inputSchema")
@@ -115,7 +119,8 @@ func (n *inspection) tool(t *Tool) {
 	}
 	for _, word := range []string{"anyOf", "oneOf", "allOf", "not", "enum"} {
 		if _, err := schema.Get(word); err == nil {
-			n.find(false, "an inputSchema that begins with "+word+": some models' APIs refuse the whole list then", "", adviceAuthor)
+			n.find(false, "an inputSchema that begins with "+word+": some models' APIs refuse the whole list then", "",
+				adviceAuthor)
 		}
 	}
 	if _, err := schema.Get("properties"); err != nil {
@@ -123,7 +128,8 @@ func (n *inspection) tool(t *Tool) {
 	}
 	n.schema(schema, 1)
 	if n.properties > manyProperties {
-		n.find(false, "a schema with very many properties: models fill it in badly, and some APIs refuse it", fmt.Sprint(n.properties), adviceAuthor)
+		n.find(false, "a schema with very many properties: models fill it in badly, and some APIs refuse it",
+			fmt.Sprint(n.properties), adviceAuthor)
 	}
 }
 
@@ -157,7 +163,8 @@ func (n *inspection) schema(o raw.Object, level int) {
 			name, _ := m.Name()
 			names = append(names, name)
 			if !propertyName().MatchString(name) {
-				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), adviceAuthor)
+				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of "+
+					"A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), adviceAuthor)
 			}
 			n.properties++
 			n.sub(m.Value, level+1)
@@ -220,16 +227,19 @@ func (n *inspection) texts(v []byte, in string) {
 
 func (n *inspection) text(s, in string) {
 	if r, ok := hidden(s); ok {
-		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r, transport.Line([]byte(in))), adviceRead)
+		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r,
+			transport.Line([]byte(in))), adviceRead)
 	}
 	if farOut().MatchString(s) {
 		n.find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)), adviceRead)
 	}
 	if found := secretPlaces().FindString(s); found != "" {
-		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found, transport.Line([]byte(in))), adviceRead)
+		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found,
+			transport.Line([]byte(in))), adviceRead)
 	}
 	if found := commanding().FindString(s); found != "" {
-		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found), transport.Line([]byte(in))), adviceRead)
+		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found),
+			transport.Line([]byte(in))), adviceRead)
 	}
 }
 
@@ -272,7 +282,8 @@ func hidden(s string) (rune, bool) {
 				return r, true
 			}
 		case unicode.Is(unicode.Prepended_Concatenation_Mark, r):
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), 0xE0100 <= r && r <= 0xE01EF, 0xFE00 <= r && r <= 0xFE0D:
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Co, r), 0xE0100 <= r && r <= 0xE01EF,
+			0xFE00 <= r && r <= 0xFE0D:
 			return r, true
 		case r == 0x034F, r == 0x115F, r == 0x1160, r == 0x2800, r == 0x3164, r == 0xFFA0:
 			return r, true

@@ -142,7 +142,8 @@ func (r *annotations) schema(o raw.Object, path []string, reachable bool) {
 			r.named(m.Value, path, reachable)
 		case "patternProperties", "$defs", "definitions", "dependentSchemas":
 			r.named(m.Value, path, false)
-		case "items", "prefixItems", "contains", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "propertyNames",
+		case "items", "prefixItems", "contains", "additionalProperties", "unevaluatedProperties", "unevaluatedItems",
+			"additionalItems", "propertyNames",
 			"allOf", "anyOf", "oneOf", "not", "if", "then", "else":
 			r.each(m.Value, path)
 		}

@@ -32,7 +32,8 @@ func (i *Inherit) Shape(n *yaml.Node) (into any, want string) {
 func (i Inherit) validate(bad func(path, format string, args ...any)) {
 	for k, name := range i {
 		if _, err := path.Match(name, ""); err != nil || name == "" || strings.ContainsAny(name, "=/$ ") {
-			bad(fmt.Sprintf("inherit_env[%d]", k), "is no name of a variable; write a name such as DOCKER_HOST, or a glob such as AWS_*")
+			bad(fmt.Sprintf("inherit_env[%d]", k), "is no name of a variable; write a name such as DOCKER_HOST, or a "+
+				"glob such as AWS_*")
 		}
 	}
 }
@@ -67,5 +68,6 @@ func (c *Config) Withheld() []string {
 // looksSecret reports whether servers take a key from a variable of the name, most likely.
 func looksSecret(name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"API_KEY", "APIKEY", "TOKEN", "SECRET"}, func(part string) bool { return strings.Contains(name, part) })
+	return slices.ContainsFunc([]string{"API_KEY", "APIKEY", "TOKEN", "SECRET"},
+		func(part string) bool { return strings.Contains(name, part) })
 }

@@ -103,7 +103,8 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 // have tools that ask only there. A command would need a second process for that, with a state of
 // its own.
 func (u *Upstream) prefersLegacy(c *Call) bool {
-	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff || !u.Catalog().Both {
+	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff ||
+		!u.Catalog().Both {
 		return false
 	}
 	if u.config.URL == "" && u.config.Questions != QuestionsExact {

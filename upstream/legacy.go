@@ -44,7 +44,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 		return fmt.Errorf("%w to initialize: no protocolVersion", transport.ErrInvalid)
 	}
 	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
-		return fmt.Errorf("%w to initialize: the server wants protocol version %q, which we do not speak", transport.ErrInvalid, version)
+		return fmt.Errorf("%w to initialize: the server wants protocol version %q, which we do not speak",
+			transport.ErrInvalid, version)
 	}
 	l.info = serverInfo{era: EraLegacy, version: version}
 	l.info.capabilities, _ = result.Object("capabilities")
@@ -85,7 +86,8 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if clock != nil {
 		clock.probedBy(l)
 	}
-	m, err := l.roundTrip(ctx, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}, f, true)
+	m, err := l.roundTrip(ctx, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params},
+		Buffer: c.Buffer}, f, true)
 	if err != nil {
 		return Result{}, err
 	}
@@ -120,7 +122,8 @@ func (l *legacyConn) setLevel(ctx context.Context, name string) {
 	}
 	asking, cancel := context.WithTimeout(ctx, levelPatience)
 	defer cancel()
-	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), append(raw.AppendQuote([]byte(`{"level":`), name), '}'), nil); err != nil {
+	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
+	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), params, nil); err != nil {
 		l.log.Debug("the upstream does not take the level of log messages", "level", name, "error", err)
 		if ctx.Err() != nil {
 			return

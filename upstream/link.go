@@ -116,7 +116,8 @@ func (l *link) run(ctx context.Context) {
 func needsPerson(err error) bool {
 	var status *transport.StatusError
 	var confined *transport.SandboxError
-	return signIn(err) || errors.As(err, &confined) && confined.Permanent || errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+	return signIn(err) || errors.As(err, &confined) && confined.Permanent || errors.As(err, &status) &&
+		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
 // configError says why an upstream cannot be used as it is configured (Config.Blocked).
@@ -159,7 +160,8 @@ const listenPatience = time.Second
 // that there was none.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout, fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
+	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout,
+		fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
 	defer cancel()
 	if why := l.u.hard.Blocked; why != "" {
 		return 0, &configError{why}

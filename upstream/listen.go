@@ -172,7 +172,8 @@ func (m *modernConn) keep(l *listen) {
 		}
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
-		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method, Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
+		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
+			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
 		answer, err := m.listenOnce(l, req)
 		m.lmu.Lock()
 		delete(m.listens, id)

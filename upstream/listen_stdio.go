@@ -126,7 +126,8 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 	}
 	s.end(l)
 	limit := s.count() // it may be that one more is too many, and it may be the resource
-	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || limit < s.proved || limit == 0 {
+	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || limit < s.proved ||
+		limit == 0 {
 		return nil, err
 	}
 	accepted, err := s.merge(ctx, uris)

@@ -40,7 +40,8 @@ func (e *notModernError) Unwrap() error { return e.cause }
 // handshake asks the server who it is. The error is a *notModernError when the answer is evidence
 // of the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil), m.header(string(mcp.MethodServerDiscover), ""))
+	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil),
+		m.header(string(mcp.MethodServerDiscover), ""))
 	if err != nil {
 		return probed(err)
 	}
@@ -96,7 +97,8 @@ func (m *modernConn) header(method, name string) []HeaderField {
 }
 
 func appendHeader(h []HeaderField, method, name string) []HeaderField {
-	h = append(h, HeaderField{Name: transport.HeaderVersion, Value: modernVersion}, HeaderField{Name: headerMethod, Value: method})
+	h = append(h, HeaderField{Name: transport.HeaderVersion, Value: modernVersion},
+		HeaderField{Name: headerMethod, Value: method})
 	if name != "" {
 		value, _ := mcp.EncodeHeaderValue(name)
 		h = append(h, HeaderField{Name: headerName, Value: value})

@@ -25,7 +25,9 @@ var (
 	olderRules = []rule{
 		{"inputSchema", optional, nil, members(olderSchemaRules)},
 		{"outputSchema", optional, nil, olderOutput},
-		{"execution", optional, nil, members([]rule{{"taskSupport", optional, among(`"required"`, `"optional"`, `"forbidden"`), nil}})},
+		{"execution", optional, nil, members([]rule{
+			{"taskSupport", optional, among(`"required"`, `"optional"`, `"forbidden"`), nil},
+		})},
 	}
 	olderSchemaRules = []rule{{"properties", optional, nil, properties}}
 	olderObject      = members(append([]rule{{"type", present, among(`"object"`), nil}}, olderSchemaRules...))

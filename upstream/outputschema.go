@@ -236,7 +236,8 @@ func pattern(s string) string {
 		return ""
 	}
 	switch wrong.Code {
-	case syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingBracket, syntax.ErrInvalidCharRange, syntax.ErrMissingRepeatArgument, syntax.ErrTrailingBackslash:
+	case syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingBracket, syntax.ErrInvalidCharRange,
+		syntax.ErrMissingRepeatArgument, syntax.ErrTrailingBackslash:
 		if !strings.Contains(s, "(?") {
 			return " is no regular expression"
 		}

@@ -16,7 +16,7 @@ import (
 type people struct {
 	mu      sync.Mutex
 	configs map[string]resolved // of the upstreams; none after close
-	options Options           // as of the last Apply
+	options Options             // as of the last Apply
 	of      map[string]*personal
 }
 

@@ -60,7 +60,8 @@ func (p *pool) serves(c resolved, o Options) bool {
 }
 
 func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name), links: map[linkKey]*link{},
+	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name),
+		links:   map[linkKey]*link{},
 		started: time.Now(), met: make(chan struct{})}
 	if person == "" {
 		before = p.recall(before)
@@ -69,7 +70,8 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	p.status = Status{Name: name, Since: time.Now()}
 	p.dialer = &dialer{name: name, config: hard, options: o, log: p.log, known: new(knowledge)}
 	if names := hard.Withheld(); len(names) > 0 {
-		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env", "variables", names)
+		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
+			"variables", names)
 	}
 	if hard.URL != "" {
 		p.dialer.pool = transport.NewPool(hard.URL)
@@ -376,7 +378,8 @@ func (p *pool) publish(cat *Catalog) {
 	}
 	if n := len(cat.Mended); n > 0 { // some servers have the same mistake in each of thousands
 		first := cat.Mended[0]
-		p.log.Warn("definitions changed, because clients would reject the whole list", "count", n, "kind", first.Part.String(), "name", first.Name, "changes", first.Changes)
+		p.log.Warn("definitions changed, because clients would reject the whole list", "count", n, "kind",
+			first.Part.String(), "name", first.Name, "changes", first.Changes)
 	}
 	p.tellCatalog()
 }

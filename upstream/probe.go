@@ -307,7 +307,8 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 ) {
 	if d.config.URL == "" {
 		return transport.OpenStdio(transport.StdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv, Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
+			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv,
+			Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Watchdog: d.options.watchdog, Log: d.log,
 		}, in)
 	}
@@ -399,7 +400,8 @@ func deniesLegacy(err error) bool {
 // streamable-http#httpsse-transport).
 func olderTransport(err error) bool {
 	var status *transport.StatusError
-	return errors.As(err, &status) && status.Message == nil && (status.Status == 400 || status.Status == 404 || status.Status == 405)
+	return errors.As(err, &status) && status.Message == nil && (status.Status == 400 || status.Status == 404 ||
+		status.Status == 405)
 }
 
 // asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word

@@ -96,7 +96,8 @@ func (s *slots) take(ctx context.Context, account string, shares bool, into *slo
 	}
 	s.forget(t)
 	if s.used < s.total {
-		return true, fmt.Errorf("the caller has its share of the %d calls that the server takes at once (concurrency)", s.total)
+		return true, fmt.Errorf("the caller has its share of the %d calls that the server takes at once (concurrency)",
+			s.total)
 	}
 	return true, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", s.total)
 }

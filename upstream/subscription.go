@@ -41,7 +41,8 @@ type subscriptions struct {
 }
 
 func newSubscriptions(p *pool, key linkKey) *subscriptions {
-	return &subscriptions{p: p, key: key, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{},
+	return &subscriptions{p: p, key: key, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+		wanted:   map[string]int{},
 		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
 }
 
@@ -91,7 +92,9 @@ var errNoSubscriptions = errors.New("the server takes no subscriptions to resour
 // Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those
 // of them that the server follows; each of these needs one Unsubscribe with the same Source. The
 // error says why others are not: it is a *jsonrpc.Error if the server said so.
-func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal string, uris []string) (Source, []string, error) {
+func (p *pool) Subscribe(
+	ctx context.Context, own Profile, session, principal string, uris []string,
+) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
@@ -105,7 +108,8 @@ func (p *pool) Subscribe(ctx context.Context, own Profile, session, principal st
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
-		return Source{}, nil, &Error{p.name, KindBusy, fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
+		return Source{}, nil, &Error{p.name, KindBusy, fmt.Errorf("subscriptions of %d users are open (half of max_links)",
+			p.share())}
 	}
 	defer l.letGo()
 	s := p.subscriptions(key)

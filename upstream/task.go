@@ -53,7 +53,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	}
 	l.track(f)
 	defer l.untrack(f)
-	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}})
+	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method,
+		Params: params}})
 	if err != nil {
 		return Result{}, err
 	}
@@ -95,7 +96,8 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		switch status, _ := task.String("status"); status {
 		case "working", "submitted":
 		default: // input_required, completed, failed, cancelled
-			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about}})
+			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult,
+				Params: about}})
 		}
 		if f.clock != nil {
 			f.clock.touch()
@@ -110,7 +112,8 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error
-		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about}}); err != nil {
+		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet,
+			Params: about}}); err != nil {
 			return task, err
 		}
 	}

@@ -45,7 +45,8 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 		if ctx.Err() == nil {
 			break
 		}
-		return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and the server runs only once")}
+		return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and " +
+			"the server runs only once")}
 	}
 	return p.take(ctx, key)
 }

@@ -85,7 +85,8 @@ func parseStatus(line string, resp *http.Response) error {
 	}
 	resp.Proto, resp.ProtoMajor, resp.ProtoMinor, resp.Status = line[:8], 1, int(line[7]-'0'), line[9:]
 	code := resp.Status[:3]
-	if c, err := strconv.ParseUint(code, 10, 16); err == nil && c >= 100 && (len(resp.Status) == 3 || resp.Status[3] == ' ') {
+	if c, err := strconv.ParseUint(code, 10, 16); err == nil && c >= 100 &&
+		(len(resp.Status) == 3 || resp.Status[3] == ' ') {
 		resp.StatusCode = int(c)
 		return nil
 	}

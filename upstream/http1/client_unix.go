@@ -27,6 +27,7 @@ func livenessOf(c net.Conn) func() bool {
 		return true
 	}
 	return func() bool {
-		return rc.Read(peek) == nil && n <= 0 && (peekErr == syscall.EAGAIN || peekErr == syscall.EWOULDBLOCK || peekErr == syscall.EINTR)
+		return rc.Read(peek) == nil && n <= 0 && (peekErr == syscall.EAGAIN || peekErr == syscall.EWOULDBLOCK ||
+			peekErr == syscall.EINTR)
 	}
 }

@@ -14,7 +14,8 @@ type Field struct{ Name, Value string }
 // tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
 var tokenBytes = func() (in [256]bool) {
 	for c := range in {
-		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
+		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
+			strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
 	}
 	return in
 }()

@@ -110,7 +110,8 @@ func parse(text string, whole bool) (*head, bool) {
 			if !strings.EqualFold(value, "keep-alive") {
 				return nil, false
 			}
-		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Pragma":
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive", "Proxy-Connection",
+			"Pragma":
 			return nil, false
 		}
 		if before := h.header[name]; before != nil {
@@ -131,7 +132,8 @@ func plainPath(target string) bool {
 	}
 	for i := range len(target) {
 		switch c := target[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '/', c == '-', c == '_', c == '.', c == '~':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '/', c == '-', c == '_', c == '.',
+			c == '~':
 		default:
 			return false
 		}
@@ -153,7 +155,8 @@ func isASCII(text string) bool {
 func plainHost(host string) bool {
 	for i := range len(host) {
 		switch c := host[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == ':', c == '[', c == ']':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == ':', c == '[',
+			c == ']':
 		default:
 			return false
 		}

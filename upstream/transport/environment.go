@@ -31,11 +31,13 @@ var inherited = []string{
 }
 
 // addresses are further ones, with URLs of registries. A value with a password is not passed on.
-var addresses = []string{"UV_INDEX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"}
+var addresses = []string{"UV_INDEX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL",
+	"PIP_EXTRA_INDEX_URL"}
 
 // inheritedWindows are those of MCP's SDKs, and what npx.cmd needs. Case does not matter.
 var inheritedWindows = []string{
-	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "PROGRAMFILES(X86)",
+	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES",
+	"PROGRAMFILES(X86)",
 	"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR", "PROGRAMDATA",
 }
 

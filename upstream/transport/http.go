@@ -50,7 +50,8 @@ const (
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
 	w := &streamable{in: in}
 	w.init(o)
-	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
+	w.bare = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
+		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.place("", "")
 	return w
 }
@@ -67,7 +68,8 @@ func (w *streamable) SetVersion(v string) {
 // begun takes the session that the server gave with its answer to initialize.
 func (w *streamable) begun(id string) error {
 	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", ErrInvalid, maxSession)
+		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", ErrInvalid,
+			maxSession)
 	}
 	w.setting.Lock()
 	defer w.setting.Unlock()
@@ -115,7 +117,8 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	if isEvents(kind) {
 		return w.answer(ctx, t, req, on)
 	}
-	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 || kind == "text/html" {
+	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
+		kind == "text/html" {
 		return nil, w.or(ctx, w.status(t, req.ID))
 	}
 	text, err := w.body(t, req.Buffer)
@@ -178,7 +181,8 @@ func (w *streamable) leave(s *places) {
 	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
 		header = with(header, http1.Field{Name: "Authorization", Value: "Bearer " + *token})
 	}
-	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1}
 	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		w.log.Debug("the server was not told that the session is over", "error", err)
@@ -229,7 +233,8 @@ func (w *streamable) refused(t *trip, s *places, m *Request) error {
 	ours := e.Message != nil && m.ID != "" && e.Message.ID == m.ID
 	switch {
 	case e.Status == http.StatusNotFound && !(ours && e.Message.Error.Code == mcp.METHOD_NOT_FOUND):
-	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" && m.Method != string(mcp.MethodPing) && !ours:
+	case e.Status == http.StatusBadRequest && s.worked.Load() && m.ID != "" && m.Method != "" &&
+		m.Method != string(mcp.MethodPing) && !ours:
 	default:
 		return e
 	}

@@ -55,9 +55,10 @@ var errTooLarge = errors.New("the answer is larger than limits.message")
 // with CloseIdleConnections.
 func newHTTPPool() http.RoundTripper {
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(16)},
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: dial,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+			ClientSessionCache: tls.NewLRUClientSessionCache(16)},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true, // a TLSClientConfig or DialContext of our own would otherwise turn it off
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
@@ -82,8 +83,9 @@ func NewPool(rawURL string) http.RoundTripper {
 // origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP
 // transports have in common: how they begin, fail and end.
 type origin struct {
-	url    *url.URL
-	plain  *http1.Group                                                 // what rt is used through if it is an http1.Client; otherwise nil
+	url *url.URL
+	// what rt is used through if it is an http1.Client; otherwise nil
+	plain  *http1.Group
 	header http.Header                                                  // of the configuration, and ours; never modified
 	token  func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	last   atomic.Pointer[string]                                       // the token of the latest request; nil before
@@ -307,7 +309,8 @@ func (t *trip) close() {
 //
 // When ctx ends, before or after the return, the trip is broken off, until it is detached. The
 // error is context.Cause(ctx) then.
-func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message, more ...http1.Field) (*trip, error) {
+func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message,
+	more ...http1.Field) (*trip, error) {
 	t := &trip{url: u}
 	isPlain := o.plain != nil
 	if !isPlain {
@@ -499,7 +502,8 @@ func (o *origin) tooLarge() error { return tooLarge(o.limit) }
 
 // tooLarge is the error for an answer of more than limit bytes, over every transport.
 func tooLarge(limit int) error {
-	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", ErrInvalid, errTooLarge, FormatSize(int64(limit)))
+	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", ErrInvalid, errTooLarge,
+		FormatSize(int64(limit)))
 }
 
 // FormatSize returns the size in the largest unit that divides it.

@@ -51,7 +51,8 @@ func (w *sse) open(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}), nil)
+	t, err := w.do(ctx, http.MethodGet, w.url, with(w.header, http1.Field{Name: "Accept", Value: "text/event-stream"}),
+		nil)
 	if err != nil {
 		w.work.Done()
 		return err
@@ -71,7 +72,8 @@ func (w *sse) open(ctx context.Context) error {
 		w.work.Done()
 		return err
 	}
-	w.posts = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
+	w.posts = with(w.header, http1.Field{Name: "Content-Type", Value: "application/json"},
+		http1.Field{Name: "Accept", Value: "application/json, text/event-stream"})
 	w.stream = t
 	go func() {
 		defer w.work.Done()
@@ -117,7 +119,8 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		}
 		m, err := jsonrpc.Parse(bytes.Clone(e.Data), w.depth)
 		switch {
-		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID, response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
+		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID,
+			response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
 		case err != nil:
 			w.odd.Warn(w.log, "an event of the server's is no message", "size", len(e.Data), "error", err)
 		case !m.IsResponse():

@@ -38,7 +38,8 @@ type StatusError struct {
 // trip.
 func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 	e := &StatusError{
-		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()), Challenge: t.header().Values("WWW-Authenticate"),
+		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()),
+		Challenge: t.header().Values("WWW-Authenticate"),
 	}
 	if e.Status/100 == 3 {
 		if to := location(t); to != nil {

@@ -58,7 +58,8 @@ func startProcess(o StdioOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell,
+		exited: make(chan struct{}), silent: make(chan struct{})}
 	var theirs, ours [3]*os.File
 	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, outputPair, os.Pipe} {
 		if ours[i], theirs[i], err = open(); err != nil {
@@ -347,7 +348,8 @@ func command(o StdioOptions) (*exec.Cmd, error) {
 		return nil, cmd.Err
 	}
 	cmd.Dir = o.Dir
-	cmd.Env = Environment{o.Env, o.Inherit, o.Reserved}.of(exchange(cmd.Environ(), o.private, o.Env)) // which has the PWD of Dir
+	// which has the PWD of Dir
+	cmd.Env = Environment{o.Env, o.Inherit, o.Reserved}.of(exchange(cmd.Environ(), o.private, o.Env))
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

@@ -52,7 +52,8 @@ func (w *stdio) read() {
 				continue // the caller has the error
 			}
 			if show, before := odd.allow(time.Now()); show {
-				w.o.Log.Warn("the server wrote a line that is no message", "error", err, "size", long.size, "line", clean(long.start), "not_shown", before)
+				w.o.Log.Warn("the server wrote a line that is no message", "error", err, "size", long.size, "line",
+					clean(long.start), "not_shown", before)
 			}
 		}
 	}

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	streamPause   = time.Second                 // before a broken stream is taken up again, if the server asked for nothing else
-	maxStream     = 30 * time.Second            // that pause, when it has doubled often enough
-	maxRetry      = 5 * time.Minute             // that pause, if the server asked for it
-	maxFruitless  = 4                           // attempts in a row to take up the stream of a request that brought nothing
+	// before a broken stream is taken up again, if the server asked for nothing else
+	streamPause = time.Second
+	maxStream   = 30 * time.Second // that pause, when it has doubled often enough
+	maxRetry    = 5 * time.Minute  // that pause, if the server asked for it
+	// attempts in a row to take up the stream of a request that brought nothing
+	maxFruitless  = 4
 	steadyStream  = 5 * time.Second             // a listening stream that lasted so long was no failure
 	withoutResume = mcp.ProtocolVersion20260728 // from here on there is no resumption (2026-07-28, changelog)
 )
@@ -114,7 +116,9 @@ func keep(m *jsonrpc.Message) *jsonrpc.Message {
 
 // answer reads a request's own stream until its response, and hands everything else on it to on. It
 // closes the trip.
-func (w *streamable) answer(ctx context.Context, t *trip, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (w *streamable) answer(
+	ctx context.Context, t *trip, req *Request, on func(*jsonrpc.Message),
+) (*jsonrpc.Message, error) {
 	var found *jsonrpc.Message
 	var p position
 	other := "" // a response that is not ours, which explains an end without one that is
@@ -214,7 +218,8 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 
 // passing reports whether a status may be another one a little later.
 func passing(status int) bool {
-	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
+	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests ||
+		status == http.StatusRequestTimeout
 }
 
 // Listen is that of transport: a GET stream of its own. Messages go to the transport's receiver.
@@ -295,7 +300,8 @@ func (w *streamable) deaf(s *places, e *StatusError, heard bool) bool {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):
 		w.over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		return true
-	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusMethodNotAllowed):
+	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
+		e.Status == http.StatusMethodNotAllowed):
 		return false
 	}
 	w.log.Debug("the server offers no listening stream", "error", e)
