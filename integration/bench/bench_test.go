@@ -2,7 +2,7 @@ package bench
 
 // The benchmarks of the whole program: what a call costs through it, beside what it costs without
 // and through other proxies. Everything that is measured is a process of its own, and so is
-// everything that measures: this binary in the roles of bench_roles_test.go, Debian's nginx, and
+// everything that measures: this binary in the roles of roles_test.go, Debian's nginx, and
 // the program under test. Figures are reported and never asserted. How fast a machine is changes
 // from minute to minute; what counts are the ratios of BenchmarkCompare, which takes turns, and CPU
 // time per call.

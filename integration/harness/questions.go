@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 // AnswersOf returns what the tool ask says it was answered.
@@ -33,4 +34,30 @@ func AnswersTo(p ServerRequest) string {
 // Asking is a call of the tool that asks.
 func Asking(questions ...string) Query {
 	return Called("up__ask", `{"questions":[`+strings.Join(questions, ",")+`]}`)
+}
+
+const WithTasks = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+
+// BeginTask calls a tool that becomes a task, and returns its id.
+func BeginTask(t *testing.T, c *Talker, q Query) (id string) {
+	t.Helper()
+	m := c.Begin(t, q).Answer(t)
+	if m.Error != nil || Member(m.Result, "resultType") != `"task"` {
+		t.Fatalf("%s is answered %s, want a task", q.Params, m.Append(nil))
+	}
+	return Text(t, m.Result, "taskId")
+}
+
+// Task asks after a task until its status is another than that, and returns the result.
+func (c *Talker) Task(t *testing.T, id, unlike string) []byte {
+	t.Helper()
+	for ctx := Patient(t); ; {
+		result := c.Must(t, "tasks/get", `"taskId":`+string(raw.Quote(id)))
+		if Text(t, result, "status") != unlike {
+			return result
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the task stays %s", result)
+		}
+	}
 }
