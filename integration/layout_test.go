@@ -170,6 +170,7 @@ type sourceTree map[string]*sourcePackage
 type sourcePackage struct {
 	set          *token.FileSet
 	files, tests []*ast.File // in the order of their names
+	texts        map[*ast.File][]byte
 }
 
 // mustParseTree parses what the go command would take for part of the module, for whatever system a
@@ -202,9 +203,10 @@ func mustParseTree(t *testing.T, root fs.FS) sourceTree {
 		}
 		p := tree[path.Dir(name)]
 		if p == nil {
-			p = &sourcePackage{set: set}
+			p = &sourcePackage{set: set, texts: map[*ast.File][]byte{}}
 			tree[path.Dir(name)] = p
 		}
+		p.texts[file] = text
 		if strings.HasSuffix(base, "_test.go") {
 			p.tests = append(p.tests, file)
 		} else {

@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// The most that a reader is asked to take in at once. Lines of a package are counted without blank
+// lines and comments, all others as an editor counts them. Tests of a package do not count as part
+// of it.
+const (
+	packageLines = 6000
+	packageFiles = 28
+	fileLines    = 500
+	testLines    = 800 // of a file of tests
+	funcLines    = 80  // outside of tests
+)
+
+// tooLarge lists what exceeds a limit today. Nothing may be added. TestLayoutLimits fails when an
+// entry is no longer needed: remove the entry then.
+var tooLarge = []string{
+	"cmd/junction: lines", "cmd/junction: files",
+	"proxy: lines", "proxy: files",
+	"upstream: lines", "upstream: files",
+
+	"auth/authserver/attack_test.go",
+	"auth/jwt_test.go",
+	"auth/store/store_test.go",
+	"policy/config.go",
+	"proxy/schema/validate.go",
+	"proxy/world.go",
+	"upstream/config.go",
+	"upstream/http1/server_test.go",
+	"upstream/origin.go",
+
+	"cmd/junction/clients/table.go: table",
+	"cmd/junction/main.go: rootCommand",
+	"upstream/probe.go: dialAuto",
+	"upstream/upstreamtest/tools.go: behave",
+}
+
+// TestLayoutLimits holds packages, files and functions to the limits of their size.
+func TestLayoutLimits(t *testing.T) {
+	found := mustParseTree(t, os.DirFS("..")).overLimits()
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if !slices.Contains(tooLarge, name) {
+			t.Errorf("%s: %s; split it", name, found[name])
+		}
+	}
+	for _, name := range tooLarge {
+		if found[name] == "" {
+			t.Errorf("%q keeps its limit, or is gone: remove it from tooLarge", name)
+		}
+	}
+}
+
+// TestLayoutLimitsAreFound exceeds each limit by one, and reaches each once.
+func TestLayoutLimitsAreFound(t *testing.T) {
+	const clause = "package p\n"
+	lines := func(n int) string { return strings.Repeat("var _ = 1\n", n) }
+	function := func(n int) string { return "func f() {\n" + strings.Repeat("\n", n-2) + "}\n" }
+	files := fstest.MapFS{}
+	add := func(name, text string) { files[name] = &fstest.MapFile{Data: []byte(text)} }
+	many := func(dir string, n int) {
+		for i := range n {
+			add(fmt.Sprintf("%s/f%02d.go", dir, i), clause)
+		}
+	}
+	for i := range 12 {
+		// With their clauses these are 6,001 lines of code in one package, and 6,000 in the other.
+		add(fmt.Sprintf("code/f%02d.go", i), clause+lines(499)+map[int]string{0: "var _ = 1 // 1\n"}[i])
+		add(fmt.Sprintf("less/f%02d.go", i), clause+lines(499)+"// 1\n\n/* 2\n3 */\n")
+	}
+	many("files/more", 29)
+	many("files/most", 28)
+	add("file/more.go", clause+strings.Repeat("\n", 500))
+	add("file/most.go", clause+strings.Repeat("\n", 499))
+	add("file/more_test.go", clause+lines(800))
+	add("file/most_test.go", clause+lines(799))
+	add("func/more.go", clause+function(81))
+	add("func/most.go", clause+function(80))
+	add("func/test_test.go", clause+function(81))
+	got := maps.Clone(mustParseTree(t, files).overLimits())
+	for i := range 12 { // the files of the packages exceed the limit of a file, too
+		delete(got, fmt.Sprintf("code/f%02d.go", i))
+		delete(got, fmt.Sprintf("less/f%02d.go", i))
+	}
+	want := map[string]string{
+		"code: lines":       "6001 lines of code, at most 6000",
+		"files/more: files": "29 files, at most 28",
+		"file/more.go":      "501 lines, at most 500",
+		"file/more_test.go": "801 lines, at most 800",
+		"func/more.go: f":   "81 lines, at most 80",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("over their limits are %q\nwant %q", got, want)
+	}
+}
+
+// overLimits returns what exceeds a limit, by its name in tooLarge, and how.
+func (tree sourceTree) overLimits() map[string]string {
+	over := map[string]string{}
+	check := func(n, most int, of, format string, args ...any) {
+		if n > most {
+			over[fmt.Sprintf(format, args...)] = fmt.Sprintf("%d %s, at most %d", n, of, most)
+		}
+	}
+	for dir, p := range tree {
+		code := 0
+		for _, file := range p.files {
+			name, text := p.source(dir, file)
+			code += codeLines(text)
+			check(bytes.Count(text, []byte("\n")), fileLines, "lines", "%s", name)
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					n := p.set.Position(f.End()).Line - p.set.Position(f.Pos()).Line + 1
+					check(n, funcLines, "lines", "%s: %s", name, f.Name.Name)
+				}
+			}
+		}
+		for _, file := range p.tests {
+			name, text := p.source(dir, file)
+			check(bytes.Count(text, []byte("\n")), testLines, "lines", "%s", name)
+		}
+		check(code, packageLines, "lines of code", "%s: lines", dir)
+		check(len(p.files), packageFiles, "files", "%s: files", dir)
+	}
+	return over
+}
+
+// source returns the name of a file in the tree, and its text.
+func (p *sourcePackage) source(dir string, file *ast.File) (name string, text []byte) {
+	base := path.Base(p.set.Position(file.Package).Filename)
+	return path.Join(dir, base), p.texts[file]
+}
+
+// codeLines counts the lines on which there is more than white space and comments.
+func codeLines(text []byte) int {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0) // without comments
+	lines := map[int]bool{}
+	for {
+		pos, kind, literal := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return len(lines)
+		case kind == token.SEMICOLON && literal == "\n": // which the scanner has added
+			continue
+		}
+		for i := range 1 + strings.Count(literal, "\n") { // a raw string may have several lines
+			lines[file.Line(pos)+i] = true
+		}
+	}
+}
