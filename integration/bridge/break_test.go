@@ -19,7 +19,7 @@ import (
 func TestProtocolT57ProcessDiesInACall(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := j.Talk(t)
 				harness.WantOwnError(t, c.Call(t, "up__die", `{}`), "up", upstream.KindLost)
@@ -55,7 +55,7 @@ func TestProtocolT57ProcessDiesInACall(t *testing.T) {
 
 func TestProtocolT58SessionGone(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			before := harness.Text(t, c.Succeed(t, "up__whoami", `{}`), "structuredContent", "session")
@@ -85,7 +85,7 @@ func TestProtocolT58SessionGone(t *testing.T) {
 func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				log := harness.NewOutput()
 				s := p.Serve(t, upstreamtest.Script{})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Log: log})
@@ -125,7 +125,7 @@ func mustBegin(t *testing.T, s *harness.Served, c *harness.Talker) *harness.Answ
 
 func TestProtocolT82ModernClientLeaves(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			a := mustBegin(t, s, c)
@@ -146,7 +146,7 @@ func TestProtocolT82ModernClientLeaves(t *testing.T) {
 
 func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			a := mustBegin(t, s, c)
@@ -170,7 +170,7 @@ func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
 
 func TestProtocolT84LegacyClientCancels(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c, other := j.Talk(t), j.Talk(t)
 			q := harness.Called("up__hang", `{}`)
@@ -198,7 +198,7 @@ func TestProtocolT84LegacyClientCancels(t *testing.T) {
 
 func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Era: "both"}, func(c *upstream.Config) {
 				c.Era = upstream.EraLegacy
 			})
@@ -231,7 +231,7 @@ func tagged(t *testing.T, a *harness.Answering, id string) {
 
 func TestProtocolT90Acknowledgement(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			a, honoured := harness.Subscribe(t, j.Talk(t), `"L1"`, `{"toolsListChanged":true}`)
 			if honoured != `{"toolsListChanged":true}` {
@@ -246,7 +246,7 @@ func TestProtocolT90Acknowledgement(t *testing.T) {
 
 func TestProtocolT91ChangeIsToldOnce(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: harness.Definitions("old")}, nil)
 			s.Listened(t, p)
 			c := j.Talk(t)
@@ -275,7 +275,7 @@ func TestProtocolT91ChangeIsToldOnce(t *testing.T) {
 
 func TestProtocolT92ResourceThatCannotBeSubscribed(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			_, honoured := harness.Subscribe(t, j.Talk(t), `7`, `{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
 			if honoured != `{"toolsListChanged":true}` {
@@ -287,7 +287,7 @@ func TestProtocolT92ResourceThatCannotBeSubscribed(t *testing.T) {
 
 func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			a, _ := harness.Subscribe(t, j.Talk(t), `"L1"`, `{"toolsListChanged":true}`)
 			j.Server.Shutdown()
@@ -304,7 +304,7 @@ func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
 
 func TestProtocolT97ReturnWithAnotherList(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			first := upstreamtest.New(upstreamtest.Script{Era: string(up), Tools: harness.Definitions("old")})
 			t.Cleanup(first.Close)
 			url, stop := upstreamtest.Serve(t, "127.0.0.1:0", first.Handler())

@@ -19,7 +19,7 @@ import (
 const signIn = `{"gate":"signed in"}`
 
 func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Called("up__url", signIn)
@@ -91,7 +91,7 @@ func TestProtocolT73PromptsAndResources(t *testing.T) {
 }
 
 func TestProtocolT73PersonDeclines(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Called("up__url", signIn)
@@ -135,7 +135,7 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 }
 
 func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		m := c.Call(t, "up__url", signIn)
@@ -166,7 +166,7 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 // TestProtocolT73ModernUpstreamWantsABrowser is the other way: a modern server's question by URL
 // becomes one of 2025-11-25, with an id of ours, and the client hears when the server asks no more.
 func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Called("up__url", signIn))
@@ -202,7 +202,7 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 // TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the
 // notification goes to the client that was asked, and to no other.
 func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
 		heard, silent := one.Get(t), two.Get(t)
@@ -226,7 +226,7 @@ func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
 // TestProtocolRow8PageForAnOlderClient has a modern server want a page to be opened for a client
 // whose version has no such thing.
 func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-06-18", `{"elicitation":{"url":{}}}`)
 		m, asked := c.Converse(t, harness.Called("up__url", signIn), harness.AnswersTo)

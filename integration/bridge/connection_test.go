@@ -50,7 +50,7 @@ func TestForeignToolsOfACall(t *testing.T) {
 func TestForeignExclusiveServer(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{Exclusive: harness.FreePort(t)})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 				j.Offers(t, "up")
@@ -120,7 +120,7 @@ func TestForeignOneConnection(t *testing.T) {
 // command runs once.
 func TestForeignTenServersAreTenProcesses(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: "", Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, "", "stdio", func(t *testing.T, p harness.Pair) {
 			servers, configs := map[string]*harness.Served{}, map[string]upstream.Config{}
 			var names []string
 			for i := range 10 {
@@ -164,7 +164,7 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 // client of its capabilities.
 func TestForeignExactQuestions(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			config := upstream.Config{Command: published(t, "server-everything"), Questions: upstream.QuestionsExact}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": config}})
 			j.Offers(t, "up")
@@ -197,7 +197,7 @@ func TestForeignExactQuestions(t *testing.T) {
 // server, and each reads what all have written.
 func TestForeignMemoryOfFiveClients(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			config := upstream.Config{Command: published(t, "server-memory"), Env: map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "graph.jsonl")}}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"memory": config}})
 			j.Offers(t, "memory")
@@ -228,7 +228,7 @@ func TestForeignToolsOfOnePrincipal(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{Tools: changing})
 				s.Config.Isolation = upstream.IsolationPrincipal
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})

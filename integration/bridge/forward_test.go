@@ -80,7 +80,7 @@ func TestProtocolT44MetaReachesTheUpstream(t *testing.T) {
 func eachClient(t *testing.T, f func(*testing.T, harness.Pair)) {
 	t.Helper()
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraModern, Transport: "http"}, f)
+		harness.RunPair(t, client, upstream.EraModern, "http", f)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestProtocolT46ParamHeaders(t *testing.T) {
 
 func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
 	for _, up := range harness.Eras { // the check is our own, whatever the upstream speaks
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}}, nil)
 			c := j.Talk(t)
 			for what, header := range map[string]http.Header{

@@ -17,7 +17,7 @@ import (
 
 func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			one, two := j.Talk(t), j.Talk(t)
 			before := one.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
@@ -69,7 +69,7 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 // asked does not make a question the first one's. Capabilities differ, and so do the connections.
 func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
 			waiting := dumb.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
@@ -88,7 +88,7 @@ func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
 
 func TestProtocolT79QuestionWithoutCall(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			var stream *harness.Answering
@@ -170,7 +170,7 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 // own call.
 func TestProtocolT79ManyQuestions(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{}})
 			j.Offers(t, "up")

@@ -27,7 +27,7 @@ func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness
 }
 
 func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		c := j.Talk(t)
 		q := harness.Called("up__ask", `{"steps":true,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`,`+harness.AskForm+`]}`)
@@ -60,7 +60,7 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 }
 
 func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		retry := parkedCall(t, c, harness.Called("up__ask", `{"then":"","questions":[`+harness.AskForm+`,{"method":"ping"}]}`))
@@ -79,7 +79,7 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 // again.
 func TestProtocolRow26UpstreamDies(t *testing.T) {
 	for _, wire := range []string{"stdio", "sse"} {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: wire}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, upstream.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			retry := parkedCall(t, c, harness.Called("up__ask", `{"giveUp":"now","then":"die","questions":[`+harness.AskForm+`]}`))
@@ -135,7 +135,7 @@ func TestProtocolRow26SessionGone(t *testing.T) {
 // the upstream, and the call still waits for the right one.
 func TestProtocolT68MalformedAnswers(t *testing.T) {
 	// to a modern upstream it is to say what an answer is
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)

@@ -56,7 +56,7 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 // the GET stream in the middle of a call.
 func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			c.Succeed(t, "up__echo", `{}`) // the connection of this client's calls is there
@@ -92,7 +92,7 @@ func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
 
 func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 	const form2 = `{"key":"k é","method":"elicitation/create","params":{"message":"2"}}`
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct {
 			arguments string
 			keys      [][]string
@@ -208,7 +208,7 @@ func TestProtocolT70PartsOfACapability(t *testing.T) {
 }
 
 func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		a := harness.TalkAs(t, j.URL, p.Client, "", `{}`).Begin(t, harness.Asking(harness.AskSampling))
 		harness.WantCode(t, a.Answer(t), -32021)
@@ -269,7 +269,7 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 // what nobody asked.
 func TestProtocolT71PartialAnswers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			q := harness.Called("up__ask", `{"together":true,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`]}`)
@@ -304,7 +304,7 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 // TestProtocolT72NobodyComesBack has a modern client forget a call: the upstream is told, in the
 // words that fit the question, and nothing is left.
 func TestProtocolT72NobodyComesBack(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`, harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
 			t.Run(harness.Text(t, []byte(question), "method"), func(t *testing.T) {
 				s := p.Serve(t, upstreamtest.Script{})
@@ -333,7 +333,7 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 // TestProtocolT72CancelledWhenNobodyComesBack is the case of an upstream that asks without end:
 // being answered "cancel" does not stop it, so that the call has to be cancelled, too.
 func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 		j.Offers(t, "up")
@@ -346,7 +346,7 @@ func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 // nothing.
 func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 			j.Offers(t, "up")
@@ -370,7 +370,7 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 // TestProtocolT72ParkedCallsAreBounded holds that the calls of one user which wait for answers
 // cannot be as many as it likes.
 func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1}})
 		j.Offers(t, "up")
@@ -395,7 +395,7 @@ func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 // is there for the client that comes back.
 func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	for _, tell := range []bool{false, true} {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			q := harness.Called("up__ask", fmt.Sprintf(`{"giveUp":"now","tell":%t,"questions":[%s]}`, tell, harness.AskForm))
@@ -445,7 +445,7 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 
 func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			listening := c.Get(t)
@@ -481,7 +481,7 @@ func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 	const refused = `"error":{"code":-1,"message":"User rejected sampling request"}`
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			m, _ := c.Converse(t, harness.Asking(harness.AskSampling), func(harness.ServerRequest) string { return refused })
@@ -509,7 +509,7 @@ func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 }
 
 func TestProtocolT76StateWithoutQuestion(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		if got := harness.Member(c.Succeed(t, "up__ask", `{"state":"only","n":2}`), "structuredContent", "executions"); got != "1" {
@@ -522,7 +522,7 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the rounds are far apart, and not so few")
 	}
-	harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, upstream.EraLegacy, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		harness.WantOwnError(t, j.Talk(t).Call(t, "up__ask", `{"state":"only","endless":true}`), "up", upstream.KindInvalid)
 		if n := len(harness.CallsOf(t, s.Journal, 1)); n < 3 || n > 20 {
@@ -532,7 +532,7 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 }
 
 func TestProtocolT77EndlessQuestions(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
 		harness.WantOwnError(t, m, "up", upstream.KindInvalid)

@@ -17,7 +17,7 @@ import (
 // TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream
 // of its own era hears it under its own token.
 func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Asking(strings.Replace(harness.AskSampling, `"maxTokens"`, `"_meta":{"progressToken":"of the server","k":1.0},"maxTokens"`, 1)))
@@ -39,7 +39,7 @@ func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 
 func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"roots":{"listChanged":true}}`)
 			c.Succeed(t, "up__echo", `{}`)
@@ -59,7 +59,7 @@ func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 // told that the call is over.
 func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			a := c.Begin(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`))
@@ -103,7 +103,7 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, client := range harness.Eras {
-				harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraModern, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
 					s, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: json.RawMessage(result)}}}, nil)
 					c := j.Talk(t)
 					notes, m := c.Begin(t, harness.Called("up__echo", `{}`)).All(t)
@@ -128,7 +128,7 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 // twice.
 func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c, other := j.Talk(t), j.Talk(t)
 			a := c.Begin(t, harness.Asking(harness.AskForm))
@@ -150,7 +150,7 @@ func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 }
 
 func TestProtocolRelayQuestionTakenBack(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Called("up__ask", `{"giveUp":"now","tell":true,"questions":[`+harness.AskForm+`]}`))
@@ -186,7 +186,7 @@ func TestProtocolRelayMalformedResults(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, client := range harness.Eras {
-				harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraModern, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
 					_, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: []byte(result)}}}, nil)
 					harness.WantOwnError(t, j.Talk(t).Call(t, "up__echo", `{}`), "up", upstream.KindInvalid)
 				})

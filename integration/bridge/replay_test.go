@@ -102,7 +102,7 @@ func (p *tape) skipFirst(t *testing.T, c *harness.Talker) (id string) {
 func TestProtocolReplayTakesUpAStream(t *testing.T) {
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
-			harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 				s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{}`)
 				c.Succeed(t, "up__echo", `{}`) // so that the server is there whose gate is opened
@@ -227,7 +227,7 @@ func firstHeard(t *testing.T, c *harness.Talker, after string, happen func()) st
 // TestProtocolReplayOfAQuestion has the client be away when it is asked.
 func TestProtocolReplayOfAQuestion(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			stream := playCall(t, c, harness.Asking(harness.AskForm, harness.AskRoots))
@@ -302,7 +302,7 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 // TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call
 // again: no event follows.
 func TestReplaysEndWithTheirKey(t *testing.T) {
-	harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "gone")
 		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard}

@@ -18,7 +18,7 @@ import (
 // upstream, and the call that the state was for is none the worse.
 func TestProtocolT68StateIsOursAlone(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			script := upstreamtest.Script{Tools: harness.Definitions("ask", "echo", "other")}
 			s, j := harness.Over(t, p, script, nil)
 			c := j.Talk(t)
@@ -89,7 +89,7 @@ func requestedState(t *testing.T, m jsonrpc.Message) string {
 
 // TestProtocolT68StateOfAFinishedCall holds that a parked call is answered once.
 func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)
@@ -107,7 +107,7 @@ func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
 // TestProtocolT68ExpiredState holds that a state is good for a while only.
 func TestProtocolT68ExpiredState(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			// which has passed
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: -2 * time.Second}})
@@ -131,7 +131,7 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 
 // TestProtocolT68ResponsesThatAreNoObject is malformed, and so an error (basic/patterns/mrtr).
 func TestProtocolT68ResponsesThatAreNoObject(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)

@@ -23,7 +23,7 @@ func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness
 }
 
 func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		const link = `"content":[{"type":"resource_link","uri":"file:///r","name":"r"}]`
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"g","questions":[`+harness.AskForm+`],"result":{`+link+`,"x":1.0}}`))
@@ -61,7 +61,7 @@ func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
 }
 
 func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		failed := c.Task(t, harness.BeginTask(t, c, harness.Called("up__task", `{"error":{"code":7,"message":"no","data":{"n":1.0}}}`)), "working")
 		if harness.Text(t, failed, "status") != "failed" || harness.Member(failed, "error") != `{"code":7,"message":"no","data":{"n":1.0}}` {
@@ -85,7 +85,7 @@ func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
 }
 
 func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
 		simple := harness.TalkAs(t, j.URL, p.Client, "", `{"elicitation":{}}`)
@@ -121,7 +121,7 @@ func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
 }
 
 func TestProtocolT109IdIsOursAlone(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
 		other := p.Serve(t, upstreamtest.Script{Tasks: true})
@@ -160,7 +160,7 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 // of the extension, and that what it says of its own is for nobody.
 func TestProtocolRow19LegacyClientsGetNoTask(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, _, c := tasking(t, p, upstreamtest.Script{})
 			q := harness.Called("up__task", `{"questions":[`+harness.AskForm+`]}`)
 			q.Params += `,"task":{"ttl":1}`
@@ -181,7 +181,7 @@ var onlyTask = []json.RawMessage{[]byte(`{"name":"report","inputSchema":{"type":
 
 func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			c := j.Talk(t)
 			result := func(members string) string { return `{"do":"task",` + members + `}` }
@@ -215,7 +215,7 @@ func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
 // TestProtocolRow23CancelledTask has the client go away: the server is told that the task is.
 func TestProtocolRow23CancelledTask(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			c := j.Talk(t)
 			a := c.Begin(t, harness.Called("up__report", `{"do":"task","gate":"never"}`))
@@ -237,7 +237,7 @@ func TestProtocolRow23CancelledTask(t *testing.T) {
 // own as if there were no task.
 func TestProtocolRow23TaskOfALegacyServerAsks(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			m, asked := j.Talk(t).Converse(t, harness.Called("up__report", `{"do":"task","questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
 			wantQuestions(t, asked, harness.AskForm)

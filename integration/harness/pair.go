@@ -25,44 +25,45 @@ func EachTimeout(t *testing.T, timeout time.Duration, f func(t *testing.T, timeo
 	}
 }
 
-// Pair is which eras meet, and over which wire the upstream is reached.
+// Pair is a pair of eras that meet, and the transport to the upstream.
 type Pair struct {
 	Client, Upstream upstream.Era
 	Transport        string // stdio, http or sse
 }
 
-// EachPair runs f in each pair of eras over each wire that there is.
+// EachPair runs f in each pair of eras over each transport.
 func EachPair(t *testing.T, f func(*testing.T, Pair)) {
 	t.Helper()
 	for _, client := range Eras {
 		for _, up := range Eras {
-			EachTransport(t, Pair{client, up, ""}, f)
+			EachTransport(t, client, up, f)
 		}
 	}
 }
 
-// EachTransport runs f over each wire that the upstream's era has.
-func EachTransport(t *testing.T, p Pair, f func(*testing.T, Pair)) {
+// EachTransport runs f over each transport that the upstream's era has.
+func EachTransport(t *testing.T, client, up upstream.Era, f func(*testing.T, Pair)) {
 	t.Helper()
-	for _, p.Transport = range []string{"stdio", "http", "sse"} {
-		if p.Transport == "sse" && p.Upstream == upstream.EraModern {
+	for _, transport := range []string{"stdio", "http", "sse"} {
+		if transport == "sse" && up == upstream.EraModern {
 			continue
 		}
-		RunPair(t, p, f)
+		RunPair(t, client, up, transport, f)
 	}
 }
 
-// EachEra runs f in each pair of eras over HTTP, for what has nothing to do with the wire.
+// EachEra runs f in each pair of eras over HTTP, for tests in which the transport does not matter.
 func EachEra(t *testing.T, f func(*testing.T, Pair)) {
 	t.Helper()
 	for _, client := range Eras {
 		for _, up := range Eras {
-			RunPair(t, Pair{client, up, "http"}, f)
+			RunPair(t, client, up, "http", f)
 		}
 	}
 }
 
-func RunPair(t *testing.T, p Pair, f func(*testing.T, Pair)) {
+// RunPair runs f in one pair, as a subtest.
+func RunPair(t *testing.T, client, up upstream.Era, transport string, f func(*testing.T, Pair)) {
 	t.Helper()
-	t.Run(fmt.Sprintf("%s client, %s %s", p.Client, p.Upstream, p.Transport), func(t *testing.T) { f(t, p) })
+	t.Run(fmt.Sprintf("%s client, %s %s", client, up, transport), func(t *testing.T) { f(t, Pair{client, up, transport}) })
 }

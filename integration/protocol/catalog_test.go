@@ -304,7 +304,7 @@ func freshness(t *testing.T, result []byte) (ttl int, scope string) {
 
 func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "public", Tools: harness.Definitions("a")})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 			j.Offers(t, "up")
@@ -326,7 +326,7 @@ func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
 }
 
 func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		a := p.Serve(t, upstreamtest.Script{TTLMs: 30000, CacheScope: "public", Tools: harness.Definitions("a", "b")})
 		b := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "private", Tools: harness.Definitions("c", "d")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"a": a.Config, "b": b.Config}, Limits: proxy.Limits{Page: 1}})
@@ -357,7 +357,7 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 		{upstream.IsolationSession, "one", true}, {upstream.IsolationSession, "two", true},
 	} {
 		t.Run(string(row.isolation)+" "+row.second, func(t *testing.T) {
-			harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+			harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{CacheScope: "private"})
 				s.Config.Isolation = row.isolation
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
@@ -397,8 +397,8 @@ func TestProtocolT35ChangeEndsFreshness(t *testing.T) {
 }
 
 func TestProtocolT36LegacyListIsTheModernOne(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: ""}, listsAreAlike)
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, listsAreAlike)
+	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, listsAreAlike)
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, listsAreAlike)
 }
 
 func listsAreAlike(t *testing.T, p harness.Pair) {

@@ -31,7 +31,7 @@ const logAll = `{"always":true,"logger":"l","levels":["debug","warning","error",
 
 func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			listening, _ := harness.Subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
@@ -51,7 +51,7 @@ func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 
 func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			q := harness.Called("up__log", logAll)
@@ -79,7 +79,7 @@ func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 // the other logs.
 func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			one, two := j.Talk(t), j.Talk(t)
 			q := harness.Called("up__gate", `{"gate":"g"}`)
@@ -99,7 +99,7 @@ func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 
 func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			harness.WantCode(t, c.Ask(t, "logging/setLevel", `"level":"loud"`), -32602)
@@ -133,7 +133,7 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 // comes, whatever others have set.
 func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			j.Talk(t).Must(t, "logging/setLevel", `"level":"emergency"`)
 			notes, _ := j.Talk(t).Begin(t, harness.Called("up__log", logAll)).All(t)

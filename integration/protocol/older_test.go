@@ -81,7 +81,7 @@ const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAA
 func TestProtocolRow18YoungerContent(t *testing.T) {
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: version + " stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				prompt := `{"messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},{"role":"user","content":{"type":"resource_link","uri":"note:1","name":"n"}}]}`
 				_, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Messages: map[string]json.RawMessage{"p": []byte(prompt)},
@@ -128,7 +128,7 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 	)
 	for _, version := range []string{"2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: version + " stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{"elicitation":{}}`)
@@ -171,7 +171,7 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	}
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: version + " stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 				got := harness.Member(harness.TalkAs(t, j.URL, p.Client, version, declared).Succeed(t, "up__capabilities", `{}`), "structuredContent", "capabilities")
@@ -188,7 +188,7 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 // TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in
 // structuredContent something else: both are for the client.
 func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		got := j.Talk(t).Succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"two numbers"}],"structuredContent":[1,2]}}`)
 		if want := `[{"type":"text","text":"two numbers"},{"type":"text","text":"[1,2]"}]`; harness.Member(got, "content") != want || harness.Member(got, "structuredContent") != "" {

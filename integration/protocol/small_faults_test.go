@@ -41,7 +41,7 @@ func TestForeignNullParamsOfClients(t *testing.T) {
 
 func TestForeignNullParamsOfServers(t *testing.T) {
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			s.Listened(t, p)
 			if m := s.Ask(t, "ping", "null"); m.Error != nil || string(m.Result) != "{}" {
@@ -155,7 +155,7 @@ func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 // TestForeignTooLargeAnswers has servers answer with more than limits.message over each wire.
 func TestForeignTooLargeAnswers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			if p.Transport == "sse" {
 				return // the stream of all calls ends there, so that nothing tells whose answer it was
 			}

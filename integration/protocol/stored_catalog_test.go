@@ -189,8 +189,7 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 - { name: none, match: { key: none }, rules: [{ allow: { tools: "other__*" } }] }
 `)
 	for _, client := range harness.Eras {
-		p := harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "http"}
-		harness.RunPair(t, p, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			for _, known := range []bool{false, true} {
 				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp", Timeout: time.Second}}, Guard: guard, Policy: rules}
 				if known {
@@ -232,7 +231,7 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 func TestForeignFirstList(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				quick, never := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Starts: 300}), serveAt(t, harness.FreePort(t), upstreamtest.Script{})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"quick": quick.Config, "never": {URL: never.url}}})
 				if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"quick__echo"}) {
@@ -249,7 +248,7 @@ func TestForeignFirstList(t *testing.T) {
 func TestForeignCallBeforeTheFirstList(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
 				slow := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Prompts: harness.Definitions("hello"), Starts: 300})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"slow": slow.Config, "gone": {Command: []string{"there-is-no-such-program"}}}})
 				c := j.Talk(t)

@@ -48,7 +48,7 @@ func subscribed(t *testing.T, s *harness.Served, p harness.Pair, uri string) {
 
 func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			s.Listened(t, p)
 			c := j.Talk(t)
@@ -83,7 +83,7 @@ func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 
 func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
 				script := harness.Library(name)
 				script.NoSubscribe = name == "b"
@@ -113,7 +113,7 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 
 func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			c := j.Talk(t)
 			if p.Upstream == upstream.EraLegacy {
@@ -201,7 +201,7 @@ func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 
 func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, harness.Library)
 			if p.Upstream == upstream.EraLegacy {
 				for _, s := range ups {
@@ -231,7 +231,7 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 // TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a
 // part of another: all who have subscribed to something of its are told.
 func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, harness.Library)
 		ups["a"].Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 		c := j.Talk(t)
@@ -248,7 +248,7 @@ func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 
 func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
 				script := harness.Library(name)
 				script.NoSubscribe = name == "b"
@@ -290,7 +290,7 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 // business, and that the last one to leave unsubscribes.
 func TestProtocolT96TwoSessions(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			s.Listened(t, p)
 			one, two, three := j.Talk(t), j.Talk(t), j.Talk(t)
@@ -381,7 +381,7 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 // TestProtocolT96TwoStreamsOfOneSession is 2025-11-25, basic/transports#multiple-connections: a
 // message goes to one of the streams, and not to all of them.
 func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
-	harness.EachTransport(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: ""}, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, harness.Library("up"), nil)
 		s.Listened(t, p)
 		c := j.Talk(t)

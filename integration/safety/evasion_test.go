@@ -43,7 +43,7 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 // which is left out of its digest; another request with such a member is another request all the
 // same.
 func TestApprovalIsForTheseBytes(t *testing.T) {
-	harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
@@ -134,7 +134,7 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 // client answer that twice: the second time is another call.
 func TestApprovalOnceIsOneCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 			j.Offers(t, "up")
@@ -160,7 +160,7 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 // TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file
 // deny the call, or want it approved, before the answer is there: the call is not made again.
 func TestRoundsDoNotOutliveAReload(t *testing.T) {
-	harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, upstream.EraLegacy, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		for name, rules := range map[string]string{
 			"denied": "- { name: careful, rules: [ { deny: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",
 			"asked":  "- { name: careful, rules: [ { ask: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",

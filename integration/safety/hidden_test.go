@@ -91,7 +91,7 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 // TestUpdatesThatWaitAreForgotten has a legacy client without a stream, for which updates wait,
 // when the file denies it one of the resources.
 func TestUpdatesThatWaitAreForgotten(t *testing.T) {
-	harness.RunPair(t, harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
 		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
 		j := harness.Start(t, p, w)

@@ -272,7 +272,7 @@ func TestApprovalOfOthers(t *testing.T) {
 // state to another one.
 func TestApprovalIsGoodOnce(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			guard, keys := harness.Keyring(t, "a", "b")
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, approving)})

@@ -17,7 +17,7 @@ func TestRedactionOfOurErrors(t *testing.T) {
 	authtest.Secret("a token of GitHub", token)
 	for _, up := range harness.Eras {
 		for _, client := range harness.Eras {
-			harness.RunPair(t, harness.Pair{Client: client, Upstream: up, Transport: "http"}, func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client, up, "http", func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{})
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
 - { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ secrets ] }

@@ -145,7 +145,7 @@ func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 		"another member":  func(s string) string { return strings.Replace(s, `"n":1`, `"n":1,"o":null`, 1) },
 	}
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Policy: harness.MustPolicy(t, approving)})
 			j.Offers(t, "up")

@@ -18,7 +18,7 @@ import (
 func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, client := range harness.Eras {
-		harness.EachTransport(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: ""}, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			s.Config.Separate, s.Config.Isolation = true, upstream.IsolationShared
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Limits: proxy.Limits{Patience: time.Second}})
@@ -68,7 +68,7 @@ func TestSafety1UsersHaveTheirOwnProcesses(t *testing.T) {
 	}
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.EachTransport(t, harness.Pair{Client: client, Upstream: up, Transport: ""}, run)
+			harness.EachTransport(t, client, up, run)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func whoIs(t *testing.T, c *harness.Talker) string {
 func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, up := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, upstream.EraModern, up, "stdio", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, harness.Library("up"))
 			s.Config.Separate = true
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
@@ -124,7 +124,7 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 func TestSafety1ServerThatRunsOnce(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, client := range harness.Eras {
-		harness.RunPair(t, harness.Pair{Client: client, Upstream: upstream.EraLegacy, Transport: "stdio"}, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{Exclusive: harness.FreePort(t)})
 			s.Config.Separate = true
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
