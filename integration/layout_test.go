@@ -23,16 +23,18 @@ import (
 // arrows are the imports that a package may make of others in this module; a package that is not
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
-	"cmd/junction":          {"*"},
-	"cmd/junction/prose":    {},
-	"cmd/junction/record":   {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view", "upstream"},
-	"cmd/junction/demo":     {},
+	"cmd/junction":        {"*"},
+	"cmd/junction/prose":  {},
+	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
+		"upstream"},
+	"cmd/junction/demo": {},
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
 		"proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
-	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/view",
+	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
+		"proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
@@ -72,7 +74,8 @@ const (
 // and words for everything that another package can name.
 func TestLayout(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
-	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "policy", "auth/seal", "integration"} {
+	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "policy",
+		"auth/seal", "integration"} {
 		if tree[dir] == nil {
 			t.Errorf("there is no package %s: the tree was not read, or the tables of this test are out of date", dir)
 		}
@@ -91,7 +94,8 @@ func TestLayoutRules(t *testing.T) {
 		want  []string
 	}{
 		{"nothing wrong", map[string]string{
-			"proxy/a.go":              proxyDoc + "package proxy\nimport (\n\"junction/upstream/raw\"\n\"" + mcpGo + "mcp\"\n)\nvar words = map[string]bool{}\nfunc f() { words := raw.X(mcp.Y); words[1]++ }\n",
+			"proxy/a.go": proxyDoc + "package proxy\nimport (\n\"junction/upstream/raw\"\n\"" + mcpGo +
+				"mcp\"\n)\nvar words = map[string]bool{}\nfunc f() { words := raw.X(mcp.Y); words[1]++ }\n",
 			"proxy/a_test.go":         "package proxy\nimport \"junction/upstream/upstreamtest\"\nvar n int\nfunc f() { n++ }\n",
 			"proxy/testdata/x.go":     "not Go",
 			"npm/node_modules/x/a.go": "package strange\nfunc init() {}\n",
@@ -110,17 +114,21 @@ func TestLayoutRules(t *testing.T) {
 			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
 			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
 		}},
-		{"no package comment", map[string]string{"proxy/a.go": "package proxy\n"}, []string{"proxy: 0 package comments, want 1"}},
-		{"two package comments", map[string]string{"proxy/a.go": proxyDoc + "package proxy\n", "proxy/b.go": proxyDoc + "package proxy\n"},
+		{"no package comment", map[string]string{"proxy/a.go": "package proxy\n"},
+			[]string{"proxy: 0 package comments, want 1"}},
+		{"two package comments",
+			map[string]string{"proxy/a.go": proxyDoc + "package proxy\n", "proxy/b.go": proxyDoc + "package proxy\n"},
 			[]string{"proxy: 2 package comments, want 1"}},
 		{"form of the package comment", map[string]string{"proxy/a.go": "// This is something else.\npackage proxy\n"},
 			[]string{`proxy/a.go:1: the package comment does not begin with "Package proxy "`}},
 		{"form of the command's comment", map[string]string{"cmd/x/a.go": "// Package main is here.\npackage main\n"},
 			[]string{`cmd/x/a.go:1: the package comment does not begin with "Command x "`}},
-		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"}, []string{"proxy/a.go:3: there is an init function"}},
+		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"},
+			[]string{"proxy/a.go:3: there is an init function"}},
 		{"written variables", map[string]string{
 			"proxy/a.go": proxyDoc + "package proxy\nvar a, b, c, d, e, f, g, h = 1, 2, 3, 4, 5, 6, 7, 8\n",
-			"proxy/b.go": "package proxy\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, 1)\nfor f = range 3 {}\n*g += 1\n" +
+			"proxy/b.go": "package proxy\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, " +
+				"1)\nfor f = range 3 {}\n*g += 1\n" +
 				"h := 1\nh = 2\nhttp.DefaultClient = nil\n_, h = &h, 3\n}\n",
 		}, []string{
 			"proxy/b.go:4: a is a variable of the package, and is written",
@@ -133,8 +141,11 @@ func TestLayoutRules(t *testing.T) {
 			"proxy/b.go:13: http.DefaultClient is a variable of another package, and is written",
 		}},
 		{"state", map[string]string{
-			"proxy/a.go": proxyDoc + "package proxy\nimport (\n\"sync\"\n\"sync/atomic\"\n)\nvar m sync.Mutex\nvar n = struct{ x atomic.Int64 }{}\nvar o = sync.OnceValue(f)\n",
-		}, []string{"proxy/a.go:7: sync.Mutex at package level is state", "proxy/a.go:8: atomic.Int64 at package level is state"}},
+			"proxy/a.go": proxyDoc +
+				"package proxy\nimport (\n\"sync\"\n\"sync/atomic\"\n)\nvar m sync.Mutex\nvar n = struct{ x atomic.Int64 " +
+				"}{}\nvar o = sync.OnceValue(f)\n",
+		}, []string{"proxy/a.go:7: sync.Mutex at package level is state",
+			"proxy/a.go:8: atomic.Int64 at package level is state"}},
 		{"doc comments", map[string]string{
 			"upstream/a.go": "// Package upstream is here.\npackage upstream\n" +
 				"type A int\n" +
@@ -148,7 +159,8 @@ func TestLayoutRules(t *testing.T) {
 				"// I and J are here.\ntype (\nI int\nJ int\n)\n" +
 				"const K I = 1\n",
 		}, []string{
-			"upstream/a.go:3: A has no doc comment", "upstream/a.go:4: A.B has no doc comment", "upstream/a.go:6: C has no doc comment",
+			"upstream/a.go:3: A has no doc comment", "upstream/a.go:4: A.B has no doc comment",
+			"upstream/a.go:6: C has no doc comment",
 			"upstream/a.go:9: F has no doc comment", "upstream/a.go:12: H has no doc comment",
 		}},
 	} {
@@ -185,7 +197,8 @@ func mustParseTree(t *testing.T, root fs.FS) sourceTree {
 		base := path.Base(name)
 		if entry.IsDir() {
 			_, nested := fs.Stat(root, path.Join(name, "go.mod"))
-			if name != "." && (base == "testdata" || base == "node_modules" || strings.ContainsAny(base[:1], "._") || nested == nil) {
+			if name != "." && (base == "testdata" || base == "node_modules" || strings.ContainsAny(base[:1], "._") ||
+				nested == nil) {
 				return fs.SkipDir
 			}
 			return nil
@@ -382,7 +395,8 @@ func (p *sourcePackage) writes(dir string) (problems []string) {
 					written(s.X, "its address is taken")
 				}
 			case *ast.CallExpr:
-				if f, ok := s.Fun.(*ast.Ident); ok && slices.Contains([]string{"delete", "clear", "copy"}, f.Name) && len(s.Args) > 0 {
+				if f, ok := s.Fun.(*ast.Ident); ok && slices.Contains([]string{"delete", "clear", "copy"}, f.Name) &&
+					len(s.Args) > 0 {
 					written(s.Args[0], assigned)
 				}
 			}
@@ -400,7 +414,8 @@ func (noImports) Import(path string) (*types.Package, error) {
 }
 
 // spoken are methods whose meaning is that of an interface everybody knows.
-var spoken = []string{"String", "Error", "Unwrap", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "UnmarshalYAML"}
+var spoken = []string{"String", "Error", "Unwrap", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText",
+	"UnmarshalText", "UnmarshalYAML"}
 
 // undocumented finds what other packages can name and nobody explains. A constant is explained by
 // its type, or by the comment on its group.

@@ -29,7 +29,7 @@ const (
 // tooLarge lists what exceeds a limit today. Nothing may be added. TestLayoutLimits fails when an
 // entry is no longer needed: remove the entry then.
 var tooLarge = []string{
-	"cmd/junction: lines", "cmd/junction: files",
+	"cmd/junction: files",
 	"proxy: lines", "proxy: files",
 	"upstream: lines", "upstream: files",
 
@@ -38,10 +38,9 @@ var tooLarge = []string{
 	"auth/store/store_test.go",
 	"policy/config.go",
 	"proxy/schema/validate.go",
-	"proxy/world.go",
 	"upstream/config.go",
 	"upstream/http1/server_test.go",
-	"upstream/origin.go",
+	"upstream/transport/origin.go",
 
 	"cmd/junction/clients/table.go: table",
 	"cmd/junction/main.go: rootCommand",

@@ -25,7 +25,8 @@ var unsearched = []string{"cmd/junction/record/log_test.go", "auth/authtest/secr
 // searched, too.
 func TestAuthT116EveryLogIsSearched(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
-	if talkers := tree.talkers(); !talkers["proxy.Options"] || !talkers["upstream.Options"] || !talkers["auth/store.Config"] || tree.listeners()["NewProviders"] != 1 {
+	if talkers := tree.talkers(); !talkers["proxy.Options"] || !talkers["upstream.Options"] ||
+		!talkers["auth/store.Config"] || tree.listeners()["NewProviders"] != 1 {
 		t.Errorf("what has a log is %v and %v: the tree was not read, or this test is out of date", talkers, tree.listeners())
 	}
 	for _, problem := range tree.unsearched() {
@@ -48,25 +49,41 @@ func TestAuthT116EveryLogIsSearched(t *testing.T) {
 
 // TestSearchedRules breaks each rule once.
 func TestSearchedRules(t *testing.T) {
-	const product = "// Package a is here.\npackage a\nimport \"log/slog\"\ntype Options struct { N int; Log *slog.Logger }\ntype Other struct { N int }\nfunc New(n int, log *slog.Logger) {}\n"
+	const product = "// Package a is here.\npackage a\nimport \"log/slog\"\ntype Options struct { N int; Log " +
+		"*slog.Logger }\ntype Other struct { N int }\nfunc New(n int, log *slog.Logger) {}\n"
 	for _, test := range []struct{ name, text, want string }{
-		{"searched", "import \"log/slog\"\nfunc f(l *slog.Logger) { New(1, l); _ = Options{Log: l}; _ = []Other{{N: 1}} }\n", ""},
-		{"a log of its own", "import \"log/slog\"\nvar l = slog.New(nil)\n", "a/a_test.go:3: slog.New makes a log that nobody searches: authtest.Log makes one"},
-		{"a handler", "import \"log/slog\"\nvar l = slog.NewJSONHandler(nil, nil)\n", "a/a_test.go:3: slog.NewJSONHandler makes a log that nobody searches: authtest.Log makes one"},
-		{"none", "import \"log/slog\"\nvar l = slog.DiscardHandler\n", "a/a_test.go:3: slog.DiscardHandler makes a log that nobody searches: authtest.Log makes one"},
-		{"left out", "func f() { _ = Options{N: 1} }\n", "a/a_test.go:2: a.Options without Log has nobody search what it says"},
-		{"left out, empty", "func f() { g(t, &Options{}) }\n", "a/a_test.go:2: a.Options without Log has nobody search what it says"},
-		{"left out, in a list", "func f() { _ = []Options{{N: 1}} }\n", "a/a_test.go:2: a.Options without Log has nobody search what it says"},
+		{"searched", "import \"log/slog\"\nfunc f(l *slog.Logger) { New(1, l); _ = Options{Log: l}; _ = []Other{{N: 1}} }\n",
+			""},
+		{"a log of its own", "import \"log/slog\"\nvar l = slog.New(nil)\n",
+			"a/a_test.go:3: slog.New makes a log that nobody searches: authtest.Log makes one"},
+		{"a handler", "import \"log/slog\"\nvar l = slog.NewJSONHandler(nil, nil)\n",
+			"a/a_test.go:3: slog.NewJSONHandler makes a log that nobody searches: authtest.Log makes one"},
+		{"none", "import \"log/slog\"\nvar l = slog.DiscardHandler\n",
+			"a/a_test.go:3: slog.DiscardHandler makes a log that nobody searches: authtest.Log makes one"},
+		{"left out", "func f() { _ = Options{N: 1} }\n",
+			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
+		{"left out, empty", "func f() { g(t, &Options{}) }\n",
+			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
+		{"left out, in a list", "func f() { _ = []Options{{N: 1}} }\n",
+			"a/a_test.go:2: a.Options without Log has nobody search what it says"},
 		{"not given", "func f() { New(1, nil) }\n", "a/a_test.go:2: New with nil for a log has nobody search what is said"},
-		{"written nowhere", "import \"io\"\nvar o = options{stderr: io.Discard}\n", "a/a_test.go:3: io.Discard as standard error has nobody search it"},
-		{"a secret", "var c = Other{ClientSecret: \"s3cret\"}\n", "a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"a secret header", "var c = map[string]string{\"X-Api-Key\": \"k\"}\n", "a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"a secret in a file", "var c = \"client_" + "secret: s3cret\"\n", "a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
-		{"secrets that are found", "var c = \"auth: { client_secret: canary-s3cret }, client_secret: %s\"\nvar d = map[string]string{\"Authorization\": \"Bearer canary-k\", \"Cookie\": \"\"}\n", ""},
-		{"the program", "func f() { exec.Command(junctionBinary(t), 1) }\n", "a/a_test.go:2: what this process writes is not searched: runJunction and program.mustServe do"},
+		{"written nowhere", "import \"io\"\nvar o = options{stderr: io.Discard}\n",
+			"a/a_test.go:3: io.Discard as standard error has nobody search it"},
+		{"a secret", "var c = Other{ClientSecret: \"s3cret\"}\n",
+			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
+		{"a secret header", "var c = map[string]string{\"X-Api-Key\": \"k\"}\n",
+			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
+		{"a secret in a file", "var c = \"client_" + "secret: s3cret\"\n",
+			"a/a_test.go:2: no log is searched for a secret that is a constant, unless it begins with canary-"},
+		{"secrets that are found",
+			"var c = \"auth: { client_secret: canary-s3cret }, client_secret: %s\"\nvar d = " +
+				"map[string]string{\"Authorization\": \"Bearer canary-k\", \"Cookie\": \"\"}\n", ""},
+		{"the program", "func f() { exec.Command(junctionBinary(t), 1) }\n",
+			"a/a_test.go:2: what this process writes is not searched: runJunction and program.mustServe do"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			tree := mustParseTree(t, fstest.MapFS{"a/a.go": {Data: []byte(product)}, "a/a_test.go": {Data: []byte("package a\n" + test.text)}})
+			tree := mustParseTree(t,
+				fstest.MapFS{"a/a.go": {Data: []byte(product)}, "a/a_test.go": {Data: []byte("package a\n" + test.text)}})
 			if got := strings.Join(tree.unsearched(), "\n"); got != test.want {
 				t.Errorf("problems:\n\t%s\nwant:\n\t%s", got, test.want)
 			}
@@ -157,7 +174,8 @@ func (tree sourceTree) unsearched() (problems []string) {
 	return problems
 }
 
-func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast.Decl, talkers map[string]bool, listeners map[string]int) (problems []string) {
+func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast.Decl, talkers map[string]bool,
+	listeners map[string]int) (problems []string) {
 	bad := func(n ast.Node, format string, args ...any) { problems = append(problems, p.at(n, format, args...)) }
 	literal := func(lit *ast.CompositeLit, typ ast.Expr) {
 		name := p.typeOf(dir, file, typ)
@@ -187,11 +205,13 @@ func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast
 			if key, ok := n.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "stderr") && isOf(n.Value, "io", "Discard") {
 				bad(n, "io.Discard as standard error has nobody search it")
 			}
-			if value, ok := n.Value.(*ast.BasicLit); ok && isSecret(n.Key) && strings.ContainsAny(value.Value, letters) && !strings.Contains(value.Value, authtest.Canary) {
+			if value, ok := n.Value.(*ast.BasicLit); ok && isSecret(n.Key) && strings.ContainsAny(value.Value, letters) &&
+				!strings.Contains(value.Value, authtest.Canary) {
 				bad(n, "no log is searched for a secret that is a constant, unless it begins with %s", authtest.Canary)
 			}
 		case *ast.BasicLit:
-			if found := configured.FindStringSubmatch(n.Value); found != nil && strings.ContainsAny(found[1], letters) && !strings.Contains(found[1], authtest.Canary) {
+			if found := configured.FindStringSubmatch(n.Value); found != nil && strings.ContainsAny(found[1], letters) &&
+				!strings.Contains(found[1], authtest.Canary) {
 				bad(n, "no log is searched for a secret that is a constant, unless it begins with %s", authtest.Canary)
 			}
 		case *ast.CompositeLit:
@@ -238,7 +258,8 @@ var configured = regexp.MustCompile(`\bclient_secret\\?"?: ?(?:\\?["'])?([a-z0-9
 func isSecret(key ast.Expr) bool {
 	switch key := key.(type) {
 	case *ast.Ident:
-		return slices.Contains([]string{"ClientSecret", "Secret", "Password", "Access", "Refresh", "RefreshToken", "Verifier"}, key.Name)
+		return slices.Contains([]string{"ClientSecret", "Secret", "Password", "Access", "Refresh", "RefreshToken",
+			"Verifier"}, key.Name)
 	case *ast.BasicLit:
 		name, _ := strconv.Unquote(key.Value) // which the parser has done before
 		return slices.Contains([]string{"authorization", "cookie", "x-api-key"}, strings.ToLower(name))

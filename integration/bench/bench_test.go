@@ -30,7 +30,8 @@ import (
 )
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
-var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-events", "junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
+var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-events",
+	"junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
 
 var benchEras = []string{harness.LegacyEra, harness.ModernEra}
 
@@ -67,7 +68,8 @@ func benchCells(era string) []benchCell {
 
 // road starts what stands on a path, in front of the echo server at upstream where it does not
 // bring its own, or says why it cannot.
-func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*testing.B) string) (ep benchEndpoint, absent string) {
+func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*testing.B) string) (ep benchEndpoint,
+	absent string) {
 	b.Helper()
 	switch name {
 	case "direct":
@@ -165,8 +167,10 @@ func BenchmarkCompare(b *testing.B) {
 	}
 	t := comparison{rounds: rounds, each: time.Duration(seconds * float64(time.Second)), program: builder(b)}
 	t.paths = slices.DeleteFunc(slices.Clone(benchPaths), func(p string) bool { return !benchChosen("BENCH_PATHS", p) })
-	fmt.Printf("\nmedians of %d rounds of %v each; ratio to nginx in the same round; spread of calls/s over the rounds\n", t.rounds, t.each)
-	fmt.Printf("%-16s %-18s %10s %8s %8s %12s %8s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread", "CPU µs/call", "×nginx", "p50 µs", "p99 µs")
+	fmt.Printf("\nmedians of %d rounds of %v each; ratio to nginx in the same round; spread of calls/s over the rounds\n",
+		t.rounds, t.each)
+	fmt.Printf("%-16s %-18s %10s %8s %8s %12s %8s %10s %10s\n", "cell", "path", "calls/s", "×nginx", "spread",
+		"CPU µs/call", "×nginx", "p50 µs", "p99 µs")
 	for _, era := range benchEras {
 		cs := slices.DeleteFunc(benchCells(era), func(c benchCell) bool { return !benchChosen("BENCH_CELLS", c.String()) })
 		if len(cs) > 0 {
@@ -254,9 +258,11 @@ func (t *comparison) print(c benchCell, names []string, samples [][]loadSample) 
 		}
 		rates := of(loadSample.rate)
 		spread := (slices.Max(rates) - slices.Min(rates)) / median(rates) * 100
-		fmt.Printf("%-16s %-18s %10.0f %8s %7.0f%% %12.1f %8s %10.0f %10.0f\n", c, name, median(rates), against(loadSample.rate), spread,
+		fmt.Printf("%-16s %-18s %10.0f %8s %7.0f%% %12.1f %8s %10.0f %10.0f\n", c, name, median(rates),
+			against(loadSample.rate), spread,
 			median(of(loadSample.cpuPerCall)), against(loadSample.cpuPerCall),
-			median(of(func(s loadSample) float64 { return microseconds(s.P50) })), median(of(func(s loadSample) float64 { return microseconds(s.P99) })))
+			median(of(func(s loadSample) float64 { return microseconds(s.P50) })),
+			median(of(func(s loadSample) float64 { return microseconds(s.P99) })))
 	}
 }
 

@@ -63,8 +63,9 @@ func (c *rawClient) start() error {
 		return nil
 	}
 	c.session = ""
-	status, err := c.do(c.post("initialize", "", `"id":0,"method":"initialize","params":{"protocolVersion":"`+harness.LegacyVersion+
-		`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`))
+	status, err := c.do(c.post("initialize", "",
+		`"id":0,"method":"initialize","params":{"protocolVersion":"`+harness.LegacyVersion+
+			`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}`))
 	if err == nil && (status != 200 || !bytes.Contains(c.body, []byte(`"result"`))) {
 		err = fmt.Errorf("status %d, %.300s", status, c.body)
 	}
@@ -99,14 +100,17 @@ func (c *rawClient) call(tool string, size int) []byte {
 	if c.era == harness.ModernEra {
 		meta = "," + harness.ModernMeta
 	}
-	return c.post("tools/call", tool, firstID+`,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"size":`+strconv.Itoa(size)+`}`+meta+`}`)
+	return c.post("tools/call", tool,
+		firstID+`,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"size":`+strconv.Itoa(size)+`}`+meta+`}`)
 }
 
 // post returns a POST request around the members of a JSON-RPC message.
 func (c *rawClient) post(method, name, members string) []byte {
 	var b bytes.Buffer
 	body := `{"jsonrpc":"2.0",` + members + `}`
-	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n", c.addr)
+	fmt.Fprintf(&b,
+		"POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n",
+		c.addr)
 	if c.token != "" {
 		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", c.token)
 	}
@@ -176,7 +180,8 @@ func (c *rawClient) stream() (status int, err error) {
 		return 0, err
 	}
 	c.conn.SetDeadline(time.Now().Add(30 * time.Second))
-	_, err = fmt.Fprintf(c.conn, "GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n\r\n",
+	_, err = fmt.Fprintf(c.conn,
+		"GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n\r\n",
 		c.addr, harness.LegacyVersion, c.session)
 	if err != nil {
 		return 0, err

@@ -61,9 +61,12 @@ func newEcho(tools int) *echoServer {
 			name = "echo"
 		}
 		// About 600 bytes, as the tools of real servers are.
-		defs[i] = `{"name":"` + name + `","title":"A tool of the benchmark","description":"` + strings.Repeat("Says what such a tool is for. ", 8) +
-			`","inputSchema":{"type":"object","properties":{"size":{"type":"integer","description":"how many bytes to answer with","minimum":0},` +
-			`"filter":{"type":"array","items":{"type":"string","enum":["open","closed","all"]},"description":"unused"}},"required":["size"]},` +
+		defs[i] = `{"name":"` + name + `","title":"A tool of the benchmark","description":"` +
+			strings.Repeat("Says what such a tool is for. ", 8) +
+			`","inputSchema":{"type":"object","properties":{"size":{"type":"integer","description":"how many bytes to answer ` +
+			`with","minimum":0},` +
+			`"filter":{"type":"array","items":{"type":"string","enum":["open","closed","all"]},"description":"unused"}},` +
+			`"required":["size"]},` +
 			`"annotations":{"readOnlyHint":true,"idempotentHint":true}}`
 	}
 	list := `{"tools":[` + strings.Join(defs, ",") + `]`
@@ -89,11 +92,13 @@ func (e *echoServer) answer(r *echoRequest) (result, failure []byte) {
 		if version == harness.ModernVersion || version == "" {
 			version = harness.LegacyVersion
 		}
-		return []byte(`{"protocolVersion":` + strconv.Quote(version) + `,"capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`), nil
+		return []byte(`{"protocolVersion":` + strconv.Quote(version) +
+			`,"capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`), nil
 	case r.Method == "ping" && era == harness.LegacyEra:
 		return []byte(`{}`), nil
 	case r.Method == "server/discover" && era == harness.ModernEra:
-		return []byte(`{"supportedVersions":["` + harness.ModernVersion + `"],"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public",` +
+		return []byte(`{"supportedVersions":["` + harness.ModernVersion +
+			`"],"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public",` +
 			`"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"echo","version":"1"}}}`), nil
 	}
 	return nil, []byte(`{"code":-32601,"message":"no such method"}`)
@@ -199,7 +204,8 @@ func echoHTTP(args []string) error {
 func echoStdio(args []string) error {
 	fs := flag.NewFlagSet("bench-echo-stdio", flag.ContinueOnError)
 	tools := fs.Int("tools", 1, "how many tools to list")
-	ready := fs.String("ready", "", "the file to write the time to, in nanoseconds of Unix, from which on requests are read")
+	ready := fs.String("ready", "",
+		"the file to write the time to, in nanoseconds of Unix, from which on requests are read")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

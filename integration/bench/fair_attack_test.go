@@ -130,10 +130,14 @@ func (a *attack) streams(i int) {
 		return
 	}
 	defer c.Close()
-	req := fmt.Appendf(nil, "GET /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: %s\r\nMcp-Session-Id: %s\r\n\r\n",
+	req := fmt.Appendf(nil,
+		"GET /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: "+
+			"%s\r\nMcp-Session-Id: %s\r\n\r\n",
 		c.addr, c.token, harness.LegacyVersion, c.session)
 	if c.era == harness.ModernEra {
-		req = c.post("subscriptions/listen", "", firstID+`,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+harness.ModernMeta+`}`)
+		req = c.post("subscriptions/listen", "",
+			firstID+`,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+harness.ModernMeta+
+				`}`)
 	}
 	for {
 		h, err := c.open(req)
@@ -157,7 +161,9 @@ func (c *rawClient) callFor(size, ms int) []byte {
 	if c.era == harness.ModernEra {
 		meta = "," + harness.ModernMeta
 	}
-	return c.post("tools/call", "echo", fmt.Sprintf(`%s,"method":"tools/call","params":{"name":"echo","arguments":{"size":%d,"ms":%d}%s}`, firstID, size, ms, meta))
+	return c.post("tools/call", "echo",
+		fmt.Sprintf(`%s,"method":"tools/call","params":{"name":"echo","arguments":{"size":%d,"ms":%d}%s}`, firstID, size, ms,
+			meta))
 }
 
 // slow makes calls that take 20 seconds.

@@ -38,7 +38,8 @@ func BenchmarkFairness(b *testing.B) {
 	}
 	program := builder(b)
 	attacks := []string{"none", "streams", "slow", "abandon", "quick", "sessions", "bodies", "unread", "all"}
-	fmt.Printf("\n%-10s %-8s %-6s %22s %22s %22s %10s %10s %8s %8s   %s\n", "attack", "client", "call", "before p50/p90 µs", "other proxy p50/p90 µs", "attacked p50/p90 µs",
+	fmt.Printf("\n%-10s %-8s %-6s %22s %22s %22s %10s %10s %8s %8s   %s\n", "attack", "client", "call",
+		"before p50/p90 µs", "other proxy p50/p90 µs", "attacked p50/p90 µs",
 		"2x before", "2x other", "peak MB", "calls", "how the attacker was answered")
 	for _, kind := range attacks {
 		if !benchChosen("BENCH_ATTACKS", kind) {
@@ -76,7 +77,8 @@ func startFairProxy(b *testing.B, program, era string) *fairProxy {
 	p := &fairProxy{echo: startEcho(b, 20)}
 	bad, badEntry := mustKey(b, "bad")
 	good, goodEntry := mustKey(b, "good")
-	p.benchEndpoint = launchJunctionWith(b, program, "log: { level: warn }\nauth: { api_keys: ["+badEntry+", "+goodEntry+"] }\n", overHTTP(p.echo, era))
+	p.benchEndpoint = launchJunctionWith(b, program,
+		"log: { level: warn }\nauth: { api_keys: ["+badEntry+", "+goodEntry+"] }\n", overHTTP(p.echo, era))
 	p.token, p.bad = good, bad
 	waitTools(b, p.benchEndpoint, era, 20)
 	p.c = newRawClient(p.addr, era, good)
@@ -133,7 +135,8 @@ func fairness(b *testing.B, program, era, kind string, each time.Duration) {
 	answered := summary(statuses)
 	for i, ms := range delays {
 		its, others := during[i][0], during[i][1]
-		fmt.Printf("%-10s %-8s %3d ms %22s %22s %22s %9.1f%% %9.1f%% %8.0f %8d   %s\n", kind, era, ms, before[i], others, its, its.within(2*before[i].quantile(0.5))*100,
+		fmt.Printf("%-10s %-8s %3d ms %22s %22s %22s %9.1f%% %9.1f%% %8.0f %8d   %s\n", kind, era, ms, before[i], others, its,
+			its.within(2*before[i].quantile(0.5))*100,
 			its.within(2*others.quantile(0.5))*100, float64(peak)/1e6, len(its), answered)
 		answered = ""
 	}

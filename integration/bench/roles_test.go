@@ -157,7 +157,9 @@ func (h *lineHop) serve(c net.Conn) {
 		h.in.Write(body)
 		h.mu.Unlock()
 		line := <-answer
-		head := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: 0123456789abcdef0123456789abcdef\r\nContent-Length: %d\r\n\r\n", len(line))
+		head := fmt.Appendf(nil,
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: "+
+				"0123456789abcdef0123456789abcdef\r\nContent-Length: %d\r\n\r\n", len(line))
 		(&net.Buffers{head, line}).WriteTo(c)
 		h.buffers.Put(&line)
 	}

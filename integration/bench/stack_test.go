@@ -246,7 +246,8 @@ func overStdio(b *testing.B, name, era, prefix string, args ...string) upstreamE
 	if err != nil {
 		b.Fatal(err)
 	}
-	return upstreamEntry{name, fmt.Sprintf(`{command: %s, env: {JUNCTION_ROLE: bench-echo-stdio}, era: %s, prefix: %q}`, command, era, prefix)}
+	return upstreamEntry{name,
+		fmt.Sprintf(`{command: %s, env: {JUNCTION_ROLE: bench-echo-stdio}, era: %s, prefix: %q}`, command, era, prefix)}
 }
 
 // launchJunction starts the program under test and does not wait for it.
@@ -268,7 +269,8 @@ func launchJunctionWith(b *testing.B, program, sections string, upstreams ...ups
 	if err := os.WriteFile(file, []byte(conf.String()), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(program, append([]string{"--config", file}, strings.Fields(os.Getenv("BENCH_JUNCTION_ARGS"))...)...)
+	cmd := exec.Command(program,
+		append([]string{"--config", file}, strings.Fields(os.Getenv("BENCH_JUNCTION_ARGS"))...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir) // its key is not the user's
 	c := startChild(b, "junction", syscall.SIGTERM, cmd)
 	return benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
@@ -280,7 +282,8 @@ func startSignedIn(b *testing.B, program, era string, upstreams ...upstreamEntry
 	b.Helper()
 	const us = "https://mcp.example.com"
 	issuer := authtest.Start(b)
-	ep := launchJunctionWith(b, program, "public_url: "+us+"\nauth: { jwt: [{ issuer: "+issuer.URL+", audiences: ["+us+"/mcp] }] }\n", upstreams...)
+	ep := launchJunctionWith(b, program,
+		"public_url: "+us+"\nauth: { jwt: [{ issuer: "+issuer.URL+", audiences: ["+us+"/mcp] }] }\n", upstreams...)
 	ep.token = issuer.Token(b, issuer.Claims(us+"/mcp", nil))
 	waitTools(b, ep, era, 1)
 	return ep
@@ -343,7 +346,9 @@ type loader struct {
 // startLoad opens sessions on an endpoint; loadFlags are further flags of loadGenerator.
 func startLoad(b *testing.B, on benchEndpoint, era string, sessions int, loadFlags ...string) *loader {
 	b.Helper()
-	c, in, out := startRole(b, "bench-load", append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions), "-token", on.token}, loadFlags...)...)
+	c, in, out := startRole(b, "bench-load",
+		append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions), "-token", on.token},
+			loadFlags...)...)
 	l := &loader{on, c, json.NewEncoder(in), json.NewDecoder(out)}
 	l.read(b)
 	return l

@@ -99,7 +99,8 @@ func TestProtocolT59NoiseOfAProcess(t *testing.T) {
 					log.MustMatch(t, regexp.MustCompile(regexp.QuoteMeta(shown)), harness.Patience, nil)
 				}
 				c.Succeed(t, "up__echo", `{}`)
-				if n := len(slices.DeleteFunc(s.Received(), func(r upstreamtest.Record) bool { return r.Verb != "START" })); n != 1 {
+				if n := len(slices.DeleteFunc(s.Received(),
+					func(r upstreamtest.Record) bool { return r.Verb != "START" })); n != 1 {
 					t.Errorf("%d processes were started, want the first to survive", n)
 				}
 			})
@@ -207,11 +208,13 @@ func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
 			if m := j.Talk(t).Begin(t, q).Answer(t); m.Error != nil {
 				t.Fatalf("error %v", m.Error)
 			}
-			if got := harness.Member(harness.CallsOf(t, s.Journal, 1)[0].Message.Params, "_meta", "com.example/kept"); got != "1" {
+			if got := harness.Member(harness.CallsOf(t, s.Journal, 1)[0].Message.Params, "_meta",
+				"com.example/kept"); got != "1" {
 				t.Errorf("com.example/kept = %q, want 1", got)
 			}
 			for _, r := range s.Received() {
-				if strings.Contains(string(r.Body), `"_meta"`) && strings.Contains(string(r.Body), "io.modelcontextprotocol/") || r.Message.Method == "server/discover" {
+				if strings.Contains(string(r.Body), `"_meta"`) && strings.Contains(string(r.Body), "io.modelcontextprotocol/") ||
+					r.Message.Method == "server/discover" {
 					t.Errorf("the upstream got %s", r.Body)
 				}
 			}
@@ -224,7 +227,8 @@ func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
 // tagged fails unless the notification is of the subscription.
 func tagged(t *testing.T, a *harness.Answering, id string) {
 	t.Helper()
-	if got := harness.Member(harness.ListChanges(t, a, 1)[0].Params, "_meta", "io.modelcontextprotocol/subscriptionId"); got != id {
+	if got := harness.Member(harness.ListChanges(t, a, 1)[0].Params, "_meta",
+		"io.modelcontextprotocol/subscriptionId"); got != id {
 		t.Errorf("subscriptionId of the change = %s, want %s", got, id)
 	}
 }
@@ -237,7 +241,8 @@ func TestProtocolT90Acknowledgement(t *testing.T) {
 			if honoured != `{"toolsListChanged":true}` {
 				t.Errorf("acknowledged %s, want toolsListChanged", honoured)
 			}
-			if a.Status != 200 || a.Header.Get("X-Accel-Buffering") != "no" || a.Header.Get("Content-Type") != "text/event-stream" {
+			if a.Status != 200 || a.Header.Get("X-Accel-Buffering") != "no" ||
+				a.Header.Get("Content-Type") != "text/event-stream" {
 				t.Errorf("status %d, header %v, want an event stream that nobody buffers", a.Status, a.Header)
 			}
 		})
@@ -277,7 +282,8 @@ func TestProtocolT92ResourceThatCannotBeSubscribed(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
-			_, honoured := harness.Subscribe(t, j.Talk(t), `7`, `{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
+			_, honoured := harness.Subscribe(t, j.Talk(t), `7`,
+				`{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
 			if honoured != `{"toolsListChanged":true}` {
 				t.Errorf("acknowledged %s, want no resource", honoured)
 			}
@@ -292,7 +298,8 @@ func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
 			a, _ := harness.Subscribe(t, j.Talk(t), `"L1"`, `{"toolsListChanged":true}`)
 			j.Server.Shutdown()
 			_, m := a.All(t)
-			if got := harness.Member(m.Result, "_meta", "io.modelcontextprotocol/subscriptionId"); string(m.ID) != `"L1"` || got != `"L1"` || harness.Text(t, m.Result, "resultType") != "complete" {
+			if got := harness.Member(m.Result, "_meta", "io.modelcontextprotocol/subscriptionId"); string(m.ID) != `"L1"` ||
+				got != `"L1"` || harness.Text(t, m.Result, "resultType") != "complete" {
 				t.Errorf("the subscription ended with %s, want its result", m.Append(nil))
 			}
 			if a.Err != nil {
@@ -308,7 +315,8 @@ func TestProtocolT97ReturnWithAnotherList(t *testing.T) {
 			first := upstreamtest.New(upstreamtest.Script{Era: string(up), Tools: harness.Definitions("old")})
 			t.Cleanup(first.Close)
 			url, stop := upstreamtest.Serve(t, "127.0.0.1:0", first.Handler())
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: url + "/mcp"}}, Limits: proxy.Limits{}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: url + "/mcp"}}, Limits: proxy.Limits{}})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			a, _ := harness.Subscribe(t, c, `"L1"`, `{"toolsListChanged":true}`)

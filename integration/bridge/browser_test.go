@@ -30,12 +30,14 @@ func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
 			if len(open) != 1 || open[0].Method != "elicitation/create" {
 				t.Fatalf("asked %+v, want one elicitation", open)
 			}
-			harness.WantJSON(t, "params", open[0].Params, `{"mode":"url","message":"[up] Sign in","url":"https://example.com/e-1"}`)
+			harness.WantJSON(t, "params", open[0].Params,
+				`{"mode":"url","message":"[up] Sign in","url":"https://example.com/e-1"}`)
 			q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:{"action":"accept"}`)
 			m = c.Begin(t, q).Answer(t)
 		}
 		s.OpenGate(t, "signed in")
-		for deadline := time.Now().Add(harness.Patience); harness.Member(m.Result, "resultType") == `"input_required"` && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(harness.Patience); harness.Member(m.Result, "resultType") == `"input_required"` &&
+			time.Now().Before(deadline); {
 			open := harness.Requested(t, m) // a process of its own may see the gate a moment late, and ask once more
 			q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:{"action":"accept"}`)
 			m = c.Begin(t, q).Answer(t)
@@ -54,11 +56,13 @@ func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
 // TestProtocolT73PromptsAndResources has what is no tool want a browser, too.
 func TestProtocolT73PromptsAndResources(t *testing.T) {
 	instead := json.RawMessage(`{"do":"url","gate":"signed in"}`)
-	script := upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{}, Instead: map[string]json.RawMessage{"p": instead, "note:1": instead}}
+	script := upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{},
+		Instead: map[string]json.RawMessage{"p": instead, "note:1": instead}}
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, script, nil)
 		c, simple := j.Talk(t), harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
-		for _, q := range []harness.Query{{Method: "prompts/get", Params: `"name":"up__p"`}, {Method: "resources/read", Params: `"uri":"mcp://up/note:1"`}} {
+		for _, q := range []harness.Query{{Method: "prompts/get", Params: `"name":"up__p"`},
+			{Method: "resources/read", Params: `"uri":"mcp://up/note:1"`}} {
 			if m := simple.Begin(t, q).Answer(t); m.Error != nil && m.Error.Code == -32042 {
 				t.Errorf("%s of a client that cannot open a page is answered %s", q.Method, m.Append(nil))
 			}
@@ -118,7 +122,8 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 			switch {
 			case m.Error != nil && m.Error.Code == -32042:
 				t.Errorf("a client that cannot open a page got %s", m.Append(nil))
-			case p.Client == upstream.EraModern && (always && p.Upstream == upstream.EraLegacy || !always && p.Upstream == upstream.EraModern):
+			case p.Client == upstream.EraModern &&
+				(always && p.Upstream == upstream.EraLegacy || !always && p.Upstream == upstream.EraModern):
 				if harness.WantCode(t, m, -32021); a.Status != 400 {
 					t.Errorf("status %d, want 400", a.Status)
 				}
@@ -126,7 +131,8 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 					harness.WantJSON(t, "data", m.Error.Data, `{"requiredCapabilities":{"elicitation":{"url":{}}}}`)
 				}
 			case p.Client == upstream.EraLegacy && always && p.Upstream == upstream.EraLegacy:
-				if got := string(m.Result); harness.Member(m.Result, "isError") != "true" || !strings.Contains(got, "https://example.com/e-1") {
+				if got := string(m.Result); harness.Member(m.Result, "isError") != "true" ||
+					!strings.Contains(got, "https://example.com/e-1") {
 					t.Errorf("got %s, want an error of the tool's that says what to do", m.Append(nil))
 				}
 			}
@@ -148,7 +154,8 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 			t.Fatalf("data = %s", m.Error.Data)
 		}
 		items, _ := raw.Elements(list)
-		if len(items) != 1 || harness.Text(t, items[0], "elicitationId") == "" || harness.Text(t, items[0], "url") != "https://example.com/e-1" || harness.Text(t, items[0], "mode") != "url" {
+		if len(items) != 1 || harness.Text(t, items[0], "elicitationId") == "" ||
+			harness.Text(t, items[0], "url") != "https://example.com/e-1" || harness.Text(t, items[0], "mode") != "url" {
 			t.Errorf("elicitations = %s", list)
 		}
 		s.OpenGate(t, "signed in")
@@ -175,7 +182,8 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 			t.Fatalf("got %s, want an elicitation", m.Append(nil))
 		}
 		id := harness.Text(t, m.Params, "elicitationId")
-		harness.WantJSON(t, "params", m.Params, `{"mode":"url","message":"[up] Sign in","url":"https://example.com/e-1","elicitationId":`+string(raw.Quote(id))+`}`)
+		harness.WantJSON(t, "params", m.Params,
+			`{"mode":"url","message":"[up] Sign in","url":"https://example.com/e-1","elicitationId":`+string(raw.Quote(id))+`}`)
 		s.OpenGate(t, "signed in")
 		c.Respond(t, m.ID, `"result":{"action":"accept"}`)
 		complete := false
@@ -230,7 +238,8 @@ func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-06-18", `{"elicitation":{"url":{}}}`)
 		m, asked := c.Converse(t, harness.Called("up__url", signIn), harness.AnswersTo)
-		if len(asked) > 0 || m.Error == nil && harness.Member(m.Result, "isError") != "true" || m.Error != nil && m.Error.Code != -32021 {
+		if len(asked) > 0 || m.Error == nil && harness.Member(m.Result, "isError") != "true" ||
+			m.Error != nil && m.Error.Code != -32021 {
 			t.Errorf("%d questions and %s, want that it cannot be done", len(asked), m.Append(nil))
 		}
 	})

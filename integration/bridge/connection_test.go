@@ -97,11 +97,14 @@ func TestForeignOneConnection(t *testing.T) {
 		for _, capabilities := range kindsOfClient {
 			c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", capabilities)
 			result := c.Succeed(t, "up__whoami", `{}`)
-			seen[harness.Member(result, "structuredContent", "pid")+harness.Member(result, "structuredContent", "session")] = true
-			m, asked := c.Converse(t, harness.Called("up__ask", `{"always":true,"questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
+			seen[harness.Member(result, "structuredContent", "pid")+
+				harness.Member(result, "structuredContent", "session")] = true
+			m, asked := c.Converse(t, harness.Called("up__ask", `{"always":true,"questions":[`+harness.AskForm+`]}`),
+				harness.AnswersTo)
 			if can := strings.Contains(capabilities, "elicitation"); can && (len(asked) != 1 || m.Error != nil) {
 				t.Errorf("%s: asked %d times, then %s; want once and a result", capabilities, len(asked), m.Append(nil))
-			} else if !can && p.Upstream == upstream.EraLegacy && (len(asked) > 0 || !strings.Contains(harness.AnswersOf(t, m), `"code":-32602`)) {
+			} else if !can && p.Upstream == upstream.EraLegacy &&
+				(len(asked) > 0 || !strings.Contains(harness.AnswersOf(t, m), `"code":-32602`)) {
 				t.Errorf("%s: asked %d times, then %s; want an error for the server", capabilities, len(asked), m.Append(nil))
 			}
 		}
@@ -198,12 +201,14 @@ func TestForeignExactQuestions(t *testing.T) {
 func TestForeignMemoryOfFiveClients(t *testing.T) {
 	for _, client := range harness.Eras {
 		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
-			config := upstream.Config{Command: published(t, "server-memory"), Env: map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "graph.jsonl")}}
+			config := upstream.Config{Command: published(t, "server-memory"),
+				Env: map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "graph.jsonl")}}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"memory": config}})
 			j.Offers(t, "memory")
 			for i, capabilities := range kindsOfClient {
 				c := harness.TalkAs(t, j.URL, client, "2025-11-25", capabilities)
-				c.Succeed(t, "memory__create_entities", fmt.Sprintf(`{"entities":[{"name":"client %d","entityType":"client","observations":[]}]}`, i))
+				c.Succeed(t, "memory__create_entities",
+					fmt.Sprintf(`{"entities":[{"name":"client %d","entityType":"client","observations":[]}]}`, i))
 				graph := harness.Member(c.Succeed(t, "memory__read_graph", `{}`), "structuredContent", "entities")
 				entities, err := raw.Elements([]byte(graph))
 				if err != nil || len(entities) != i+1 {
@@ -219,7 +224,8 @@ func TestForeignMemoryOfFiveClients(t *testing.T) {
 
 // published is the command of a stdio server from the folder npm.
 func published(t testing.TB, server string) []string {
-	return []string{"node", filepath.Join(harness.MustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
+	return []string{"node",
+		filepath.Join(harness.MustNPM(t), "node_modules", "@modelcontextprotocol", server, "dist", "index.js")}
 }
 
 // TestForeignToolsOfOnePrincipal: with isolation: principal a tool that appears in the process of

@@ -18,7 +18,8 @@ import (
 // The assertions of protocol.md §6.3, and those of §6.4 about cancelling: how calls are passed on.
 
 func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
-	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"text":"日本 \u00e9 \ud83d\ude00 😀","empty":{},"none":[],` +
+	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,` +
+		`"text":"日本 \u00e9 \ud83d\ude00 😀","empty":{},"none":[],` +
 		`"null":null,"a/b":{"":[{}]},"nested":{"deep":[1.50,{"x":0.10}]}}`
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -37,9 +38,11 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 			if p.Client == upstream.EraLegacy && p.Upstream == upstream.EraModern && structured != `{}` {
 				continue // such a client does not know it: TestProtocolT88
 			}
-			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028","annotations":{"audience":["user"],"z":1.10},"_meta":{"k":null}}],` +
+			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028",` +
+				`"annotations":{"audience":["user"],"z":1.10},"_meta":{"k":null}}],` +
 				`"structuredContent":` + structured + `,"isError":false,"unknown":{"kept":[1E2]}`
-			own := `"_meta":{"com.example/x":{"a":1},"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"}},"resultType":"complete"`
+			own := `"_meta":{"com.example/x":{"a":1},"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"}},` +
+				`"resultType":"complete"`
 			result := string(c.Succeed(t, "up__echo", `{"result":{`+want+`,`+own+`}}`))
 			if result != `{`+want+`,`+own+`}` {
 				t.Errorf("result = %s\nwant     {%s,%s}", result, want, own)
@@ -97,14 +100,17 @@ func TestProtocolT45HeadersTowardModernServers(t *testing.T) {
 			}
 			r := harness.CallsOf(t, s.Journal, i+1)[i]
 			for header, want := range map[string]string{
-				"Mcp-Method": "tools/call", "Mcp-Protocol-Version": harness.Text(t, r.Message.Params, "_meta", "io.modelcontextprotocol/protocolVersion"),
-				"Mcp-Name": []string{"plain", "=?base64?bsOkbWUgd2l0aCBzcGFjZQ==?="}[i], "Content-Type": "application/json", "Mcp-Session-Id": "",
+				"Mcp-Method":           "tools/call",
+				"Mcp-Protocol-Version": harness.Text(t, r.Message.Params, "_meta", "io.modelcontextprotocol/protocolVersion"),
+				"Mcp-Name":             []string{"plain", "=?base64?bsOkbWUgd2l0aCBzcGFjZQ==?="}[i],
+				"Content-Type":         "application/json", "Mcp-Session-Id": "",
 			} {
 				if got := r.Header.Get(header); got != want {
 					t.Errorf("%s: %s = %q, want %q", name, header, got, want)
 				}
 			}
-			if accept := r.Header.Get("Accept"); !strings.Contains(accept, "application/json") || !strings.Contains(accept, "text/event-stream") {
+			if accept := r.Header.Get("Accept"); !strings.Contains(accept, "application/json") ||
+				!strings.Contains(accept, "text/event-stream") {
 				t.Errorf("Accept = %q, want both types", accept)
 			}
 			if r.Message.ID == `"client"` || ids[r.Message.ID] {
@@ -155,7 +161,8 @@ func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}}, nil)
 			c := j.Talk(t)
 			for what, header := range map[string]http.Header{
-				"omitted": nil, "false": {"Mcp-Param-Region": {"us"}}, "twice": {"Mcp-Param-Region": {"eu", "eu"}}, "bad Base64": {"Mcp-Param-Region": {"=?base64?%?="}},
+				"omitted": nil, "false": {"Mcp-Param-Region": {"us"}}, "twice": {"Mcp-Param-Region": {"eu", "eu"}},
+				"bad Base64": {"Mcp-Param-Region": {"=?base64?%?="}},
 			} {
 				q := harness.Called("up__tool", `{"region":"eu"}`)
 				q.Header = header
@@ -191,10 +198,13 @@ func TestProtocolT48UnknownParamHeaderIsForwarded(t *testing.T) {
 
 func TestProtocolT49HeaderMismatchIsRetriedOnce(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
-		s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}, NoListChanged: true, Rules: []upstreamtest.Rule{upstreamtest.HeaderMismatch("tools/call")}}, nil)
+		s, j := harness.Over(t, p,
+			upstreamtest.Script{Tools: []json.RawMessage{region("string")}, NoListChanged: true,
+				Rules: []upstreamtest.Rule{upstreamtest.HeaderMismatch("tools/call")}}, nil)
 		c := j.Talk(t)
 		// The schema changes behind our back: what was called Region is called Zone.
-		if err := s.SetTools([]json.RawMessage{harness.ToolWithProperties("tool", `{"region":{"type":"string","x-mcp-header":"Zone"}}`)}); err != nil {
+		if err := s.SetTools([]json.RawMessage{harness.ToolWithProperties("tool",
+			`{"region":{"type":"string","x-mcp-header":"Zone"}}`)}); err != nil {
 			t.Fatal(err)
 		}
 		q := harness.Called("up__tool", `{"region":"eu"}`)
@@ -213,7 +223,8 @@ func TestProtocolT49HeaderMismatchIsRetriedOnce(t *testing.T) {
 		}
 		calls := harness.CallsOf(t, s.Journal, 2)
 		if got := calls[1].Header; got.Get("Mcp-Param-Zone") != "eu" || got.Get("Mcp-Param-Region") != "" {
-			t.Errorf("headers of the second call: Zone %q, Region %q, want eu and none", got.Get("Mcp-Param-Zone"), got.Get("Mcp-Param-Region"))
+			t.Errorf("headers of the second call: Zone %q, Region %q, want eu and none", got.Get("Mcp-Param-Zone"),
+				got.Get("Mcp-Param-Region"))
 		}
 
 		s.Inside.AddRules(upstreamtest.HeaderMismatch("tools/call"), upstreamtest.HeaderMismatch("tools/call"))
@@ -227,7 +238,8 @@ func TestProtocolT49HeaderMismatchIsRetriedOnce(t *testing.T) {
 
 func TestProtocolT50UnsupportedVersionIsRenegotiated(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
-		s, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("tools/call", "2026-07-28")}}, nil)
+		s, j := harness.Over(t, p,
+			upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("tools/call", "2026-07-28")}}, nil)
 		m := j.Talk(t).Call(t, "up__echo", `{"x":1}`)
 		if m.Error != nil {
 			t.Fatalf("error %v, want success after a new negotiation", m.Error)
@@ -266,7 +278,8 @@ func TestProtocolT51ProgressTokensDoNotMix(t *testing.T) {
 			}
 			for step, note := range notes {
 				want := fmt.Sprintf(`"progress":%d,"total":%d`, step+1, i+2)
-				if got := harness.Member(note.Params, "progressToken"); got != tokens[i] || !strings.Contains(string(note.Params), want) {
+				if got := harness.Member(note.Params, "progressToken"); got != tokens[i] ||
+					!strings.Contains(string(note.Params), want) {
 					t.Errorf("call %d: progress %s, want the token %s and %s", i, note.Params, tokens[i], want)
 				}
 			}
@@ -289,7 +302,8 @@ func TestProtocolT52UnaskedProgressIsDropped(t *testing.T) {
 		if m.Error != nil || len(notes) > 0 {
 			t.Errorf("%d notifications and %s, want none and a result", len(notes), m.Append(nil))
 		}
-		if token := harness.Member(harness.CallsOf(t, s.Journal, 1)[0].Message.Params, "_meta", "progressToken"); token != "" {
+		if token := harness.Member(harness.CallsOf(t, s.Journal, 1)[0].Message.Params, "_meta",
+			"progressToken"); token != "" {
 			t.Errorf("the upstream got the token %s of a client that gave none", token)
 		}
 	})
@@ -334,7 +348,8 @@ func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
 				continue // it has no stream beside
 			}
 			for _, late := range []string{token, `"t"`, `"nobody's"`, `null`} {
-				tell := fmt.Sprintf(`{"on":%q,"method":"notifications/progress","params":{"progressToken":%s,"progress":9}}`, on, late)
+				tell := fmt.Sprintf(`{"on":%q,"method":"notifications/progress","params":{"progressToken":%s,"progress":9}}`, on,
+					late)
 				if notes, m := c.Begin(t, withToken(harness.Called("up__tell", tell))).All(t); len(notes) > 0 || m.Error != nil {
 					t.Errorf("progress of %s: %d notifications and %s, want a result alone", late, len(notes), m.Append(nil))
 				}
@@ -375,15 +390,17 @@ func cancelled(t *testing.T, s *harness.Served, p harness.Pair, call upstreamtes
 		if p.Upstream == upstream.EraModern && p.Transport == "http" {
 			return r.Verb == "CLOSE" && r.Message.ID == call.Message.ID
 		}
-		return r.Message.Method == "notifications/cancelled" && harness.Member(r.Message.Params, "requestId") == string(call.Message.ID)
+		return r.Message.Method == "notifications/cancelled" &&
+			harness.Member(r.Message.Params, "requestId") == string(call.Message.ID)
 	})
 }
 
 func TestProtocolT55HungUpstream(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		s, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{harness.SilentToPings}}, func(c *upstream.Config) {
-			c.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 100 * time.Millisecond}}}
-		})
+		s, j := harness.Over(t, p,
+			upstreamtest.Script{Rules: []upstreamtest.Rule{harness.SilentToPings}}, func(c *upstream.Config) {
+				c.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 100 * time.Millisecond}}}
+			})
 		c := j.Talk(t)
 		c.Succeed(t, "up__echo", `{}`) // the connection of its calls is there
 		harness.WantOwnError(t, c.Call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
@@ -397,7 +414,8 @@ func TestProtocolT56EndlessProgress(t *testing.T) {
 		harness.EachTimeout(t, 400*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			// The steps are shorter than the timeout, and all of them together many times longer
 			// than the maximum.
-			s, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 2*timeout, timeout })
+			s, j := harness.Over(t, p, upstreamtest.Script{},
+				func(c *upstream.Config) { c.Timeout, c.MaxTimeout = 2*timeout, timeout })
 			q := harness.Called("up__progress", `{"n":1000000,"ms":20}`)
 			q.Meta = `"progressToken":1`
 			notes, m := j.Talk(t).Begin(t, q).All(t)

@@ -39,7 +39,8 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 				case harness.Member(m.Result, "resultType") == `"input_required"`:
 					asked = true
 					q := harness.Called("up__ask", `{"gate":"ask","questions":[`+harness.AskForm+`]}`)
-					q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+					q.Params = harness.Retried(q.Params, m,
+						string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 					asker = two.Begin(t, q)
 				default:
 					got = harness.AnswersOf(t, m)
@@ -48,7 +49,8 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 			switch { // over HTTP the question comes on the stream of its call, elsewhere nobody can know whose it is
 			case p.Transport == "http" && got != `[{`+harness.Accepted+`}]`:
 				t.Errorf("answers = %s, want the answer of the caller", got)
-			case p.Transport != "http" && got != `[{`+harness.Accepted+`}]` && !strings.HasPrefix(got, `[{"error":{"code":-32602,`):
+			case p.Transport != "http" && got != `[{`+harness.Accepted+`}]` &&
+				!strings.HasPrefix(got, `[{"error":{"code":-32602,`):
 				t.Errorf("answers = %s, want an error, or that the calls had connections of their own", got)
 			case asked && got != `[{`+harness.Accepted+`}]`:
 				t.Errorf("a client was asked, and the upstream was answered %s", got)
@@ -126,7 +128,8 @@ func TestProtocolT79QuestionDuringAList(t *testing.T) {
 			t.Skip("a modern server that wants input for tools/list gives no list: there is nothing to be had from it")
 		}
 		s := p.Serve(t, upstreamtest.Script{AsksRoots: true, Tools: harness.Definitions("echo"),
-			AsksDuring: map[string]upstreamtest.Question{"tools/list": {Method: "sampling/createMessage", Params: []byte(`{"messages":[],"maxTokens":1}`)}}})
+			AsksDuring: map[string]upstreamtest.Question{"tools/list": {Method: "sampling/createMessage",
+				Params: []byte(`{"messages":[],"maxTokens":1}`)}}})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 		j.Offers(t, "up")
 		j.Talk(t).Succeed(t, "up__echo", `{}`)
@@ -159,7 +162,8 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 		if m := s.Ask(t, "ping", ``); m.Error != nil || string(m.Result) != `{}` {
 			t.Errorf("ping of the upstream was answered %s", m.Append(nil))
 		}
-		m, asked := c.Converse(t, harness.Called("up__ask", `{"method":"ping"}`), harness.AnswersTo) // in the middle of a call
+		// in the middle of a call
+		m, asked := c.Converse(t, harness.Called("up__ask", `{"method":"ping"}`), harness.AnswersTo)
 		if got := harness.AnswersOf(t, m); got != `[{"result":{}}]` || len(asked) > 0 {
 			t.Errorf("ping during a call was answered %s, and the client was asked %d times", got, len(asked))
 		}
@@ -172,10 +176,12 @@ func TestProtocolT79ManyQuestions(t *testing.T) {
 	for _, client := range harness.Eras {
 		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{}})
 			j.Offers(t, "up")
 			questions := strings.Repeat(harness.AskRoots+",", 79) + harness.AskRoots
-			m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", fmt.Sprintf(`{"together":true,"questions":[%s]}`, questions)), harness.AnswersTo)
+			m, asked := j.Talk(t).Converse(t,
+				harness.Called("up__ask", fmt.Sprintf(`{"together":true,"questions":[%s]}`, questions)), harness.AnswersTo)
 			if len(asked) == 0 || len(asked) > 80 {
 				t.Errorf("the client was asked %d questions", len(asked))
 			}

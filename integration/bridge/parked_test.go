@@ -22,7 +22,8 @@ func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness
 	if len(open) != 1 {
 		t.Fatalf("asked %+v, want one question", open)
 	}
-	q.Params = harness.Retried(q.Params, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.AnswersTo(open[0]), `"result":`))
+	q.Params = harness.Retried(q.Params, m,
+		string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.AnswersTo(open[0]), `"result":`))
 	return q
 }
 
@@ -30,7 +31,8 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		c := j.Talk(t)
-		q := harness.Called("up__ask", `{"steps":true,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`,`+harness.AskForm+`]}`)
+		q := harness.Called("up__ask",
+			`{"steps":true,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`,`+harness.AskForm+`]}`)
 		base := q.Params
 		for round, token := range []string{`"first"`, `2`, ``, `"fourth"`} {
 			if q.Meta = ""; token != "" {
@@ -45,7 +47,8 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 				t.Fatalf("round %d: %d notifications, want %d", round, len(notes), want)
 			}
 			for _, n := range notes {
-				if n.Method != "notifications/progress" || harness.Member(n.Params, "progressToken") != token || harness.Member(n.Params, "progress") == "" {
+				if n.Method != "notifications/progress" || harness.Member(n.Params, "progressToken") != token ||
+					harness.Member(n.Params, "progress") == "" {
 					t.Errorf("round %d: %s, want progress with the token %s", round, n.Append(nil), token)
 				}
 			}
@@ -54,7 +57,8 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 				return
 			}
 			open := harness.Requested(t, m)
-			q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.AnswersTo(open[0]), `"result":`))
+			q.Params = harness.Retried(base, m,
+				string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.AnswersTo(open[0]), `"result":`))
 		}
 	})
 }
@@ -63,7 +67,8 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
-		retry := parkedCall(t, c, harness.Called("up__ask", `{"then":"","questions":[`+harness.AskForm+`,{"method":"ping"}]}`))
+		retry := parkedCall(t, c,
+			harness.Called("up__ask", `{"then":"","questions":[`+harness.AskForm+`,{"method":"ping"}]}`))
 		// the first request ended long ago, and that was no cancellation
 		if got := harness.AnswersOf(t, c.Begin(t, retry).Answer(t)); !strings.Contains(got, harness.Accepted) {
 			t.Errorf("answers = %s", got)
@@ -82,14 +87,16 @@ func TestProtocolRow26UpstreamDies(t *testing.T) {
 		harness.RunPair(t, upstream.EraModern, upstream.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
-			retry := parkedCall(t, c, harness.Called("up__ask", `{"giveUp":"now","then":"die","questions":[`+harness.AskForm+`]}`))
+			retry := parkedCall(t, c,
+				harness.Called("up__ask", `{"giveUp":"now","then":"die","questions":[`+harness.AskForm+`]}`))
 			s.OpenGate(t, "now")
 			if p.Transport == "stdio" {
 				harness.Await(t, s.Journal, "end of a process", upstreamtest.Verb("EXIT"))
 			}
 			m := c.Begin(t, retry).Answer(t)
 			// Over HTTP+SSE the answer may have been read before the connection broke.
-			if (m.Error == nil || m.Error.Code != -32602 && m.Error.Code != -32603) && (p.Transport == "stdio" || m.Error != nil || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`}]`) {
+			if (m.Error == nil || m.Error.Code != -32602 && m.Error.Code != -32603) &&
+				(p.Transport == "stdio" || m.Error != nil || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`}]`) {
 				t.Errorf("got %s, want an error", m.Append(nil))
 			}
 			c.Succeed(t, "up__echo", `{}`)

@@ -30,7 +30,8 @@ func wantQuestions(t *testing.T, asked []harness.ServerRequest, want ...string) 
 	for i, q := range asked {
 		wanted := strings.Replace(want[i], `"message":"`, `"message":"[up] `, 1)
 		params := harness.Member([]byte(wanted), "params")
-		if q.Method != harness.Text(t, []byte(wanted), "method") || !harness.SameJSON(t, harness.ObjectText(q.Params), harness.ObjectText([]byte(params))) {
+		if q.Method != harness.Text(t, []byte(wanted), "method") ||
+			!harness.SameJSON(t, harness.ObjectText(q.Params), harness.ObjectText([]byte(params))) {
 			t.Errorf("question %d = %s %s\nwant %s", i, q.Method, q.Params, wanted)
 		}
 	}
@@ -43,7 +44,8 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo)
 		wantQuestions(t, asked, harness.AskForm)
-		if got, want := harness.Member(m.Result, "structuredContent"), `{"answers":[{`+harness.Accepted+`}],"executions":1}`; got != want {
+		if got, want := harness.Member(m.Result, "structuredContent"), `{"answers":[{`+harness.Accepted+
+			`}],"executions":1}`; got != want {
 			t.Errorf("result = %s\nwant     %s", got, want)
 		}
 		if n := len(harness.CallsOf(t, s.Journal, 1)); p.Upstream == upstream.EraLegacy && n != 1 {
@@ -61,7 +63,8 @@ func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 			c := j.Talk(t)
 			c.Succeed(t, "up__echo", `{}`) // the connection of this client's calls is there
 			s.Listened(t, p)
-			m, asked := c.Converse(t, harness.Called("up__ask", `{"on":"get","questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
+			m, asked := c.Converse(t, harness.Called("up__ask", `{"on":"get","questions":[`+harness.AskForm+`]}`),
+				harness.AnswersTo)
 			wantQuestions(t, asked, harness.AskForm)
 			if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`}]`; got != want {
 				t.Errorf("answers = %s, want %s", got, want)
@@ -74,13 +77,15 @@ func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
 	instead := json.RawMessage(`{"do":"ask","questions":[` + harness.AskForm + `]}`)
 	script := upstreamtest.Script{
-		Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r"}`)},
-		Instead: map[string]json.RawMessage{"p": instead, "file:///r": instead},
+		Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`)},
+		Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r"}`)},
+		Instead:   map[string]json.RawMessage{"p": instead, "file:///r": instead},
 	}
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, script, nil)
 		c := j.Talk(t)
-		for _, q := range []harness.Query{{Method: "prompts/get", Params: `"name":"up__p"`}, {Method: "resources/read", Params: `"uri":"mcp://up/file:///r"`}} {
+		for _, q := range []harness.Query{{Method: "prompts/get", Params: `"name":"up__p"`},
+			{Method: "resources/read", Params: `"uri":"mcp://up/file:///r"`}} {
 			m, asked := c.Converse(t, q, harness.AnswersTo)
 			wantQuestions(t, asked, harness.AskForm)
 			if m.Error != nil || !strings.Contains(string(m.Result), `\"action\":\"accept\"`) {
@@ -99,7 +104,8 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 			stateless bool
 		}{
 			{`{"together":true,"questions":[` + harness.AskForm + `,` + form2 + `]}`, [][]string{{"q1", "k é"}}, false},
-			{`{"questions":[` + harness.AskForm + `,` + form2 + `,` + harness.AskRoots + `]}`, [][]string{{"q1"}, {"k é"}, {"q3"}}, false},
+			{`{"questions":[` + harness.AskForm + `,` + form2 + `,` + harness.AskRoots + `]}`,
+				[][]string{{"q1"}, {"k é"}, {"q3"}}, false},
 			{`{"state":"none","questions":[` + harness.AskForm + `]}`, [][]string{{"q1"}}, true},
 			{`{"state":"only","n":2,"questions":[]}`, [][]string{nil, nil}, false},
 		} {
@@ -113,7 +119,8 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 					var got, responses []string
 					for _, question := range harness.Requested(t, m) {
 						got = append(got, question.Key)
-						responses = append(responses, string(raw.Quote(question.Key))+":"+strings.TrimPrefix(harness.AnswersTo(question), `"result":`))
+						responses = append(responses,
+							string(raw.Quote(question.Key))+":"+strings.TrimPrefix(harness.AnswersTo(question), `"result":`))
 					}
 					if !slices.Equal(got, keys) {
 						t.Errorf("asked %q, want %q", got, keys)
@@ -134,11 +141,13 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 						t.Errorf("the id %s of call %d was used before", r.Message.ID, i)
 					}
 					ids[r.Message.ID] = true
-					if state := harness.Member(r.Message.Params, "requestState"); i > 0 && (state == "") != test.stateless || i == 0 && state != "" {
+					if state := harness.Member(r.Message.Params, "requestState"); i > 0 && (state == "") != test.stateless ||
+						i == 0 && state != "" {
 						// that it is the server's own, byte for byte, is what the server checks
 						t.Errorf("call %d has the state %q", i, state)
 					}
-					if responses := harness.Member(r.Message.Params, "inputResponses"); i > 0 && given[i-1] != "" && responses != "{"+given[i-1]+"}" {
+					if responses := harness.Member(r.Message.Params, "inputResponses"); i > 0 && given[i-1] != "" &&
+						responses != "{"+given[i-1]+"}" {
 						t.Errorf("call %d has the answers %s, want {%s}", i, responses, given[i-1])
 					}
 				}
@@ -153,7 +162,8 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"roots":{}}`)
-		if got := harness.Member(dumb.Succeed(t, "up__capabilities", `{}`), "structuredContent", "capabilities"); got != `{"roots":{}}` {
+		if got := harness.Member(dumb.Succeed(t, "up__capabilities", `{}`), "structuredContent",
+			"capabilities"); got != `{"roots":{}}` {
 			t.Errorf("the upstream was told of the capabilities %s, want those of its caller", got)
 		}
 		never := func(q harness.ServerRequest) string { t.Errorf("the client was asked %s", q.Method); return "" }
@@ -177,7 +187,8 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 		}
 
 		able := j.Talk(t) // whose presence changes nothing for the other
-		if m, asked := able.Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo); len(asked) != 1 || m.Error != nil {
+		if m, asked := able.Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo); len(asked) != 1 ||
+			m.Error != nil {
 			t.Errorf("a client that can be asked got %d questions and %s", len(asked), m.Append(nil))
 		}
 	})
@@ -187,20 +198,25 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 // but no page, sampling but no tools in it.
 func TestProtocolT70PartsOfACapability(t *testing.T) {
 	const (
-		page  = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com","elicitationId":"e"}}`
-		tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`
+		page = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com",` +
+			`"elicitationId":"e"}}`
+		tools = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[{"name":"t",` +
+			`"inputSchema":{"type":"object"}}]}}`
 	)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		for _, row := range []struct{ capabilities, question string }{
-			{`{"elicitation":{}}`, page}, {`{"elicitation":{"form":{}}}`, page}, {`{"elicitation":{"url":{}}}`, harness.AskForm}, {`{"sampling":{}}`, tools}, {`{"sampling":{},"elicitation":{}}`, harness.AskRoots},
+			{`{"elicitation":{}}`, page}, {`{"elicitation":{"form":{}}}`, page}, {`{"elicitation":{"url":{}}}`, harness.AskForm},
+			{`{"sampling":{}}`, tools}, {`{"sampling":{},"elicitation":{}}`, harness.AskRoots},
 		} {
 			c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", row.capabilities)
-			m, asked := c.Converse(t, harness.Called("up__ask", `{"always":true,"questions":[`+row.question+`]}`), harness.AnswersTo)
+			m, asked := c.Converse(t, harness.Called("up__ask", `{"always":true,"questions":[`+row.question+`]}`),
+				harness.AnswersTo)
 			if len(asked) > 0 {
 				t.Errorf("a client with %s was asked %s", row.capabilities, row.question)
 			}
-			if p.Upstream == upstream.EraLegacy && !strings.Contains(harness.AnswersOf(t, m), `"error":{"code":-326`) || p.Upstream == upstream.EraModern && m.Error == nil && harness.Member(m.Result, "isError") != "true" {
+			if p.Upstream == upstream.EraLegacy && !strings.Contains(harness.AnswersOf(t, m), `"error":{"code":-326`) ||
+				p.Upstream == upstream.EraModern && m.Error == nil && harness.Member(m.Result, "isError") != "true" {
 				t.Errorf("%s of a client with %s ended in %s, want an error", row.question, row.capabilities, m.Append(nil))
 			}
 		}
@@ -222,14 +238,18 @@ func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		n := 0
-		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm, harness.AskForm, harness.AskSampling, harness.AskRoots), func(q harness.ServerRequest) string {
-			if n++; q.Method == "elicitation/create" {
-				return fmt.Sprintf(`"result":{"action":"accept","content":{"round":%d}}`, n)
-			}
-			return harness.AnswersTo(q)
-		})
+		m, asked := j.Talk(t).Converse(t,
+			harness.Asking(harness.AskForm, harness.AskForm, harness.AskSampling,
+				harness.AskRoots), func(q harness.ServerRequest) string {
+				if n++; q.Method == "elicitation/create" {
+					return fmt.Sprintf(`"result":{"action":"accept","content":{"round":%d}}`, n)
+				}
+				return harness.AnswersTo(q)
+			})
 		wantQuestions(t, asked, harness.AskForm, harness.AskForm, harness.AskSampling, harness.AskRoots)
-		if got, want := harness.AnswersOf(t, m), `[{"result":{"action":"accept","content":{"round":1}}},{"result":{"action":"accept","content":{"round":2}}},{`+harness.Sampled+`},{`+harness.Rooted+`}]`; got != want {
+		if got, want := harness.AnswersOf(t,
+			m), `[{"result":{"action":"accept","content":{"round":1}}},{"result":{"action":"accept","content":{"round":2}}},{`+
+			harness.Sampled+`},{`+harness.Rooted+`}]`; got != want {
 			t.Errorf("answers = %s\nwant      %s", got, want)
 		}
 		if got := harness.Member(m.Result, "structuredContent", "executions"); got != "1" {
@@ -251,7 +271,10 @@ func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
-		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"together":true,"questions":[`+harness.AskForm+`,`+harness.AskSampling+`,`+harness.AskRoots+`]}`), harness.AnswersTo)
+		m, asked := j.Talk(t).Converse(t,
+			harness.Called("up__ask",
+				`{"together":true,"questions":[`+harness.AskForm+`,`+harness.AskSampling+`,`+harness.AskRoots+`]}`),
+			harness.AnswersTo)
 		methods := map[string]bool{}
 		for _, q := range asked {
 			methods[q.Method] = true
@@ -259,7 +282,8 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 		if len(asked) != 3 && p.Upstream == upstream.EraModern || len(methods) != 3 {
 			t.Errorf("the client was asked %d questions, want three", len(asked))
 		}
-		if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`},{`+harness.Sampled+`},{`+harness.Rooted+`}]`; got != want {
+		if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`},{`+harness.Sampled+`},{`+harness.Rooted+
+			`}]`; got != want {
 			t.Errorf("answers = %s\nwant      %s", got, want)
 		}
 	})
@@ -284,12 +308,15 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 				}
 			}
 			first, second := open[0], open[1]
-			q.Params = harness.Retried(base, m, string(raw.Quote(second.Key))+`:`+strings.TrimPrefix(harness.AnswersTo(second), `"result":`), `"nobody asked":{"action":"accept"}`)
+			q.Params = harness.Retried(base, m,
+				string(raw.Quote(second.Key))+`:`+strings.TrimPrefix(harness.AnswersTo(second), `"result":`),
+				`"nobody asked":{"action":"accept"}`)
 			m = c.Begin(t, q).Answer(t)
 			if left := harness.Requested(t, m); len(left) != 1 || left[0].Key != first.Key || left[0].Method != first.Method {
 				t.Fatalf("asked again %+v, want only %s", left, first.Key)
 			}
-			q.Params = harness.Retried(base, m, string(raw.Quote(first.Key))+`:`+strings.TrimPrefix(harness.AnswersTo(first), `"result":`))
+			q.Params = harness.Retried(base, m,
+				string(raw.Quote(first.Key))+`:`+strings.TrimPrefix(harness.AnswersTo(first), `"result":`))
 			m = c.Begin(t, q).Answer(t)
 			if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`},{`+harness.Rooted+`}]`; got != want {
 				t.Errorf("answers = %s\nwant      %s", got, want)
@@ -305,17 +332,21 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 // words that fit the question, and nothing is left.
 func TestProtocolT72NobodyComesBack(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
-		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`, harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
+		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`,
+			harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
 			t.Run(harness.Text(t, []byte(question), "method"), func(t *testing.T) {
 				s := p.Serve(t, upstreamtest.Script{})
-				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
+				j := harness.Start(t, p,
+					harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
+						Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 				j.Offers(t, "up")
 				c := j.Talk(t)
 				q := harness.Asking(question)
 				base := q.Params
 				m := c.Begin(t, q).Answer(t)
 				harness.Requested(t, m)
-				answer := harness.Await(t, s.Journal, "answer", func(r upstreamtest.Record) bool { return r.Body != nil && r.Message.IsResponse() })
+				answer := harness.Await(t, s.Journal, "answer",
+					func(r upstreamtest.Record) bool { return r.Body != nil && r.Message.IsResponse() })
 				if !strings.Contains(string(answer.Body), want) {
 					t.Errorf("the upstream was answered %s, want %s", answer.Body, want)
 				}
@@ -335,7 +366,9 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+				Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 		j.Offers(t, "up")
 		harness.Requested(t, j.Talk(t).Call(t, "up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`))
 		cancelled(t, s, p, harness.CallsOf(t, s.Journal, 1)[0])
@@ -348,7 +381,9 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+					Limits: proxy.Limits{Patience: 100 * time.Millisecond}})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			m, asked := c.Converse(t, harness.Asking(harness.AskForm), func(harness.ServerRequest) string { return "" })
@@ -359,7 +394,8 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 			} else if m.Error == nil && harness.AnswersOf(t, m) != `[{"result":{"action":"cancel"}}]` {
 				t.Errorf("got %s, want an error, or the answer that the person cancelled", m.Append(nil))
 			}
-			if status := c.Post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, asked[0].ID, harness.Accepted)); status/100 != 2 && status/100 != 4 {
+			if status := c.Post(t,
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, asked[0].ID, harness.Accepted)); status/100 != 2 && status/100 != 4 {
 				t.Errorf("an answer that comes too late = status %d", status)
 			}
 			c.Succeed(t, "up__echo", `{}`)
@@ -372,17 +408,20 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1}})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)
 		base := q.Params
 		m := c.Begin(t, q).Answer(t)
 		open := harness.Requested(t, m)
-		if second := c.Begin(t, q).Answer(t); second.Error == nil && harness.Member(second.Result, "resultType") == `"input_required"` {
+		if second := c.Begin(t, q).Answer(t); second.Error == nil &&
+			harness.Member(second.Result, "resultType") == `"input_required"` {
 			t.Errorf("got %s, want a second question refused", second.Append(nil))
 		}
-		q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+		q.Params = harness.Retried(base, m,
+			string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 		if got := harness.AnswersOf(t, c.Begin(t, q).Answer(t)); got != `[{`+harness.Accepted+`}]` {
 			t.Errorf("the first call was answered %s", got)
 		}
@@ -404,7 +443,8 @@ func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 			open := harness.Requested(t, m)
 			s.OpenGate(t, "now")
 			harness.Await(t, s.Journal, "sign to give up", upstreamtest.Verb("GIVEUP")) // before that it would take the answer
-			q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+			q.Params = harness.Retried(base, m,
+				string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 			m = c.Begin(t, q).Answer(t)
 			if m.Error != nil || !strings.Contains(string(m.Result), "gave up") {
 				t.Errorf("got %s, want the upstream's result", m.Append(nil))
@@ -496,7 +536,8 @@ func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 				t.Errorf("the upstream was called again: %s", calls[1].Body)
 			}
 			// A person who will not be asked has cancelled, for which there is a word.
-			m, _ = c.Converse(t, harness.Asking(harness.AskForm), func(harness.ServerRequest) string { return `"error":{"code":-32602,"message":"no"}` })
+			m, _ = c.Converse(t, harness.Asking(harness.AskForm),
+				func(harness.ServerRequest) string { return `"error":{"code":-32602,"message":"no"}` })
 			want := `[{"result":{"action":"cancel"}}]`
 			if p.Upstream == upstream.EraLegacy {
 				want = `[{"error":{"code":-32602,"message":"no"}}]`
@@ -512,7 +553,8 @@ func TestProtocolT76StateWithoutQuestion(t *testing.T) {
 	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
-		if got := harness.Member(c.Succeed(t, "up__ask", `{"state":"only","n":2}`), "structuredContent", "executions"); got != "1" {
+		if got := harness.Member(c.Succeed(t, "up__ask", `{"state":"only","n":2}`), "structuredContent",
+			"executions"); got != "1" {
 			t.Errorf("the tool did its work %s times, want once", got)
 		}
 	})
@@ -534,7 +576,8 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 func TestProtocolT77EndlessQuestions(t *testing.T) {
 	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
-		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
+		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`),
+			harness.AnswersTo)
 		harness.WantOwnError(t, m, "up", upstream.KindInvalid)
 		if len(asked) < 3 || len(asked) > 20 {
 			t.Errorf("the client was asked %d times, want a few", len(asked))
@@ -547,7 +590,9 @@ func TestProtocolT81ContextOfOthersIsNotIncluded(t *testing.T) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		for _, context := range []string{"thisServer", "allServers", "none"} {
-			m, asked := c.Converse(t, harness.Asking(`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"includeContext":"`+context+`","tools":[{"name":"search","inputSchema":{}}]}}`), harness.AnswersTo)
+			m, asked := c.Converse(t,
+				harness.Asking(`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"includeContext":"`+
+					context+`","tools":[{"name":"search","inputSchema":{}}]}}`), harness.AnswersTo)
 			if m.Error != nil || len(asked) != 1 {
 				t.Fatalf("%d questions and %s", len(asked), m.Append(nil))
 			}

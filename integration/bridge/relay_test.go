@@ -20,7 +20,8 @@ func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
-		a := c.Begin(t, harness.Asking(strings.Replace(harness.AskSampling, `"maxTokens"`, `"_meta":{"progressToken":"of the server","k":1.0},"maxTokens"`, 1)))
+		a := c.Begin(t, harness.Asking(strings.Replace(harness.AskSampling, `"maxTokens"`,
+			`"_meta":{"progressToken":"of the server","k":1.0},"maxTokens"`, 1)))
 		question, _ := a.Next(t)
 		token := harness.Member(question.Params, "_meta", "progressToken")
 		if token == "" || harness.Member(question.Params, "_meta", "k") != "1.0" {
@@ -94,17 +95,23 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 		"requests are a list":   `{"resultType":"input_required","inputRequests":[]}`,
 		"request is a text":     `{"resultType":"input_required","inputRequests":{"a":"elicitation/create"}}`,
 		"request has no method": `{"resultType":"input_required","inputRequests":{"a":{"params":{}}}}`,
-		"request is unknown":    `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{"name":"up__echo"}}}}`,
-		"params are a list":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":[]}}}`,
-		"mode is unknown":       `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"voice","message":"m"}}}}`,
-		"method twice":          `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","method":"elicitation/create"}}}`,
-		"task unasked":          `{"resultType":"task","taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}`,
-		"no object":             `[]`,
+		"request is unknown": `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call",` +
+			`"params":{"name":"up__echo"}}}}`,
+		"params are a list": `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create",` +
+			`"params":[]}}}`,
+		"mode is unknown": `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create",` +
+			`"params":{"mode":"voice","message":"m"}}}}`,
+		"method twice": `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list",` +
+			`"method":"elicitation/create"}}}`,
+		"task unasked": `{"resultType":"task","taskId":"t","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}`,
+		"no object":    `[]`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, client := range harness.Eras {
 				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
-					s, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: json.RawMessage(result)}}}, nil)
+					s, j := harness.Over(t, p,
+						upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1,
+							Result: json.RawMessage(result)}}}, nil)
 					c := j.Talk(t)
 					notes, m := c.Begin(t, harness.Called("up__echo", `{}`)).All(t)
 					for _, n := range notes {
@@ -163,10 +170,12 @@ func TestProtocolRelayQuestionTakenBack(t *testing.T) {
 		if m.Error != nil || !strings.Contains(string(m.Result), "gave up") {
 			t.Errorf("got %s, want the upstream's result", m.Append(nil))
 		}
-		if len(notes) != 1 || notes[0].Method != "notifications/cancelled" || harness.Member(notes[0].Params, "requestId") != string(question.ID) {
+		if len(notes) != 1 || notes[0].Method != "notifications/cancelled" ||
+			harness.Member(notes[0].Params, "requestId") != string(question.ID) {
 			t.Errorf("%d notifications, want that question %s is taken back", len(notes), question.ID)
 		}
-		if status := c.Post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, harness.Accepted)); status/100 != 2 && status/100 != 4 {
+		if status := c.Post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, question.ID, harness.Accepted)); status/100 != 2 &&
+			status/100 != 4 {
 			t.Errorf("the answer that comes too late = status %d", status)
 		}
 		c.Succeed(t, "up__echo", `{}`)
@@ -187,7 +196,8 @@ func TestProtocolRelayMalformedResults(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			for _, client := range harness.Eras {
 				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
-					_, j := harness.Over(t, p, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: []byte(result)}}}, nil)
+					_, j := harness.Over(t, p,
+						upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: []byte(result)}}}, nil)
 					harness.WantOwnError(t, j.Talk(t).Call(t, "up__echo", `{}`), "up", upstream.KindInvalid)
 				})
 			}

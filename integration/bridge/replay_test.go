@@ -203,7 +203,9 @@ func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
 		}
 	}
 	for i, id := range []string{last[0], "junk", last[0] + "0", "-1"} {
-		if got := firstHeard(t, other, id, func() { s.Set(t, "tools/list", harness.Definitions("progress", "big", fmt.Sprint("n", i))) }); got != "" && !strings.Contains(got, "list_changed") {
+		if got := firstHeard(t, other, id,
+			func() { s.Set(t, "tools/list", harness.Definitions("progress", "big", fmt.Sprint("n", i))) }); got != "" &&
+			!strings.Contains(got, "list_changed") {
 			t.Errorf("with the id %q another session got %q", id, got)
 		}
 	}
@@ -276,7 +278,8 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 		if e, ok := stream.next(t); !ok || !strings.Contains(string(e.Data), `"result":`) {
 			t.Errorf("got %.100q, want the answer", e.Data)
 		}
-		if got := firstHeard(t, c, first, func() { s.Set(t, "tools/list", harness.Definitions("progress", "one")) }); strings.Contains(got, "step") {
+		if got := firstHeard(t, c, first,
+			func() { s.Set(t, "tools/list", harness.Definitions("progress", "one")) }); strings.Contains(got, "step") {
 			t.Errorf("%d MB were kept", steps/5)
 		}
 	})
@@ -290,7 +293,8 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 				t.Fatal("no answer")
 			}
 		}
-		if got := firstHeard(t, c, ids[0], func() { s.Set(t, "tools/list", harness.Definitions("progress", "two")) }); strings.Contains(got, "step") {
+		if got := firstHeard(t, c, ids[0],
+			func() { s.Set(t, "tools/list", harness.Definitions("progress", "two")) }); strings.Contains(got, "step") {
 			t.Errorf("after %d streams the first one is still kept: %q", len(ids), got)
 		}
 		if got := firstHeard(t, c, ids[len(ids)-1], func() {}); !strings.Contains(got, "step") {

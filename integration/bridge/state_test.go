@@ -26,12 +26,14 @@ func TestProtocolT68StateIsOursAlone(t *testing.T) {
 			base := q.Params
 			m := c.Begin(t, q).Answer(t)
 			open := harness.Requested(t, m)
-			responses := `,"inputResponses":{` + string(raw.Quote(open[0].Key)) + `:` + strings.TrimPrefix(harness.Accepted, `"result":`) + `}`
+			responses := `,"inputResponses":{` + string(raw.Quote(open[0].Key)) + `:` +
+				strings.TrimPrefix(harness.Accepted, `"result":`) + `}`
 			state := harness.Text(t, m.Result, "requestState")
 			before := len(harness.CallsOf(t, s.Journal, 1))
 
 			other := p.Serve(t, script)
-			theirs := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}, Crowded: true})
+			theirs := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": other.Config}, Crowded: true})
 			theirs.Offers(t, "up")
 			stranger := requestedState(t, theirs.Talk(t).Begin(t, q).Answer(t))
 			strangersCalls := len(harness.CallsOf(t, other.Journal, 1))
@@ -63,7 +65,8 @@ func TestProtocolT68StateIsOursAlone(t *testing.T) {
 				})
 			}
 			t.Run("on another endpoint", func(t *testing.T) {
-				again := harness.Query{Method: "tools/call", Params: strings.Replace(base, "up__ask", "ask", 1) + responses + `,"requestState":` + string(raw.Quote(state))}
+				again := harness.Query{Method: "tools/call",
+					Params: strings.Replace(base, "up__ask", "ask", 1) + responses + `,"requestState":` + string(raw.Quote(state))}
 				harness.WantCode(t, j.TalkTo(t, "/up").Begin(t, again).Answer(t), -32602)
 			})
 			c.Succeed(t, "up__echo", `{}`) // what was forwarded before would have come before this
@@ -73,7 +76,8 @@ func TestProtocolT68StateIsOursAlone(t *testing.T) {
 			if got := len(harness.CallsOf(t, other.Journal, 1)); got != strangersCalls {
 				t.Errorf("the other proxy's upstream was called %d times, want %d", got, strangersCalls)
 			}
-			again := harness.Query{Method: "tools/call", Params: base + responses + `,"requestState":` + string(raw.Quote(state))}
+			again := harness.Query{Method: "tools/call",
+				Params: base + responses + `,"requestState":` + string(raw.Quote(state))}
 			if got, want := harness.AnswersOf(t, c.Begin(t, again).Answer(t)), `[{`+harness.Accepted+`}]`; got != want {
 				t.Errorf("answers = %s, want %s", got, want)
 			}
@@ -95,7 +99,8 @@ func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
 		q := harness.Asking(harness.AskForm)
 		m := c.Begin(t, q).Answer(t)
 		open := harness.Requested(t, m)
-		q.Params = harness.Retried(q.Params, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+		q.Params = harness.Retried(q.Params, m,
+			string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 		harness.AnswersOf(t, c.Begin(t, q).Answer(t))
 		harness.WantCode(t, c.Begin(t, q).Answer(t), -32602)
 		if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
@@ -110,7 +115,9 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			// which has passed
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Patience: -2 * time.Second}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+					Limits: proxy.Limits{Patience: -2 * time.Second}})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			q := harness.Asking(harness.AskForm)
@@ -120,7 +127,8 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 				return // the call was over before the client could be asked
 			}
 			open := harness.Requested(t, m)
-			q.Params = harness.Retried(base, m, string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+			q.Params = harness.Retried(base, m,
+				string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 			harness.WantCode(t, c.Begin(t, q).Answer(t), -32602)
 			if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
 				t.Errorf("the upstream was called %d times, want once", n)

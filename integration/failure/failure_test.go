@@ -38,9 +38,11 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up harness.Way)) 
 			continue // what differs is how an answer is framed
 		}
 		t.Run(up.Era+" "+up.Transport, func(t *testing.T) {
-			config, journal := harness.MustScripted(t, up.Transport, upstreamtest.Script{Era: up.Era, Rules: []upstreamtest.Rule{harness.SilentToPings}})
+			config, journal := harness.MustScripted(t, up.Transport,
+				upstreamtest.Script{Era: up.Era, Rules: []upstreamtest.Rule{harness.SilentToPings}})
 			config.Timeout = harness.Soon
-			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}}, {Glob: "endless", Rule: upstream.Rule{MaxTimeout: 300 * time.Millisecond}},
+			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}},
+				{Glob: "endless", Rule: upstream.Rule{MaxTimeout: 300 * time.Millisecond}},
 				{Glob: "half", Rule: upstream.Rule{Timeout: 2 * time.Second}}} // which also has to end before that
 			x := mustFailing(t, config, proxy.Limits{Message: 1 << 20})
 			x.journal = journal
@@ -221,7 +223,8 @@ func TestFailureHuge(t *testing.T) {
 		if up.Transport == "stdio" {
 			size = 64 << 20 // all of it is read, to find where the next message begins; elsewhere the connection is cut
 		}
-		for _, call := range []struct{ tool, arguments string }{{"bad__big", fmt.Sprintf(`{"n":%d}`, size)}, {"bad__endless", `{"what":"line"}`}} {
+		for _, call := range []struct{ tool, arguments string }{{"bad__big", fmt.Sprintf(`{"n":%d}`, size)},
+			{"bad__endless", `{"what":"line"}`}} {
 			if up.Transport == "stdio" && call.tool == "bad__endless" {
 				continue // a line without end is the last thing that a process says
 			}
@@ -257,7 +260,8 @@ func TestFailureRestart(t *testing.T) {
 				// Real ids are random; these count, and the next server's first must not be the
 				// last one's.
 				for range 2 * servers {
-					req := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
+					req := httptest.NewRequest("POST", "/mcp",
+						strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
 					req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 					server.Handler().ServeHTTP(httptest.NewRecorder(), req)
 				}
@@ -307,14 +311,18 @@ func TestFailureOddAnswers(t *testing.T) {
 		rule       upstreamtest.Rule
 	}{
 		{"500", "500", upstreamtest.Rule{Status: 500, Body: "oops"}},
-		{"page", "text/html", upstreamtest.Rule{Status: 200, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><title>Sign in</title></html>"}},
-		{"redirect", "redirects to " + other.URL, upstreamtest.Rule{Status: 307, Header: map[string]string{"Location": other.URL + "/mcp"}}},
+		{"page", "text/html",
+			upstreamtest.Rule{Status: 200, Header: map[string]string{"Content-Type": "text/html"},
+				Body: "<html><title>Sign in</title></html>"}},
+		{"redirect", "redirects to " + other.URL,
+			upstreamtest.Rule{Status: 307, Header: map[string]string{"Location": other.URL + "/mcp"}}},
 	} {
 		for _, era := range harness.BothEras() {
 			rule := test.rule
 			t.Run(test.name+" once "+era, func(t *testing.T) {
 				server, url := upstreamtest.Start(t, upstreamtest.Script{Era: era})
-				x := mustFailing(t, upstream.Config{URL: url, Headers: map[string]string{"Authorization": "Bearer canary-secret"}}, proxy.Limits{})
+				x := mustFailing(t, upstream.Config{URL: url, Headers: map[string]string{"Authorization": "Bearer canary-secret"}},
+					proxy.Limits{})
 				rule.Method, rule.Times = "tools/call", 1
 				server.AddRules(rule)
 				if got := x.MustFail(t, "bad__echo", `{}`, "invalid"); !strings.Contains(got, test.says) {
@@ -344,7 +352,8 @@ func TestFailureExitsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := mustFailing(t, upstream.Config{Command: []string{program}, Env: map[string]string{"JUNCTION_ROLE": "no such role"}}, proxy.Limits{}, "bad")
+	x := mustFailing(t, upstream.Config{Command: []string{program},
+		Env: map[string]string{"JUNCTION_ROLE": "no such role"}}, proxy.Limits{}, "bad")
 	if status := x.MustReach(t, "bad", upstream.StateWaiting); !strings.Contains(status.Err, "there is no role") {
 		t.Errorf("Status().Err = %q, want what the program said", status.Err)
 	}
@@ -354,7 +363,8 @@ func TestFailureExitsAtOnce(t *testing.T) {
 // TestFailureSlowClients has clients that take nothing and that give little at a time.
 func TestFailureSlowClients(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
-	s := harness.MustStand(t, proxy.Limits{WriteTimeout: 300 * time.Millisecond, Queue: 4}, map[string]upstream.Config{"up": {URL: url}})
+	s := harness.MustStand(t, proxy.Limits{WriteTimeout: 300 * time.Millisecond, Queue: 4},
+		map[string]upstream.Config{"up": {URL: url}})
 	c := harness.MustCaller(t, s.URL, harness.LegacyEra)
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/mcp"))
@@ -365,14 +375,20 @@ func TestFailureSlowClients(t *testing.T) {
 		return conn
 	}
 	request := func(body string) string {
-		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream, application/json\r\nContent-Type: application/json\r\n"+
-			"Mcp-Session-Id: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", c.Session, len(body), body)
+		return fmt.Sprintf(
+			"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream, application/json\r\nContent-Type: "+
+				"application/json\r\n"+
+				"Mcp-Session-Id: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", c.Session, len(body), body)
 	}
 	deaf := dial()
 	big := strings.Repeat("x", 1<<20)
-	io.WriteString(deaf, request(`{"jsonrpc":"2.0","id":"deaf","method":"tools/call","params":{"name":"up__progress","_meta":{"progressToken":1},"arguments":{"n":20,"params":{"x":"`+big+`"}}}}`))
+	io.WriteString(deaf,
+		request(
+			`{"jsonrpc":"2.0","id":"deaf","method":"tools/call","params":{"name":"up__progress","_meta":{"progressToken":1},`+
+				`"arguments":{"n":20,"params":{"x":"`+big+`"}}}}`))
 	bytewise := dial()
-	text := request(`{"jsonrpc":"2.0","id":"bytewise","method":"tools/call","params":{"name":"up__echo","arguments":{"a":3}}}`)
+	text := request(
+		`{"jsonrpc":"2.0","id":"bytewise","method":"tools/call","params":{"name":"up__echo","arguments":{"a":3}}}`)
 	for i := range len(text) {
 		if _, err := io.WriteString(bytewise, text[i:i+1]); err != nil {
 			t.Fatal(err)
@@ -385,7 +401,8 @@ func TestFailureSlowClients(t *testing.T) {
 	c.MustCall(t, "up__echo", `{"a":4}`, `{\"a\":4}`)
 	s.MustClose(t, deaf)
 	deaf.SetReadDeadline(time.Now().Add(harness.Soon))
-	if answer, err := io.ReadAll(deaf); errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(string(answer), `"id":"deaf"`) {
+	if answer, err := io.ReadAll(deaf); errors.Is(err, os.ErrDeadlineExceeded) ||
+		strings.Contains(string(answer), `"id":"deaf"`) {
 		t.Errorf("the client that does not read got a whole answer of %d bytes, %v", len(answer), err)
 	}
 }

@@ -59,7 +59,8 @@ func TestLimitNesting(t *testing.T) {
 	for _, era := range harness.BothEras() {
 		c := harness.MustCaller(t, s.URL, era)
 		deep := strings.Repeat("[", 10000) + strings.Repeat("]", 10000)
-		resp, err := c.Post(t.Context(), "tools/call", "x", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":`+deep+`}}}`)
+		resp, err := c.Post(t.Context(), "tools/call", "x",
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":`+deep+`}}}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +83,8 @@ func TestLimitSessions(t *testing.T) {
 	open := func(n int) {
 		for range n {
 			req := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(
-				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+harness.AllCapabilities+`,"clientInfo":{"name":"again","version":"1"}}}`))
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+
+					harness.AllCapabilities+`,"clientInfo":{"name":"again","version":"1"}}}`))
 			req.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			if s.Server.ServeHTTP(w, req); w.Code != http.StatusOK || w.Header().Get("Mcp-Session-Id") == "" {

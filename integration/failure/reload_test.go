@@ -106,7 +106,8 @@ func TestReloadRemoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Apply(map[string]upstream.Config{"stays": {URL: stays}})
-			if x, err := c.Call(ctx, "goes__echo", `{}`); err != nil || x.Answer != `{"jsonrpc":"2.0","id":`+x.ID+`,"error":{"code":-32602,"message":"Unknown tool: goes__echo"}}` {
+			if x, err := c.Call(ctx, "goes__echo", `{}`); err != nil ||
+				x.Answer != `{"jsonrpc":"2.0","id":`+x.ID+`,"error":{"code":-32602,"message":"Unknown tool: goes__echo"}}` {
 				t.Errorf("a call of what is gone = %s, %v; want that the tool is unknown", x.Answer, err)
 			}
 			c.MustCall(t, "stays__echo", `{}`, "{}")

@@ -32,7 +32,8 @@ func TestForeignStopIsBounded(t *testing.T) {
 	const grace = 2 * time.Second
 	config := "shutdown_grace: 2s\nupstreams:\n"
 	for i := range 10 {
-		config += fmt.Sprintf("  stubborn%d: { command: [sh, -c, %q, sh, %q] }\n", i, `trap "" TERM; "$1" demo; sleep 1000`, harness.JunctionBinary(t))
+		config += fmt.Sprintf("  stubborn%d: { command: [sh, -c, %q, sh, %q] }\n", i, `trap "" TERM; "$1" demo; sleep 1000`,
+			harness.JunctionBinary(t))
 	}
 	p := harness.MustProgram(t, config)
 	p.MustReady(t, harness.Patience)

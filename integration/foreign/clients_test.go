@@ -89,7 +89,8 @@ func npmUpstreams(t *testing.T) []npmUpstream {
 			bareCall: "list_directory", bareArguments: fmt.Sprintf(`{"path":%q}`, dir), bareText: "[FILE] poem.txt",
 		},
 		{
-			name: "memory", config: fmt.Sprintf("%s, env: {MEMORY_FILE_PATH: %q}", node(t, "server-memory"), memory), era: "legacy", tools: 9,
+			name: "memory", config: fmt.Sprintf("%s, env: {MEMORY_FILE_PATH: %q}", node(t, "server-memory"), memory),
+			era: "legacy", tools: 9,
 			call: "read_graph", arguments: `{}`, text: graph,
 			bareCall: "search_nodes", bareArguments: `{"query":"bytes"}`, bareText: graph,
 		},
@@ -148,7 +149,8 @@ func TestForeignClientsAndServers(t *testing.T) {
 			// we make the task of a tool that wants one
 			direct.Raw = bytes.Replace(direct.Raw, []byte(`,"execution":{"taskSupport":"required"}`), nil, 1)
 			if !harness.SameJSON(t, through.Raw, direct.Raw) {
-				t.Errorf("the list of %s through Junction is\n%s\nwant, as the server gives it,\n%s", u.name, through.Raw, direct.Raw)
+				t.Errorf("the list of %s through Junction is\n%s\nwant, as the server gives it,\n%s", u.name, through.Raw,
+					direct.Raw)
 			}
 		}
 	}
@@ -233,7 +235,8 @@ func (u npmUpstream) try(t *testing.T, c harness.NpmClient, url string, all []st
 			t.Errorf("the client had a session: %v, its DELETE was answered with %v; want none", s.HadSession, s.DeleteStatus)
 		}
 	} else if !s.HadSession || s.DeleteStatus == nil || *s.DeleteStatus != 204 || s.Alive != "ping" {
-		t.Errorf("the client had a session: %v, its DELETE was answered with %v; want a session and 204", s.HadSession, s.DeleteStatus)
+		t.Errorf("the client had a session: %v, its DELETE was answered with %v; want a session and 204", s.HadSession,
+			s.DeleteStatus)
 	}
 }
 

@@ -167,7 +167,8 @@ func TestConformanceAsClient(t *testing.T) {
 					go func() {
 						var err error
 						found, err = conform(t.Context(), npm, dir, []string{"JUNCTION_ROLE=" + driverRole, driverURL + "=" + s.URL},
-							"client", "--command", own, "--scenario", scenario.name, "--spec-version", revision, "--timeout", strconv.FormatInt(conformancePatience.Milliseconds(), 10))
+							"client", "--command", own, "--scenario", scenario.name, "--spec-version", revision, "--timeout",
+							strconv.FormatInt(conformancePatience.Milliseconds(), 10))
 						ended <- err
 					}()
 					select {

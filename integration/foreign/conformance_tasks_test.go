@@ -29,7 +29,8 @@ type jobs struct {
 func mustJobs(t testing.TB) string {
 	t.Helper()
 	var tools []json.RawMessage
-	for _, name := range []string{"greet", "slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input", "test_tool_with_task"} {
+	for _, name := range []string{"greet", "slow_compute", "failing_job", "protocol_error_job", "confirm_delete",
+		"multi_input", "test_tool_with_task"} {
 		tools = append(tools, json.RawMessage(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
 	}
 	s := upstreamtest.New(upstreamtest.Script{Era: "modern", Tasks: true, Tools: tools})
@@ -52,8 +53,10 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if json.Unmarshal(body, &call) == nil && call.Method == "tools/call" {
-		if todo := j.order(call.Params.Name, string(call.Params.Arguments.Name), string(call.Params.Arguments.Seconds)); todo != "" {
-			if name := call.Params.InputResponses["user_name"].Content.Name; name != "" && call.Params.Name == "test_tool_with_task" {
+		if todo := j.order(call.Params.Name, string(call.Params.Arguments.Name),
+			string(call.Params.Arguments.Seconds)); todo != "" {
+			if name := call.Params.InputResponses["user_name"].Content.Name; name != "" &&
+				call.Params.Name == "test_tool_with_task" {
 				todo = fmt.Sprintf(`{"do":"task","result":{"content":[{"type":"text","text":%q}]}}`, "Hello, "+name)
 			}
 			if changed, err := raw.Set(body, []byte(todo), "params", "arguments"); err == nil {
@@ -67,7 +70,8 @@ func (j *jobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // order is the arguments with which an upstreamtest server does what the suite expects of a tool.
 func (j *jobs) order(tool, name, seconds string) string {
-	const ask = `{"key":%q,"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}}}}}`
+	const ask = `{"key":%q,"method":"elicitation/create","params":{"mode":"form","message":"Sure?",` +
+		`"requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}}}}}`
 	text := func(t string) string {
 		return fmt.Sprintf(`{"content":[{"type":"text","text":%q}],"resultType":"complete"}`, t)
 	}
@@ -88,9 +92,11 @@ func (j *jobs) order(tool, name, seconds string) string {
 	case "confirm_delete":
 		return `{"do":"task","questions":[` + fmt.Sprintf(ask, "confirm") + `],"result":` + text("deleted") + `}`
 	case "multi_input":
-		return `{"do":"task","questions":[` + fmt.Sprintf(ask, "first") + "," + fmt.Sprintf(ask, "second") + `],"together":true,"result":` + text("both") + `}`
+		return `{"do":"task","questions":[` + fmt.Sprintf(ask, "first") + "," + fmt.Sprintf(ask, "second") +
+			`],"together":true,"result":` + text("both") + `}`
 	case "test_tool_with_task":
-		return `{"do":"ask","questions":[{"key":"user_name","method":"elicitation/create","params":{"mode":"form","message":"Who?","requestedSchema":` +
+		return `{"do":"ask","questions":[{"key":"user_name","method":"elicitation/create","params":{"mode":"form",` +
+			`"message":"Who?","requestedSchema":` +
 			`{"type":"object","properties":{"name":{"type":"string"}}}}}]}`
 	}
 	return ""
@@ -111,7 +117,8 @@ func TestConformanceTasks(t *testing.T) {
 	for i, url := range []string{direct, p.URL + "/jobs"} {
 		dir := t.TempDir()
 		both.Go(func() {
-			runs[i], errs[i] = conform(t.Context(), npm, dir, nil, "server", "--url", url, "--requirements", harness.ModernVersion)
+			runs[i], errs[i] = conform(t.Context(), npm, dir, nil, "server", "--url", url, "--requirements",
+				harness.ModernVersion)
 		})
 	}
 	both.Wait()

@@ -171,7 +171,8 @@ func (c conformance) bad(scenario string, baseline conformance) map[string]verdi
 // scenarios reads from the suite what a revision requires of servers or of clients.
 func scenarios(t testing.TB, revision, leg string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.MustNPM(t), "node_modules/@modelcontextprotocol/conformance/requirements", revision+".yaml"))
+	text, err := os.ReadFile(filepath.Join(harness.MustNPM(t),
+		"node_modules/@modelcontextprotocol/conformance/requirements", revision+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,8 @@ func mustExceptions(t testing.TB) map[string]map[string]map[string]bool {
 			t.Fatalf("%s: entry %d has no reason, specification, cells or scenarios: %+v", file.Name(), i, e)
 		}
 		for _, cell := range conformanceCells() {
-			if !slices.ContainsFunc(e.Cells, func(pattern string) bool { ok, err := path.Match(pattern, cell); return ok && err == nil }) {
+			if !slices.ContainsFunc(e.Cells,
+				func(pattern string) bool { ok, err := path.Match(pattern, cell); return ok && err == nil }) {
 				continue
 			}
 			if by[cell] == nil {
@@ -261,7 +263,8 @@ func TestConformance(t *testing.T) {
 	harness.MustNPM(t)
 	reference := mustBuildReference(t)
 	// The suite adds a tool and waits for what is said of it: nobody else may use the same server.
-	direct := map[string]string{harness.LegacyVersion: mustServeReference(t, "-stateless=false"), harness.ModernVersion: mustServeReference(t)}
+	direct := map[string]string{harness.LegacyVersion: mustServeReference(t, "-stateless=false"),
+		harness.ModernVersion: mustServeReference(t)}
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:
   dual-http: {url: %q}
   dual-stdio: {command: [%q], questions: exact} # a process for each era: the reference asks in two ways
@@ -269,7 +272,8 @@ func TestConformance(t *testing.T) {
   legacy-stdio: {command: [%q], era: legacy, questions: exact}
   modern-http: {url: %q, era: modern}
   modern-stdio: {command: [%q], era: modern}
-`, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference, mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
+`, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference,
+		mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
 	for _, u := range p.MustReady(t, harness.Patience).Upstreams {
 		if want, _, _ := strings.Cut(u.Name, "-"); u.Era != want && !(want == "dual" && u.Era == "modern") {
 			t.Fatalf("upstream %+v, want the %s era", u, want)

@@ -22,8 +22,10 @@ import (
 
 // wholeDefinitions are definitions with every member of the published schemas. Their key is %s.
 var wholeDefinitions = [upstream.Parts]string{
-	upstream.PartTools: `{"name":%s,"title":"T","description":"d","icons":[` + wholeIcon + `],"inputSchema":` + wholeSchema + `,"outputSchema":` + wholeSchema +
-		`,"annotations":{"title":"T","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false},"execution":{"taskSupport":"optional"},"_meta":{"x":1.0}}`,
+	upstream.PartTools: `{"name":%s,"title":"T","description":"d","icons":[` + wholeIcon + `],"inputSchema":` +
+		wholeSchema + `,"outputSchema":` + wholeSchema +
+		`,"annotations":{"title":"T","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,` +
+		`"openWorldHint":false},"execution":{"taskSupport":"optional"},"_meta":{"x":1.0}}`,
 	upstream.PartPrompts: `{"name":%s,"title":"T","description":"d","icons":[` + wholeIcon +
 		`],"arguments":[{"name":"a","title":"A","description":"d","required":true}],"_meta":{"x":1.0}}`,
 	upstream.PartResources: `{"uri":%s,"name":"n","title":"T","description":"d","mimeType":"text/plain","size":7,"icons":[` + wholeIcon +
@@ -34,7 +36,9 @@ var wholeDefinitions = [upstream.Parts]string{
 
 const (
 	wholeIcon   = `{"src":"https://example.com/i.png","mimeType":"image/png","sizes":["48x48"],"theme":"dark"}`
-	wholeSchema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"type":"string","description":"d","pattern":"^a","enum":["a"]},"b":{"type":"array","items":{"$ref":"#/$defs/n"}}},` +
+	wholeSchema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",` +
+		`"properties":{"a":{"type":"string","description":"d","pattern":"^a","enum":["a"]},"b":{"type":"array",` +
+		`"items":{"$ref":"#/$defs/n"}}},` +
 		`"required":["a"],"$defs":{"n":{"type":"number"}},"additionalProperties":false}`
 	wholeAnnotations = `{"audience":["user"],"priority":0.5,"lastModified":"2026-11-22T06:00:00Z"}`
 )
@@ -129,7 +133,8 @@ func mustListWith(t *testing.T, which, url string, definitions []byte) sdkLists 
 // goRejects returns why mcp-go's types reject a list of this definition alone; nil if they accept
 // it.
 func goRejects(p upstream.Part, definition []byte) error {
-	into := [upstream.Parts]any{new(mcp.ListToolsResult), new(mcp.ListPromptsResult), new(mcp.ListResourcesResult), new(mcp.ListResourceTemplatesResult)}[p]
+	into := [upstream.Parts]any{new(mcp.ListToolsResult), new(mcp.ListPromptsResult), new(mcp.ListResourcesResult),
+		new(mcp.ListResourceTemplatesResult)}[p]
 	return json.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, p.Member(), definition), into)
 }
 
@@ -163,7 +168,9 @@ func goLists(t *testing.T, url, version string) {
 
 // forbidden are the changes that JSON Schema or the published schemas forbid, although the clients
 // of an era accept them.
-var forbidden = regexp.MustCompile(`^\.(in|out)putSchema\.(\$schema [^"]|(type|properties|required|required\[0\]|\$defs) null$)|^\.arguments\[0\]\.title null$`)
+var forbidden = regexp.MustCompile(
+	`^\.(in|out)putSchema\.(\$schema [^"]|(type|properties|required|required\[0\]|\$defs) ` +
+		`null$)|^\.arguments\[0\]\.title null$`)
 
 // TestForeignClientsKeepTheirListsWhateverAServerDefines puts a list of every mutation of every
 // definition behind Junction. Clients that others wrote accept the list. Each good definition is in
@@ -192,8 +199,11 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 	var urls []string
 	for _, up := range harness.Eras {
 		p := harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: "http"}
-		s := p.Serve(t, upstreamtest.Script{Tools: all[upstream.PartTools], Prompts: all[upstream.PartPrompts], Resources: all[upstream.PartResources], Templates: all[upstream.PartTemplates]})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 10_000}, Crowded: true})
+		s := p.Serve(t, upstreamtest.Script{Tools: all[upstream.PartTools], Prompts: all[upstream.PartPrompts],
+			Resources: all[upstream.PartResources], Templates: all[upstream.PartTemplates]})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 10_000},
+				Crowded: true})
 		j.Offers(t, "up")
 		urls = append(urls, j.URL+"/up")
 	}
@@ -201,7 +211,8 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 		era     upstream.Era
 		version string
 		sdks    []string
-	}{{upstream.EraLegacy, "2025-11-25", []string{"v1", "legacy"}}, {upstream.EraModern, "2026-07-28", []string{"modern"}}} {
+	}{{upstream.EraLegacy, "2025-11-25", []string{"v1", "legacy"}},
+		{upstream.EraModern, "2026-07-28", []string{"modern"}}} {
 		t.Run(string(c.era)+" clients", func(t *testing.T) {
 			rejected, accepted := map[string]bool{}, map[string]bool{} // mutations, by some client of the era
 			for _, sdk := range c.sdks {

@@ -45,7 +45,8 @@ func mustAsk(t testing.TB, c harness.NpmClient, url, tool, arguments string) ask
 func (got asked) check(t *testing.T, upstream string, want asked) {
 	t.Helper()
 	if got.Result.IsError != want.Result.IsError || got.Result.Text() != want.Result.Text() {
-		t.Errorf("the result is %q (isError %v), want %q (%v)", got.Result.Text(), got.Result.IsError, want.Result.Text(), want.Result.IsError)
+		t.Errorf("the result is %q (isError %v), want %q (%v)", got.Result.Text(), got.Result.IsError, want.Result.Text(),
+			want.Result.IsError)
 	}
 	if len(got.Questions) != len(want.Questions) {
 		t.Fatalf("it was asked %d questions, want %d: %+v", len(got.Questions), len(want.Questions), got.Questions)
@@ -55,13 +56,16 @@ func (got asked) check(t *testing.T, upstream string, want asked) {
 	slices.SortStableFunc(got.Questions, byMethod)
 	for i, w := range slices.SortedStableFunc(slices.Values(want.Questions), byMethod) {
 		g := got.Questions[i]
-		if g.Method != w.Method || g.Params.URL != w.Params.URL || g.Params.System != w.Params.System || (g.Params.Mode == "url") != (w.Params.Mode == "url") {
+		if g.Method != w.Method || g.Params.URL != w.Params.URL || g.Params.System != w.Params.System ||
+			(g.Params.Mode == "url") != (w.Params.Mode == "url") {
 			t.Errorf("question %d is %+v, want %+v", i, g, w)
 		}
-		if m := g.Params.Message; !strings.Contains(m, w.Params.Message) || w.Params.Message != "" && !strings.Contains(m, upstream) {
+		if m := g.Params.Message; !strings.Contains(m, w.Params.Message) ||
+			w.Params.Message != "" && !strings.Contains(m, upstream) {
 			t.Errorf("the message of question %d is %q, want %q and the name %s", i, m, w.Params.Message, upstream)
 		}
-		for what, pair := range map[string][2]json.RawMessage{"schema": {g.Params.Schema, w.Params.Schema}, "messages": {g.Params.Samples, w.Params.Samples}} {
+		for what, pair := range map[string][2]json.RawMessage{"schema": {g.Params.Schema, w.Params.Schema},
+			"messages": {g.Params.Samples, w.Params.Samples}} {
 			if (pair[0] == nil) != (pair[1] == nil) || pair[0] != nil && !harness.SameJSON(t, pair[0], pair[1]) {
 				t.Errorf("the %s of question %d is\n%s\nwant\n%s", what, i, pair[0], pair[1])
 			}

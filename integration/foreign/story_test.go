@@ -82,7 +82,8 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 func TestForeignClientsSurviveRestart(t *testing.T) {
 	defer harness.Computes(t)()
 	harness.MustNPM(t)
-	const before, after = "upstreams:\n  demo: {command: [junction, demo]}\n", "upstreams:\n  demo: {command: [junction, demo]}\n  again: {command: [junction, demo]}\n"
+	const before, after = "upstreams:\n  demo: {command: [junction, demo]}\n", "upstreams:\n  demo: {command: [junction," +
+		" demo]}\n  again: {command: [junction, demo]}\n"
 	p := harness.MustProgram(t, before)
 	p.MustReady(t, harness.Patience)
 	clients := sdkClients()
@@ -110,8 +111,10 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 			Alive          string
 		}
 		s.MustRead(&again)
-		if !slices.Contains(again.Tools, "demo__echo") || slices.Contains(again.Methods, "initialize") || len(again.Methods) == 0 {
-			t.Errorf("%s: after the restart, it posted %q and sees the tools %q; want those of demo without initialize", s.Name, again.Methods, again.Tools)
+		if !slices.Contains(again.Tools, "demo__echo") || slices.Contains(again.Methods, "initialize") ||
+			len(again.Methods) == 0 {
+			t.Errorf("%s: after the restart, it posted %q and sees the tools %q; want those of demo without initialize", s.Name,
+				again.Methods, again.Tools)
 		}
 		if !clients[i].Modern && !slices.Equal(again.Methods, []string{"ping", "tools/list"}) {
 			t.Errorf("%s: after the restart, it posted %q, want ping and tools/list", s.Name, again.Methods)
@@ -153,7 +156,8 @@ var reference = sync.OnceValues(func() (string, error) {
 func mustServeReference(t testing.TB, args ...string) string {
 	t.Helper()
 	address := harness.FreePort(t)
-	harness.MustStartServer(t, exec.Command(mustBuildReference(t), append(args, "-http", address)...), regexp.MustCompile("listening at"))
+	harness.MustStartServer(t, exec.Command(mustBuildReference(t), append(args, "-http", address)...),
+		regexp.MustCompile("listening at"))
 	return "http://" + address + "/"
 }
 
@@ -199,7 +203,8 @@ func TestReferenceServer(t *testing.T) {
 				t.Errorf("%d tools of one server and %d of all, want 28 and %d", len(bare), len(got), len(want))
 			}
 			for i, name := range want[:min(len(want), len(got))] {
-				if len(name) <= 48 && got[i] != name || len(name) > 48 && (len(got[i]) != 48 || !strings.HasPrefix(got[i], name[:40])) {
+				if len(name) <= 48 && got[i] != name ||
+					len(name) > 48 && (len(got[i]) != 48 || !strings.HasPrefix(got[i], name[:40])) {
 					t.Errorf("tool %d is %s, want %s, cut at 48 with a hash", i, got[i], name)
 				}
 			}
@@ -212,7 +217,8 @@ func TestReferenceServer(t *testing.T) {
 						}
 						result := c.MustCall(t, p.URL, u.name+"__"+call.tool, call.arguments)
 						if result.Text() != call.text || result.IsError != call.failed {
-							t.Errorf("%s answered %q (isError %v), want %q (%v)", call.tool, result.Text(), result.IsError, call.text, call.failed)
+							t.Errorf("%s answered %q (isError %v), want %q (%v)", call.tool, result.Text(), result.IsError, call.text,
+								call.failed)
 						}
 					}
 					if !c.Sdk {
@@ -270,7 +276,9 @@ func TestNewcomer(t *testing.T) {
 	t.Run("nothing configured", func(t *testing.T) {
 		p := run(t)
 		p.MustReady(t, harness.Patience)
-		p.Stdout.MustMatch(t, regexp.MustCompile(`(?s)Junction serves http://127\.0\.0\.1:8420/mcp\n.*demo +ready +modern +3\n.*claude mcp add`), harness.Patience, p.Done)
+		p.Stdout.MustMatch(t,
+			regexp.MustCompile(`(?s)Junction serves http://127\.0\.0\.1:8420/mcp\n.*demo +ready +modern +3\n.*claude mcp add`),
+			harness.Patience, p.Done)
 		call(t, "hello there\n", "demo__echo", "text=hello there")
 		call(t, "Counted 3 steps.\n", "demo__count", "n=3", "ms=1")
 	})
@@ -302,7 +310,10 @@ func TestSlowInstall(t *testing.T) {
 	}
 	harness.Waits(t)
 	starts := filepath.Join(t.TempDir(), "starts")
-	p := harness.MustProgram(t, "upstreams:\n  slow: {"+harness.Command(t, "sh", "-c", `echo start >>"$0"; sleep 25; exec "$1" demo`, starts, harness.JunctionBinary(t))+"}\n")
+	p := harness.MustProgram(t,
+		"upstreams:\n  slow: {"+
+			harness.Command(t, "sh", "-c", `echo start >>"$0"; sleep 25; exec "$1" demo`, starts, harness.JunctionBinary(t))+
+			"}\n")
 	if u := p.MustReady(t, 2*harness.Patience).Upstreams[0]; u.Era != "modern" || u.Tools != 3 {
 		t.Errorf("upstream %+v, want one of the modern era with 3 tools", u)
 	}

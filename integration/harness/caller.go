@@ -32,7 +32,8 @@ func MustCaller(t testing.TB, url, era string) *Caller {
 		return c
 	}
 	resp, err := c.Post(t.Context(), "initialize", "",
-		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+LegacyVersion+`","capabilities":`+AllCapabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
+		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+LegacyVersion+`","capabilities":`+
+			AllCapabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
 	if err != nil {
 		t.Fatalf("initialize: %v", err)
 	}

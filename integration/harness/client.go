@@ -18,7 +18,8 @@ import (
 
 // MetaText is the _meta of a modern client called name.
 func MetaText(version, name string) string {
-	return `{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientInfo":{"name":"` + name +
+	return `{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientInfo":{"name":"` +
+		name +
 		`","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + AllCapabilities + `}`
 }
 
@@ -71,7 +72,8 @@ func (c *Client) MustInitialize(t testing.TB, version string) {
 }
 
 func InitializeParams(version, name string) string {
-	return `{"protocolVersion":"` + version + `","capabilities":` + AllCapabilities + `,"clientInfo":{"name":"` + name + `","version":"1"}}`
+	return `{"protocolVersion":"` + version + `","capabilities":` + AllCapabilities + `,"clientInfo":{"name":"` + name +
+		`","version":"1"}}`
 }
 
 // Answered is the answer to one request.

@@ -26,7 +26,8 @@ type ServerRequest struct {
 // Converse makes a request and answers the questions that come, until the answer is there. answer
 // returns `"result":…` or, for a legacy client, `"error":…`; with "" the question is left open: a
 // modern client then comes back without an answer to it.
-func (c *Talker) Converse(t *testing.T, q Query, answer func(ServerRequest) string) (m jsonrpc.Message, asked []ServerRequest) {
+func (c *Talker) Converse(t *testing.T, q Query, answer func(ServerRequest) string) (m jsonrpc.Message,
+	asked []ServerRequest) {
 	t.Helper()
 	if c.Era == upstream.EraModern {
 		base := q.Params
@@ -164,7 +165,8 @@ func (c *Talker) Must(t *testing.T, method, params string) []byte {
 // Deleted ends a session and returns the status.
 func Deleted(t *testing.T, c *Talker) int {
 	t.Helper()
-	legacy := &Client{URL: c.URL, era: c.Era, Session: c.session, version: c.Version, Key: c.Key, HTTP: NewClient(t, &Endpoint{URL: c.URL}, c.Era).HTTP}
+	legacy := &Client{URL: c.URL, era: c.Era, Session: c.session, version: c.Version, Key: c.Key,
+		HTTP: NewClient(t, &Endpoint{URL: c.URL}, c.Era).HTTP}
 	return legacy.MustDo(t, "DELETE")
 }
 

@@ -57,7 +57,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		t.Fatal(err)
 	}
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
-	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1), more: make(chan struct{})}
+	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		more: make(chan struct{})}
 	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log}); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // Apply replaces the configuration of the upstreams.
 func (j *Junction) Apply(w Setup) {
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}), Policy: cmp.Or(w.Policy, policy.Open())}, us)
+		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}),
+			Policy: cmp.Or(w.Policy, policy.Open())}, us)
 	})
 }
 

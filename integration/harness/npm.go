@@ -39,7 +39,8 @@ func NpmClients() []NpmClient {
 // Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
 // the modern era are enough.
 func Tried(clients []NpmClient) []NpmClient {
-	return slices.DeleteFunc(clients, func(c NpmClient) bool { return testing.Short() && c.Name != "sdk1" && c.Name != "sdk2-modern" })
+	return slices.DeleteFunc(clients,
+		func(c NpmClient) bool { return testing.Short() && c.Name != "sdk1" && c.Name != "sdk2-modern" })
 }
 
 // Era is the word that the SDK has for the era.
@@ -167,7 +168,8 @@ type NpmSession struct{ *NodeScript }
 // MustOpen starts the command watch or restart of a client.
 func (c NpmClient) MustOpen(t testing.TB, url, command string) NpmSession {
 	t.Helper()
-	return NpmSession{MustTalk(t, c.Name+" "+command, func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, url, command) })}
+	return NpmSession{MustTalk(t, c.Name+" "+command,
+		func(ctx context.Context) *exec.Cmd { return c.command(ctx, t, url, command) })}
 }
 
 // MustContinue sends the line that it waits for.

@@ -5,42 +5,51 @@ import (
 	"testing"
 )
 
-// Which tests run at the same time, and why.
+// Which tests of a package run at the same time, and why.
 //
-// Most run alone. Those that have the proxy in this process look, at their end, whether a goroutine
-// or a child process is left, and would take what is another test's for it; those about limits of
-// time want the machine for themselves. Package testing lets them go first.
+// Most run alone. A test with the proxy in its own process looks at its end for goroutines and child
+// processes that are left. Those of another test would fail it. A test of a time limit needs the
+// processors. Package testing runs all these tests first.
 //
-// Tests that consist of processes of their own, with ports and folders of their own, run beside
-// each other after that. They say so in their first line:
+// Tests that consist of processes of their own, with ports and folders of their own, run beside each
+// other after that. They begin with one of two calls:
 //
-//	waits(t)              passes its time waiting: until a token expires, or somebody is asked again
-//	defer computes(t)()   keeps a processor busy, mostly with Node: few of those run at once, because more would only wait for each other, and what is to happen within
-//	                      seconds would not. A test whose subtests compute gives its place back before they begin, since package testing begins them when it returns.
+//   - Waits(t): the test spends its time waiting, such as for a token to expire.
+//   - defer Computes(t)(): the test keeps a processor busy, mostly with Node. Only a few of them run
+//     at once. More would delay each other, and exceed limits of some seconds. If its subtests
+//     compute, the test gives its place back before they begin, because package testing begins
+//     parallel subtests when the test returns.
 //
-// Neither may have the proxy in this process (MustStand, start), use testing.T.Setenv or
+// Neither may have the proxy in this process (MustStand, Start), use testing.T.Setenv or
 // testing.T.Chdir, or listen on a port that another of them does.
+//
+// The go command runs the tests of several packages at the same time, each package in a process of
+// its own. Nothing here may therefore depend on a fixed port, or on a folder outside of
+// testing.T.TempDir, BuildDir and the folder npm, which is installed under a lock.
 
-// beside is how many run at once, unless -parallel says otherwise: so many that who waits for a
-// place among those that compute keeps nobody from beginning to wait.
+// beside is how many tests run at once, unless -parallel sets another number. It is large, so that
+// tests that wait for a place in Computes do not delay tests that only wait.
 const beside = 64
 
-// places are for those that compute: two for each processor, since half of their time they wait for
-// what they have started.
+// places limits the tests that compute to two for each processor: half of their time they wait for
+// the programs that they have started.
 var places = make(chan struct{}, 2*runtime.NumCPU())
 
+// Waits runs the test beside others. The test spends its time waiting.
 func Waits(t *testing.T) {
 	t.Helper()
 	t.Parallel()
 }
 
-// Computes waits for a place, and returns what gives it back.
+// Computes runs the test beside others when there is a place for it. The result gives the place
+// back.
 func Computes(t *testing.T) (done func()) {
 	t.Helper()
 	t.Parallel()
 	return Place()
 }
 
+// Place waits for a place among the tests that compute. The result gives the place back.
 func Place() (done func()) {
 	places <- struct{}{}
 	return func() { <-places }

@@ -86,7 +86,8 @@ func (p *Program) MustConfigure(t testing.TB, config string) {
 	if _, test := t.(*testing.T); test && !strings.HasPrefix(config, "log:") && !strings.Contains(config, "\nlog:") {
 		config += "\nlog: { level: debug }\n"
 	}
-	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s", filepath.Join(p.Dir, "key"), config)
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nsessions: { key_file: %q }\n%s",
+		filepath.Join(p.Dir, "key"), config)
 	if err := os.WriteFile(p.File()+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

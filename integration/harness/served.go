@@ -43,11 +43,13 @@ func CallsOf(t *testing.T, j *upstreamtest.Journal, least int) []upstreamtest.Re
 			return n >= least
 		})
 	}
-	return slices.DeleteFunc(j.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method("tools/call")(r) })
+	return slices.DeleteFunc(j.Received(),
+		func(r upstreamtest.Record) bool { return !upstreamtest.Method("tools/call")(r) })
 }
 
 // Await waits for a record.
-func Await(t *testing.T, j *upstreamtest.Journal, what string, match func(upstreamtest.Record) bool) upstreamtest.Record {
+func Await(t *testing.T, j *upstreamtest.Journal, what string,
+	match func(upstreamtest.Record) bool) upstreamtest.Record {
 	t.Helper()
 	r, err := j.Await(Patient(t), match)
 	if err != nil {
@@ -187,7 +189,8 @@ func ToolTexts(texts ...string) (list []json.RawMessage) {
 // Library is a server with a resource, a template and a prompt.
 func Library(string) upstreamtest.Script {
 	return upstreamtest.Script{
-		Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{[]byte(`{"uri":"file:///dir","name":"d"}`)},
+		Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`)},
+		Resources: []json.RawMessage{[]byte(`{"uri":"file:///dir","name":"d"}`)},
 		Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)},
 	}
 }

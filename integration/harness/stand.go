@@ -56,7 +56,8 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 		t.Fatal(err)
 	}
 	log := authtest.Log(t)
-	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}), names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
+	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
+		names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
 	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log}); err != nil {
 		t.Fatal(err)
 	}

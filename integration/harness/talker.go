@@ -68,7 +68,9 @@ func (c *Talker) Start(t *testing.T) *Talker {
 	if c.Era == upstream.EraModern {
 		return c
 	}
-	p := c.Begin(t, Query{Method: "initialize", Params: `"protocolVersion":"` + c.Version + `","capabilities":` + c.Capabilities + `,"clientInfo":{"name":"` + c.Name + `","version":"1"}`})
+	p := c.Begin(t, Query{Method: "initialize",
+		Params: `"protocolVersion":"` + c.Version + `","capabilities":` + c.Capabilities + `,"clientInfo":{"name":"` +
+			c.Name + `","version":"1"}`})
 	if m := p.Answer(t); m.Error != nil {
 		t.Fatalf("initialize: %v", m.Error)
 	}
@@ -125,7 +127,8 @@ func (c *Talker) Request(t *testing.T, ctx context.Context, q Query) *http.Reque
 		if meta != "" {
 			meta += ","
 		}
-		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"` + c.Name + `","version":"1"},` +
+		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"` +
+			c.Name + `","version":"1"},` +
 			`"io.modelcontextprotocol/clientCapabilities":` + c.Capabilities
 	}
 	params := q.Params
@@ -323,7 +326,8 @@ func NamesOf(t *testing.T, tools [][]byte) []string {
 // PostTo posts a ping to a path beside /mcp and returns the status and the body.
 func (c *Talker) PostTo(t *testing.T, url string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url,
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

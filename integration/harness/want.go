@@ -42,7 +42,8 @@ func WantOwnError(t *testing.T, m jsonrpc.Message, name string, kind upstream.Ki
 	if m.Error == nil {
 		t.Fatalf("result %s, want an error of ours, %s", m.Result, kind)
 	}
-	if got, want := string(m.Error.Data), fmt.Sprintf(`{"junction":{"upstream":"%s","kind":"%s"}}`, name, kind); got != want || m.Error.Code != -32603 {
+	if got, want := string(m.Error.Data), fmt.Sprintf(`{"junction":{"upstream":"%s","kind":"%s"}}`, name,
+		kind); got != want || m.Error.Code != -32603 {
 		t.Fatalf("error %d %s data %s, want -32603 and %s", m.Error.Code, m.Error.Message, got, want)
 	}
 }
@@ -85,7 +86,8 @@ func WantCode(t *testing.T, m jsonrpc.Message, code int64) {
 // WantEcho wants the result of the tool echo for the arguments {}.
 func WantEcho(t *testing.T, a Answered) {
 	t.Helper()
-	if v, err := raw.Get(a.Message.Result, "content"); a.Status != 200 || err != nil || string(v) != `[{"type":"text","text":"{}"}]` {
+	if v, err := raw.Get(a.Message.Result, "content"); a.Status != 200 || err != nil ||
+		string(v) != `[{"type":"text","text":"{}"}]` {
 		t.Errorf("got %s, want the echo of {}", a)
 	}
 }

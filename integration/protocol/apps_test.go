@@ -16,17 +16,22 @@ import (
 // MCP Apps (io.modelcontextprotocol/ui) through the proxy: protocol.md §4.6.
 
 const (
-	uiMeta  = `"_meta":{"ui":{"csp":{"connectDomains":["https://api.example.com"],"x":1.0},"permissions":{"camera":{}},"domain":"d","prefersBorder":true}}`
-	uiPage  = `[{"uri":"ui://clock/face","mimeType":"text/html;profile=mcp-app","text":"<script>call(\"tick\",\"ui:\/\/clock/face\")</script>",` + uiMeta + `}]`
+	uiMeta = `"_meta":{"ui":{"csp":{"connectDomains":["https://api.example.com"],"x":1.0},"permissions":{"camera":{}},` +
+		`"domain":"d","prefersBorder":true}}`
+	uiPage = `[{"uri":"ui://clock/face","mimeType":"text/html;profile=mcp-app","text":"<script>call(\"tick\",` +
+		`\"ui:\/\/clock/face\")</script>",` + uiMeta + `}]`
 	uiCaps  = `{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"vendor/x":{}}}`
-	uiTools = `{"name":"clock","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face","visibility":["model","app"],"x":1.0},"ui/resourceUri":"ui://clock/face","z":"ui://clock/face"}}`
-	uiTick  = `{"name":"tick","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face","visibility":["app"]}}}`
+	uiTools = `{"name":"clock","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face",` +
+		`"visibility":["model","app"],"x":1.0},"ui/resourceUri":"ui://clock/face","z":"ui://clock/face"}}`
+	uiTick = `{"name":"tick","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face",` +
+		`"visibility":["app"]}}}`
 )
 
 func app(name string) upstreamtest.Script {
 	return upstreamtest.Script{
-		Tools: harness.ToolTexts(uiTools, uiTick, `{"name":"capabilities","inputSchema":{"type":"object"}}`), Resources: []json.RawMessage{},
-		Contents: map[string]json.RawMessage{"ui://clock/face": []byte(strings.Replace(uiPage, "tick", "tick of "+name, 1))},
+		Tools:     harness.ToolTexts(uiTools, uiTick, `{"name":"capabilities","inputSchema":{"type":"object"}}`),
+		Resources: []json.RawMessage{},
+		Contents:  map[string]json.RawMessage{"ui://clock/face": []byte(strings.Replace(uiPage, "tick", "tick of "+name, 1))},
 	}
 }
 
@@ -46,22 +51,27 @@ func TestProtocolT110AppIsReadable(t *testing.T) {
 			if uri != "ui://"+name+"/clock/face" || harness.Text(t, tool, "_meta", "ui/resourceUri") != uri {
 				t.Errorf("the tool's page is %s", tool)
 			}
-			if harness.Text(t, tool, "_meta", "z") != "ui://clock/face" || harness.Member(tool, "_meta", "ui", "x") != "1.0" || harness.Member(tool, "_meta", "ui", "visibility") != `["model","app"]` {
+			if harness.Text(t, tool, "_meta", "z") != "ui://clock/face" || harness.Member(tool, "_meta", "ui", "x") != "1.0" ||
+				harness.Member(tool, "_meta", "ui", "visibility") != `["model","app"]` {
 				t.Errorf("what is no URI of the page was changed: %s", tool)
 			}
 			list, err := raw.Get(c.Must(t, "resources/read", `"uri":"`+uri+`"`), "contents")
-			want := strings.Replace(strings.Replace(uiPage, "tick", "tick of "+name, 1), `"uri":"ui://clock/face"`, `"uri":"`+uri+`"`, 1)
+			want := strings.Replace(strings.Replace(uiPage, "tick", "tick of "+name, 1), `"uri":"ui://clock/face"`,
+				`"uri":"`+uri+`"`, 1)
 			if err != nil || string(list) != want {
 				t.Errorf("contents = %s\nwant       %s", list, want)
 			}
-			if got := harness.Text(t, ups[name].RequestsOf(t, "resources/read", 1)[0].Message.Params, "uri"); got != "ui://clock/face" {
+			if got := harness.Text(t, ups[name].RequestsOf(t, "resources/read", 1)[0].Message.Params,
+				"uri"); got != "ui://clock/face" {
 				t.Errorf("%s was asked for %s", name, got)
 			}
 			capabilities := harness.Member(c.Succeed(t, name+"__capabilities", `{}`), "structuredContent", "capabilities")
-			harness.WantJSON(t, "capabilities", []byte(capabilities), `{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`)
+			harness.WantJSON(t, "capabilities", []byte(capabilities),
+				`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`)
 		}
 		simple := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
-		if got := harness.Member(simple.Succeed(t, "a__capabilities", `{}`), "structuredContent", "capabilities"); got != `{}` {
+		if got := harness.Member(simple.Succeed(t, "a__capabilities", `{}`), "structuredContent",
+			"capabilities"); got != `{}` {
 			t.Errorf("of a client that shows no apps the upstream heard %s", got)
 		}
 	})
@@ -71,7 +81,8 @@ func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
 	for _, appTools := range []*bool{nil, new(false), new(true)} {
 		harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, app("up"))
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: view.Names{AppTools: appTools}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: view.Names{AppTools: appTools}})
 			j.Offers(t, "up")
 			for _, capabilities := range []string{`{}`, uiCaps} {
 				c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", capabilities)

@@ -22,7 +22,8 @@ import (
 
 func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("search")}), p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("search")})
+		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("search")}), p.Serve(t,
+			upstreamtest.Script{Tools: harness.Definitions("search")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"one": one.Config, "two": two.Config}})
 		j.Offers(t, "one", "two")
 		c := j.Talk(t)
@@ -35,7 +36,8 @@ func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
 			if len(calls) != 1 {
 				t.Fatalf("upstream %d got %d calls, want its own one", i, len(calls))
 			}
-			if got, want := string(calls[0].Message.Params), fmt.Sprintf(`"for":%d`, i); !strings.Contains(got, want) || harness.Text(t, calls[0].Message.Params, "name") != "search" {
+			if got, want := string(calls[0].Message.Params), fmt.Sprintf(`"for":%d`, i); !strings.Contains(got, want) ||
+				harness.Text(t, calls[0].Message.Params, "name") != "search" {
 				t.Errorf("upstream %d got %s, want search with %s", i, got, want)
 			}
 		}
@@ -66,7 +68,8 @@ func TestProtocolT25ListOrderDoesNotDependOnWhoAnswersFirst(t *testing.T) {
 					}))
 					ready[name], configs[name] = sync.OnceFunc(func() { close(wait) }), upstream.Config{URL: url + "/mcp"}
 				}
-				j := harness.Start(t, harness.Pair{Client: era, Upstream: era, Transport: "http"}, harness.Setup{Upstreams: configs})
+				j := harness.Start(t, harness.Pair{Client: era, Upstream: era, Transport: "http"},
+					harness.Setup{Upstreams: configs})
 				for _, name := range order {
 					ready[name]()
 					j.Offers(t, name)
@@ -84,12 +87,18 @@ func TestProtocolT25ListOrderDoesNotDependOnWhoAnswersFirst(t *testing.T) {
 }
 
 // exotic is a definition with everything that a proxy that knows its schemas loses.
-const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbreak","icons":[{"src":"data:,x","mimeType":"image/png","sizes":["48x48"],"theme":"dark","x":1}],` +
-	`"inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:x","type":"object","$defs":{"n":{"type":"integer","maximum":9007199254740993}},` +
-	`"properties":{"a":{"$ref":"#/$defs/n"},"b":{"enum":[1.0,null,"x",{}]}},"patternProperties":{"^x-":{"type":"string"}},"dependentRequired":{"a":["b"]},` +
-	`"if":{"required":["a"]},"then":{"minProperties":2},"else":false,"unevaluatedProperties":false,"propertyNames":{"maxLength":3},"anyOf":[true]},` +
-	`"outputSchema":{"type":"object","prefixItems":[],"x-unknown":1e2},"annotations":{"title":"T","readOnlyHint":true,"vendor":{"deep":[1,2]}},` +
-	`"execution":{"taskSupport":"forbidden"},"_meta":{"com.example/a":[0.10,"\u2028"],"ui":{"resourceUri":"ui://x"}},"unknown":{"kept":true} , "last":[]}`
+const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbreak","icons":[{"src":"data:,x",` +
+	`"mimeType":"image/png","sizes":["48x48"],"theme":"dark","x":1}],` +
+	`"inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:x","type":"object",` +
+	`"$defs":{"n":{"type":"integer","maximum":9007199254740993}},` +
+	`"properties":{"a":{"$ref":"#/$defs/n"},"b":{"enum":[1.0,null,"x",{}]}},` +
+	`"patternProperties":{"^x-":{"type":"string"}},"dependentRequired":{"a":["b"]},` +
+	`"if":{"required":["a"]},"then":{"minProperties":2},"else":false,"unevaluatedProperties":false,` +
+	`"propertyNames":{"maxLength":3},"anyOf":[true]},` +
+	`"outputSchema":{"type":"object","prefixItems":[],"x-unknown":1e2},"annotations":{"title":"T","readOnlyHint":true,` +
+	`"vendor":{"deep":[1,2]}},` +
+	`"execution":{"taskSupport":"forbidden"},"_meta":{"com.example/a":[0.10,"\u2028"],"ui":{"resourceUri":"ui://x"}},` +
+	`"unknown":{"kept":true} , "last":[]}`
 
 func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
@@ -107,7 +116,8 @@ func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 		j.Offers(t, "up")
 		tools, _ := j.Talk(t).List(t, "")
-		if got, want := string(tools[0]), strings.NewReplacer(`"name":"tool"`, `"name":"up__tool"`, "ui://x", "ui://up/x").Replace(exotic); got != want {
+		if got, want := string(tools[0]), strings.NewReplacer(`"name":"tool"`, `"name":"up__tool"`, "ui://x",
+			"ui://up/x").Replace(exotic); got != want {
 			t.Errorf("definition = %s\nwant         %s", got, want)
 		}
 		tools, _ = j.TalkTo(t, "/up").List(t, "")
@@ -119,13 +129,15 @@ func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 
 func TestProtocolT27ExposedNames(t *testing.T) {
 	legal := regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
-	given := harness.Definitions("plain", "with space", "a/b", "日本語", strings.Repeat("long", 30), "dot.ted", "UPPER", "%", "x\u0000y")
+	given := harness.Definitions("plain", "with space", "a/b", "日本語", strings.Repeat("long", 30), "dot.ted", "UPPER", "%",
+		"x\u0000y")
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: given})
 		other := p.Serve(t, upstreamtest.Script{Tools: given})
 		for _, limit := range []int{0, 20, 128} {
 			names := view.Names{MaxLength: limit}
-			first := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: names, Crowded: true})
+			first := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Names: names, Crowded: true})
 			first.Offers(t, "up")
 			c := first.Talk(t)
 			before := c.Names(t)
@@ -138,11 +150,14 @@ func TestProtocolT27ExposedNames(t *testing.T) {
 				}
 				c.Succeed(t, name, `{}`)
 				calls := harness.CallsOf(t, s.Journal, 1)
-				if got, want := harness.Text(t, calls[len(calls)-1].Message.Params, "name"), harness.Text(t, given[i], "name"); got != want {
+				if got, want := harness.Text(t, calls[len(calls)-1].Message.Params, "name"), harness.Text(t, given[i],
+					"name"); got != want {
 					t.Errorf("limit %d: %s called %q, want %q", limit, name, got, want)
 				}
 			}
-			again := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config, "a": other.Config}, Names: names, Crowded: true})
+			again := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config, "a": other.Config}, Names: names,
+					Crowded: true})
 			again.Offers(t, "up", "a")
 			after := again.Talk(t).Names(t)
 			for _, name := range before {
@@ -168,7 +183,8 @@ func TestProtocolT28CollidingNames(t *testing.T) {
 		for i, name := range got {
 			c.Succeed(t, name, `{}`)
 			calls := harness.CallsOf(t, s.Journal, 1)
-			if got, want := harness.Text(t, calls[len(calls)-1].Message.Params, "name"), []string{"a b", "a/b", "a_b", long + "1", long + "2"}[i]; got != want {
+			if got, want := harness.Text(t, calls[len(calls)-1].Message.Params, "name"), []string{"a b", "a/b", "a_b",
+				long + "1", long + "2"}[i]; got != want {
 				t.Errorf("%s called %q, want %q", name, got, want)
 			}
 		}
@@ -176,7 +192,8 @@ func TestProtocolT28CollidingNames(t *testing.T) {
 		// With bare names two upstreams can want the very same one: the first keeps it, and the
 		// other is reported, not shadowed in silence.
 		bare := ""
-		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("same")}), p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("same", "other")})
+		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("same")}), p.Serve(t,
+			upstreamtest.Script{Tools: harness.Definitions("same", "other")})
 		one.Config.Prefix, two.Config.Prefix = &bare, &bare
 		j = harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"one": one.Config}, Crowded: true})
 		j.Offers(t, "one")
@@ -201,9 +218,11 @@ func TestProtocolT29PagesAreDrainedAndServedAsOurOwn(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		names := []string{"a", "b", "c", "d", "e"}
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...), PageSize: 2, EmptyCursor: true})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
 		j.Offers(t, "up")
-		harness.Await(t, s.Journal, "last page", func(r upstreamtest.Record) bool { return harness.Member(r.Message.Params, "cursor") == `"page-2"` })
+		harness.Await(t, s.Journal, "last page",
+			func(r upstreamtest.Record) bool { return harness.Member(r.Message.Params, "cursor") == `"page-2"` })
 		cursors := []string{}
 		for _, r := range s.Received() {
 			if r.Message.Method == "tools/list" {
@@ -243,7 +262,8 @@ func TestProtocolT30ForeignCursor(t *testing.T) {
 		configs := map[string]upstream.Config{"up": s.Config}
 		j := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}})
 		j.Offers(t, "up")
-		foreign := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}, Crowded: true}) // another key
+		// another key
+		foreign := harness.Start(t, p, harness.Setup{Upstreams: configs, Limits: proxy.Limits{Page: 1}, Crowded: true})
 		foreign.Offers(t, "up")
 		c := j.Talk(t)
 		refused := func(what, cursor string) {
@@ -277,7 +297,8 @@ func TestProtocolT31EndlessCursor(t *testing.T) {
 		good := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fine")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"good": good.Config, "loop": s.Config}})
 		j.Offers(t, "good")
-		j.Until(t, "a reason that a person can read", func() bool { return strings.Contains(j.Status("loop").Err, "never ends") })
+		j.Until(t, "a reason that a person can read",
+			func() bool { return strings.Contains(j.Status("loop").Err, "never ends") })
 		lists := 0
 		for _, m := range s.Methods() {
 			if m == "tools/list" {
@@ -329,7 +350,8 @@ func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		a := p.Serve(t, upstreamtest.Script{TTLMs: 30000, CacheScope: "public", Tools: harness.Definitions("a", "b")})
 		b := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "private", Tools: harness.Definitions("c", "d")})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"a": a.Config, "b": b.Config}, Limits: proxy.Limits{Page: 1}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"a": a.Config, "b": b.Config}, Limits: proxy.Limits{Page: 1}})
 		j.Offers(t, "a", "b")
 		c := j.Talk(t)
 		for params, page := "", 1; page <= 4; page++ {
@@ -368,7 +390,8 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 					c := j.As(t, keys[key], func(c *harness.Talker) { c.Capabilities = `{}` })
 					for range 2 {
 						result := c.Succeed(t, "up__whoami", `{}`)
-						seen = append(seen, harness.Member(result, "structuredContent", "session")+harness.Member(result, "structuredContent", "pid"))
+						seen = append(seen, harness.Member(result, "structuredContent", "session")+
+							harness.Member(result, "structuredContent", "pid"))
 					}
 				}
 				if seen[0] != seen[1] || seen[2] != seen[3] {
@@ -430,7 +453,8 @@ func TestProtocolT39OneUpstreamDown(t *testing.T) {
 		t.Cleanup(lost.Close)
 		url, stop := upstreamtest.Serve(t, "127.0.0.1:0", lost.Handler())
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{
-			"never": {URL: "http://127.0.0.1:1/mcp"}, "nothing": {Command: []string{"there-is-no-such-program"}}, "lost": {URL: url + "/mcp"}, "up": up.Config,
+			"never": {URL: "http://127.0.0.1:1/mcp"}, "nothing": {Command: []string{"there-is-no-such-program"}},
+			"lost": {URL: url + "/mcp"}, "up": up.Config,
 		}})
 		j.Offers(t, "up", "lost")
 		j.Until(t, "two reasons", func() bool { return j.Status("never").Err != "" && j.Status("nothing").Err != "" })
@@ -441,7 +465,8 @@ func TestProtocolT39OneUpstreamDown(t *testing.T) {
 		}
 		stop()
 		// The call may have gone out on a connection that was cut just then, or found none.
-		if m := c.Call(t, "lost__stale", `{}`); m.Error == nil || !strings.Contains(string(m.Error.Data), `{"junction":{"upstream":"lost"`) {
+		if m := c.Call(t, "lost__stale", `{}`); m.Error == nil ||
+			!strings.Contains(string(m.Error.Data), `{"junction":{"upstream":"lost"`) {
 			t.Errorf("a call of the lost upstream = %s, want an error of ours", m.Append(nil))
 		}
 		if got := c.Names(t); !slices.Equal(got, want) { // the last list that was good
@@ -456,12 +481,14 @@ func TestProtocolT40InvalidHeaderAnnotation(t *testing.T) {
 		harness.ToolWithProperties("space", `{"a":{"type":"string","x-mcp-header":"Bad Header"}}`),
 		harness.ToolWithProperties("empty", `{"a":{"type":"string","x-mcp-header":""}}`),
 		harness.ToolWithProperties("break", `{"a":{"type":"string","x-mcp-header":"A\r\nB"}}`),
-		harness.ToolWithProperties("twice", `{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string","x-mcp-header":"REGION"}}`),
+		harness.ToolWithProperties("twice",
+			`{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string","x-mcp-header":"REGION"}}`),
 		harness.ToolWithProperties("number", `{"a":{"type":"number","x-mcp-header":"A"}}`),
 		harness.ToolWithProperties("items", `{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}`),
 		harness.ToolWithProperties("oneof", `{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}`),
 	}
-	good := harness.ToolWithProperties("good", `{"a":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"Region"}}}}`)
+	good := harness.ToolWithProperties("good",
+		`{"a":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"Region"}}}}`)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: append(slices.Clone(bad), good)})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
@@ -483,7 +510,8 @@ func TestProtocolT40InvalidHeaderAnnotation(t *testing.T) {
 					t.Errorf("%s is listed, or called with %s; we are a client over HTTP that must not use it", name, m.Append(nil))
 				}
 			} else if !slices.Contains(names, name) || m.Error != nil {
-				t.Errorf("%s is not listed, or called with %s; a legacy client knows no such headers and may use it", name, m.Append(nil))
+				t.Errorf("%s is not listed, or called with %s; a legacy client knows no such headers and may use it", name,
+					m.Append(nil))
 			}
 		}
 	})

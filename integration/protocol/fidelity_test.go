@@ -58,8 +58,11 @@ func bearing(text, value string) string { return strings.ReplaceAll(text, "%s", 
 func fidelityTools(t *testing.T) []string {
 	corpus := mustCorpus(t, "tool")
 	for name, value := range mustCorpus(t, "value") {
-		corpus[name] = bearing(`{"x-before":%s,"name":"@","description":"","inputSchema":{"type":"object","properties":{"p":{"default":%s,"x-v":%s}},"$defs":{"v":%s},`+
-			`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},"icons":[{"src":"data:,","x-v":%s}],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
+		corpus[name] = bearing(
+			`{"x-before":%s,"name":"@","description":"","inputSchema":{"type":"object","properties":{"p":{"default":%s,`+
+				`"x-v":%s}},"$defs":{"v":%s},`+
+				`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},`+
+				`"icons":[{"src":"data:,","x-v":%s}],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
 	}
 	var tools []string
 	for _, name := range slices.Sorted(maps.Keys(corpus)) {
@@ -72,7 +75,9 @@ func TestFidelity(t *testing.T) {
 	tools := fidelityTools(t)
 	values, results, failures := mustCorpus(t, "value"), mustCorpus(t, "result"), mustCorpus(t, "error")
 	for name, value := range values {
-		results[name] = bearing(`{"content":[{"type":"text","text":"","x-v":%s},{"type":"x-new","v":%s,"_meta":{"v":%s}}],"structuredContent":%s,"isError":true,"x-v":%s}`, value)
+		results[name] = bearing(
+			`{"content":[{"type":"text","text":"","x-v":%s},{"type":"x-new","v":%s,"_meta":{"v":%s}}],"structuredContent":%s,`+
+				`"isError":true,"x-v":%s}`, value)
 		failures[name] = bearing(`{"code":-32000,"message":"x","data":%s,"x-v":%s}`, value)
 	}
 	failures["value_long"] = bearing(`{"code":-32000,"message":"x","data":%s}`, long())
@@ -91,14 +96,17 @@ func TestFidelity(t *testing.T) {
 			s := harness.MustStand(t, proxy.Limits{}, map[string]upstream.Config{"up": config})
 			// Not in the script, which is JSON that was decoded and encoded on its way to a
 			// process.
-			harness.MustCaller(t, s.URL, harness.LegacyEra).MustCall(t, "up__settools", `{"tools":[`+strings.Join(definitions, ",")+`]}`, "set")
+			harness.MustCaller(t, s.URL, harness.LegacyEra).MustCall(t, "up__settools",
+				`{"tools":[`+strings.Join(definitions, ",")+`]}`, "set")
 			s.MustOffer(t, len(definitions))
 			for _, era := range harness.BothEras() {
 				t.Run("client "+era, func(t *testing.T) {
 					c := harness.MustCaller(t, s.URL, era)
 					t.Run("tools", func(t *testing.T) { testTools(t, up, c, tools) })
 					for _, name := range slices.Sorted(maps.Keys(results)) {
-						if up.Era == harness.ModernEra && era == harness.LegacyEra && strings.Contains(results[name], `"structuredContent":`) && !strings.Contains(results[name], `"structuredContent":{`) {
+						if up.Era == harness.ModernEra && era == harness.LegacyEra &&
+							strings.Contains(results[name], `"structuredContent":`) &&
+							!strings.Contains(results[name], `"structuredContent":{`) {
 							continue // what such a client does not know is TestProtocolT88's
 						}
 						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
@@ -138,7 +146,8 @@ func testTools(t *testing.T, f harness.Way, c *harness.Caller, tools []string) {
 	}
 	var want strings.Builder
 	for i, text := range tools {
-		want.WriteString(strings.Replace(exposed(f.Sent(strings.TrimSpace(text))), `"@"`, fmt.Sprintf(`"up__tool-%d"`, i), 1) + ",")
+		want.WriteString(strings.Replace(exposed(f.Sent(strings.TrimSpace(text))), `"@"`, fmt.Sprintf(`"up__tool-%d"`, i),
+			1) + ",")
 	}
 	head := `{"jsonrpc":"2.0","id":` + x.ID + `,"result":{"tools":[`
 	wantSame(t, x.Answer[:min(len(x.Answer), len(head)+want.Len())], head+want.String())
@@ -155,16 +164,19 @@ func testCall(t *testing.T, f harness.Way, c *harness.Caller, journal *upstreamt
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSame(t, ownResult(x, c.Era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(harness.OnLine(x.Streamed, f.Sent(result)))+`}`)
+	wantSame(t, ownResult(x, c.Era, result),
+		`{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(harness.OnLine(x.Streamed, f.Sent(result)))+`}`)
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Soon)
 	defer cancel()
 	r, err := journal.Await(ctx, func(r upstreamtest.Record) bool {
-		return upstreamtest.Method("tools/call")(r) && bytes.Contains(r.Message.Params[max(0, len(r.Message.Params)-2000):], []byte(mark))
+		return upstreamtest.Method("tools/call")(r) &&
+			bytes.Contains(r.Message.Params[max(0, len(r.Message.Params)-2000):], []byte(mark))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSame(t, cutMembers(string(r.Message.Params), "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/clientCapabilities"),
+	wantSame(t, cutMembers(string(r.Message.Params), "io.modelcontextprotocol/protocolVersion",
+		"io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/clientCapabilities"),
 		f.Received(`{`+strings.Replace(members, "up__echo", "echo", 1)+`,"_meta":{`+meta+`}}`))
 }
 
@@ -177,7 +189,8 @@ func testProgress(t *testing.T, f harness.Way, c *harness.Caller, result string,
 		more = append(more, `"x-`+name+`" : `+values[name])
 	}
 	members := strings.Join(more, " ,\n")
-	x, err := c.Do(t.Context(), "tools/call", "up__progress", `"name":"up__progress","arguments":{"n":2,"params":{`+members+`},"result":`+result+`}`, `"progressToken":`+token)
+	x, err := c.Do(t.Context(), "tools/call", "up__progress",
+		`"name":"up__progress","arguments":{"n":2,"params":{`+members+`},"result":`+result+`}`, `"progressToken":`+token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,10 +198,14 @@ func testProgress(t *testing.T, f harness.Way, c *harness.Caller, result string,
 		t.Fatalf("%d notifications came (streamed: %t), want 2", len(x.Before), x.Streamed)
 	}
 	for i, got := range x.Before {
-		wantSame(t, got, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":2,"message":"step %[2]d",%s}}`,
-			token, i+1, harness.OneLine(members)))
+		wantSame(t, got,
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":2,`+
+					`"message":"step %[2]d",%s}}`,
+				token, i+1, harness.OneLine(members)))
 	}
-	wantSame(t, ownResult(x, c.Era, result), `{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(harness.OneLine(result))+`}`)
+	wantSame(t, ownResult(x, c.Era, result),
+		`{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(harness.OneLine(result))+`}`)
 }
 
 // testFailure expects the client to get the upstream's error object.
@@ -262,13 +279,16 @@ func wantSame(t *testing.T, got, want string) {
 // TestFidelityFindsChanges breaks what TestFidelity guards.
 func TestFidelityFindsChanges(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
-		{`{"a":1}`, `{"a":1.0}`}, {`{"a": 1}`, `{"a":1}`}, {`{"a":"A"}`, `{"a":"\u0041"}`}, {harness.OneLine("[1,\n2]"), "[1,2]"}, {harness.OneLine("\r\n"), " "},
+		{`{"a":1}`, `{"a":1.0}`}, {`{"a": 1}`, `{"a":1}`}, {`{"a":"A"}`, `{"a":"\u0041"}`},
+		{harness.OneLine("[1,\n2]"), "[1,2]"}, {harness.OneLine("\r\n"), " "},
 	} {
 		if test.got == test.want {
 			t.Errorf("%q and %q are the same", test.got, test.want)
 		}
 	}
-	x := harness.Exchanged{Answer: `{"result":{"content":[],"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"junction","title":"Junction","version":"devel"}}}}`}
+	x := harness.Exchanged{
+		Answer: `{"result":{"content":[],"resultType":"complete",` +
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"junction","title":"Junction","version":"devel"}}}}`}
 	if got, want := ownResult(x, harness.ModernEra, `{"content":[]}`), `{"result":{"content":[]}}`; got != want {
 		t.Errorf("ownResult = %s, want %s", got, want)
 	}

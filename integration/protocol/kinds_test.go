@@ -19,18 +19,30 @@ func kinds(name string) upstreamtest.Script {
 	}
 	return upstreamtest.Script{
 		Capabilities: json.RawMessage(`{"tools":{},"prompts":{},"resources":{},"completions":{}}`),
-		Tools: harness.ToolTexts(`{"name":"`+name+`-open","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face"},"ui/resourceUri":"ui://clock/face"}}`,
+		Tools: harness.ToolTexts(`{"name":"`+name+
+			`-open","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://clock/face"},`+
+			`"ui/resourceUri":"ui://clock/face"}}`,
 			`{"name":"same","inputSchema":{"type":"object"}}`,
 			`{"name":"tick","inputSchema":{"type":"object"},"_meta":{"ui":{"visibility":["app"]}}}`),
 		Rules: []upstreamtest.Rule{
-			rule("prompts/list", `{"prompts":[{"name":"ask","arguments":[{"name":"a"}]},{"name":"`+name+`-own"},{"name":"bad","arguments":[1]}]}`),
-			rule("resources/list", `{"resources":[{"uri":"file:///x","name":"x"},{"uri":"https://x.org/both","name":"b"},{"uri":"https://x.org/`+name+
-				`","name":"w"},{"uri":"note:`+name+`","name":"n"},{"uri":"no-name"}]}`),
-			rule("resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"file:///{path}","name":"f"},{"uriTemplate":"`+name+`://{+any}","name":"u"}]}`),
-			rule("resources/read", `{"contents":[{"uri":"file:///x","text":"of `+name+`: file:///x"},{"uri":"ui://clock/face","_meta":{"ui":{"csp":{}}}},{"uri":"https://x.org/a"}]}`),
-			rule("prompts/get", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"file:///x","text":"`+name+`"}}},{"role":"user","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"note:1","name":"n"}]}]}`),
+			rule("prompts/list",
+				`{"prompts":[{"name":"ask","arguments":[{"name":"a"}]},{"name":"`+name+`-own"},{"name":"bad","arguments":[1]}]}`),
+			rule("resources/list",
+				`{"resources":[{"uri":"file:///x","name":"x"},{"uri":"https://x.org/both","name":"b"},{"uri":"https://x.org/`+name+
+					`","name":"w"},{"uri":"note:`+name+`","name":"n"},{"uri":"no-name"}]}`),
+			rule("resources/templates/list",
+				`{"resourceTemplates":[{"uriTemplate":"file:///{path}","name":"f"},{"uriTemplate":"`+name+
+					`://{+any}","name":"u"}]}`),
+			rule("resources/read",
+				`{"contents":[{"uri":"file:///x","text":"of `+name+
+					`: file:///x"},{"uri":"ui://clock/face","_meta":{"ui":{"csp":{}}}},{"uri":"https://x.org/a"}]}`),
+			rule("prompts/get",
+				`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"file:///x","text":"`+name+
+					`"}}},{"role":"user","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"note:1","name":"n"}]}]}`),
 			rule("completion/complete", `{"completion":{"values":["`+name+`"]}}`),
-			rule("tools/call", `{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"file:///unlisted","name":"n"}],"structuredContent":{"uri":"file:///x"},"_meta":{"ui":{"resourceUri":"ui://clock/face"}}}`),
+			rule("tools/call",
+				`{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"file:///unlisted","name":"n"}],`+
+					`"structuredContent":{"uri":"file:///x"},"_meta":{"ui":{"resourceUri":"ui://clock/face"}}}`),
 		},
 	}
 }
@@ -41,13 +53,15 @@ func TestKinds(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			configs[name], journals[name] = m.Start(t, kinds(name))
 		}
-		e := harness.MustProxy(t, configs, func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
+		e := harness.MustProxy(t, configs,
+			func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
 		c := harness.MustClient(t, e, m.Client)
 		// want expects the answer to begin with the result, and returns it.
 		want := func(method, params, result string) {
 			t.Helper()
 			a := c.CallID(t, "1", method, params)
-			if !strings.HasPrefix(string(a.Message.Result), result) && (a.Message.Error == nil || !strings.HasPrefix(string(a.Message.Error.Append(nil)), result)) {
+			if !strings.HasPrefix(string(a.Message.Result), result) &&
+				(a.Message.Error == nil || !strings.HasPrefix(string(a.Message.Error.Append(nil)), result)) {
 				t.Errorf("%s %s:\ngot  %s\nwant %s", method, params, a, result)
 			}
 		}
@@ -64,14 +78,25 @@ func TestKinds(t *testing.T) {
 				t.Errorf("%s was not asked %s with the %s %s: %v", name, method, member, value, err)
 			}
 		}
-		want("prompts/list", "", `{"prompts":[{"name":"a__ask","arguments":[{"name":"a"}]},{"name":"a__a-own"},{"name":"b__ask","arguments":[{"name":"a"}]},{"name":"b__b-own"}]`)
-		want("resources/list", "", `{"resources":[{"uri":"mcp://a/file:///x","name":"x"},{"uri":"https://x.org/both","name":"b"},{"uri":"https://x.org/a","name":"w"},`+
-			`{"uri":"mcp://a/note:a","name":"n"},{"uri":"mcp://b/file:///x","name":"x"},{"uri":"https://x.org/b","name":"w"},{"uri":"mcp://b/note:b","name":"n"}]`)
-		want("resources/templates/list", "", `{"resourceTemplates":[{"uriTemplate":"mcp://a/file:///{path}","name":"f"},{"uriTemplate":"mcp://a/a://{+any}","name":"u"},`+
-			`{"uriTemplate":"mcp://b/file:///{path}","name":"f"},{"uriTemplate":"mcp://b/b://{+any}","name":"u"}]`)
-		want("tools/list", "", `{"tools":[{"name":"a__a-open","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://a/clock/face"},"ui/resourceUri":"ui://a/clock/face"}},`+
-			`{"name":"a__same","inputSchema":{"type":"object"}},{"name":"b__b-open"`)
-		want("resources/read", `{"uri":"mcp://b/file:///x"}`, `{"contents":[{"uri":"mcp://b/file:///x","text":"of b: file:///x"},{"uri":"ui://b/clock/face","_meta":{"ui":{"csp":{}}}},{"uri":"https://x.org/a"}]`)
+		want("prompts/list", "",
+			`{"prompts":[{"name":"a__ask","arguments":[{"name":"a"}]},{"name":"a__a-own"},{"name":"b__ask",`+
+				`"arguments":[{"name":"a"}]},{"name":"b__b-own"}]`)
+		want("resources/list", "",
+			`{"resources":[{"uri":"mcp://a/file:///x","name":"x"},{"uri":"https://x.org/both","name":"b"},`+
+				`{"uri":"https://x.org/a","name":"w"},`+
+				`{"uri":"mcp://a/note:a","name":"n"},{"uri":"mcp://b/file:///x","name":"x"},{"uri":"https://x.org/b","name":"w"},`+
+				`{"uri":"mcp://b/note:b","name":"n"}]`)
+		want("resources/templates/list", "",
+			`{"resourceTemplates":[{"uriTemplate":"mcp://a/file:///{path}","name":"f"},{"uriTemplate":"mcp://a/a://{+any}",`+
+				`"name":"u"},`+
+				`{"uriTemplate":"mcp://b/file:///{path}","name":"f"},{"uriTemplate":"mcp://b/b://{+any}","name":"u"}]`)
+		want("tools/list", "",
+			`{"tools":[{"name":"a__a-open","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://a/clock/face"},`+
+				`"ui/resourceUri":"ui://a/clock/face"}},`+
+				`{"name":"a__same","inputSchema":{"type":"object"}},{"name":"b__b-open"`)
+		want("resources/read", `{"uri":"mcp://b/file:///x"}`,
+			`{"contents":[{"uri":"mcp://b/file:///x","text":"of b: file:///x"},{"uri":"ui://b/clock/face",`+
+				`"_meta":{"ui":{"csp":{}}}},{"uri":"https://x.org/a"}]`)
 		asked("b", "resources/read", "uri", "file:///x")
 		want("resources/read", `{"uri":"ui://a/clock/face"}`, `{"contents":[{"uri":"mcp://a/file:///x"`)
 		asked("a", "resources/read", "uri", "ui://clock/face")
@@ -81,16 +106,23 @@ func TestKinds(t *testing.T) {
 		want("resources/read", `{"uri":"https://x.org/both"}`, code)
 		want("resources/read", `{"uri":"file:///x"}`, code)
 		want("resources/read", `{"uri":"nobody:1"}`, code)
-		want("prompts/get", `{"name":"a__ask"}`, `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"mcp://a/file:///x","text":"a"}}},{"role":"user","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"mcp://a/note:1","name":"n"}]}]`)
+		want("prompts/get", `{"name":"a__ask"}`,
+			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"mcp://a/file:///x","text":"a"}}},`+
+				`{"role":"user","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"mcp://a/note:1","name":"n"}]}]`)
 		asked("a", "prompts/get", "name", "ask")
 		want("prompts/get", `{"name":"b-own"}`, `{"messages":[`)
 		asked("b", "prompts/get", "name", "b-own")
 		want("prompts/get", `{"name":"ask"}`, code)
-		want("completion/complete", `{"ref":{"type":"ref/prompt","name":"b__ask"},"argument":{"name":"a","value":""}}`, `{"completion":{"values":["b"]}`)
+		want("completion/complete", `{"ref":{"type":"ref/prompt","name":"b__ask"},"argument":{"name":"a","value":""}}`,
+			`{"completion":{"values":["b"]}`)
 		asked("b", "completion/complete", "ref.name", "ask")
-		want("completion/complete", `{"ref":{"type":"ref/resource","uri":"mcp://a/file:///{path}"},"argument":{"name":"path","value":""}}`, `{"completion":{"values":["a"]}`)
+		want("completion/complete",
+			`{"ref":{"type":"ref/resource","uri":"mcp://a/file:///{path}"},"argument":{"name":"path","value":""}}`,
+			`{"completion":{"values":["a"]}`)
 		asked("a", "completion/complete", "ref.uri", "file:///{path}")
-		want("tools/call", `{"name":"a-open"}`, `{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"mcp://a/file:///unlisted","name":"n"}],"structuredContent":{"uri":"file:///x"},"_meta":{"ui":{"resourceUri":"ui://a/clock/face"}`)
+		want("tools/call", `{"name":"a-open"}`,
+			`{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"mcp://a/file:///unlisted",`+
+				`"name":"n"}],"structuredContent":{"uri":"file:///x"},"_meta":{"ui":{"resourceUri":"ui://a/clock/face"}`)
 		want("tools/call", `{"name":"a__tick"}`, code)
 		want("tools/call", `{"name":"tick"}`, code)
 		want("tools/call", `{"name":"same"}`, code)
@@ -100,8 +132,10 @@ func TestKinds(t *testing.T) {
 		if m.Client == upstream.EraLegacy {
 			c.MustInitialize(t, "2025-11-25")
 		}
-		want("resources/read", `{"uri":"file:///x"}`, `{"contents":[{"uri":"file:///x","text":"of a: file:///x"},{"uri":"ui://clock/face"`)
-		want("tools/call", `{"name":"tick"}`, `{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"file:///unlisted"`)
+		want("resources/read", `{"uri":"file:///x"}`,
+			`{"contents":[{"uri":"file:///x","text":"of a: file:///x"},{"uri":"ui://clock/face"`)
+		want("tools/call", `{"name":"tick"}`,
+			`{"content":[{"type":"text","text":"file:///x"},{"type":"resource_link","uri":"file:///unlisted"`)
 		want("prompts/list", "", `{"prompts":[{"name":"ask",`)
 	})
 }

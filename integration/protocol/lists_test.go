@@ -29,10 +29,13 @@ var otherLists = []struct{ method, member, key, before string }{
 // not.
 func five() (script upstreamtest.Script) {
 	for _, letter := range "abcde" {
-		odd := `"title":"\u00e9\/","size":1.0,"icons":[{"src":"data:,x"}],"annotations":{"priority":0.10},"_meta":{"k":[1E2]},"future":12345678901234567890`
-		script.Prompts = append(script.Prompts, fmt.Appendf(nil, `{"x":{},"name":"%c","arguments":[{"name":"x","required":true}],%s}`, letter, odd))
+		odd := `"title":"\u00e9\/","size":1.0,"icons":[{"src":"data:,x"}],"annotations":{"priority":0.10},` +
+			`"_meta":{"k":[1E2]},"future":12345678901234567890`
+		script.Prompts = append(script.Prompts,
+			fmt.Appendf(nil, `{"x":{},"name":"%c","arguments":[{"name":"x","required":true}],%s}`, letter, odd))
 		script.Resources = append(script.Resources, fmt.Appendf(nil, `{"name":"n","uri":"note:%c",%s}`, letter, odd))
-		script.Templates = append(script.Templates, fmt.Appendf(nil, `{"name":"n","uriTemplate":"note:%c{/x}",%s}`, letter, odd))
+		script.Templates = append(script.Templates,
+			fmt.Appendf(nil, `{"name":"n","uriTemplate":"note:%c{/x}",%s}`, letter, odd))
 	}
 	return script
 }
@@ -44,15 +47,18 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 		script := five()
 		script.PageSize, script.EmptyCursor = 2, true
 		s := p.Serve(t, script)
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
 		j.Offers(t, "up")
 		c, bare := j.Talk(t), j.TalkTo(t, "/up")
-		given := map[string][]json.RawMessage{"prompts/list": script.Prompts, "resources/list": script.Resources, "resources/templates/list": script.Templates}
+		given := map[string][]json.RawMessage{"prompts/list": script.Prompts, "resources/list": script.Resources,
+			"resources/templates/list": script.Templates}
 		for _, l := range otherLists {
 			items, results := c.Drain(t, l.method, l.member)
 			own, _ := bare.Drain(t, l.method, l.member)
 			if len(items) != 5 || len(own) != 5 || len(results) != 3 {
-				t.Fatalf("%s has %d items on %d pages, and %d on the upstream's own endpoint, want 5 on 3", l.method, len(items), len(results), len(own))
+				t.Fatalf("%s has %d items on %d pages, and %d on the upstream's own endpoint, want 5 on 3", l.method, len(items),
+					len(results), len(own))
 			}
 			for i, item := range items {
 				want := strings.Replace(string(given[l.method][i]), `"`+l.key+`":"`, `"`+l.key+`":"`+l.before, 1)
@@ -61,7 +67,8 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 				}
 			}
 			for _, result := range results {
-				hints := harness.Member(result, "ttlMs") + harness.Member(result, "cacheScope") + harness.Member(result, "resultType")
+				hints := harness.Member(result, "ttlMs") + harness.Member(result, "cacheScope") +
+					harness.Member(result, "resultType")
 				if want := map[upstream.Era]string{upstream.EraModern: `0"private""complete"`}[p.Client]; hints != want {
 					t.Errorf("%s has the hints %s, want %s", l.method, hints, want)
 				}
@@ -73,7 +80,8 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 func TestProtocolT30CursorOfAnotherList(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, five())
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Page: 2}})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		cursors := map[string]string{"tools/list": harness.Member(c.Must(t, "tools/list", ``), "nextCursor")}
@@ -101,7 +109,8 @@ func TestProtocolT31OtherListsWithoutEnd(t *testing.T) {
 		t.Run(l.method, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 				script := five()
-				script.Rules = []upstreamtest.Rule{{Method: l.method, Result: fmt.Appendf(nil, `{"%s":[],"nextCursor":"again"}`, l.member)}}
+				script.Rules = []upstreamtest.Rule{{Method: l.method,
+					Result: fmt.Appendf(nil, `{"%s":[],"nextCursor":"again"}`, l.member)}}
 				s, j := harness.Over(t, p, script, nil)
 				c := j.Talk(t)
 				c.Succeed(t, "up__echo", `{}`)
@@ -145,10 +154,12 @@ func TestProtocolT39ListThatFails(t *testing.T) {
 func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
-		script.Era, script.Logging, script.Completions = "both", true, map[string]json.RawMessage{"a": []byte(`{"values":["x"]}`)}
+		script.Era, script.Logging, script.Completions = "both", true, map[string]json.RawMessage{
+			"a": []byte(`{"values":["x"]}`)}
 		s, j := harness.Over(t, p, script, func(c *upstream.Config) { c.Era = p.Upstream })
 		c := j.Talk(t)
-		const kept, trace = `"com.example/kept":{"a":1.0}`, `"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
+		const kept = `"com.example/kept":{"a":1.0}`
+		const trace = `"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
 		for method, params := range map[string]string{
 			"prompts/get": `"name":"up__a"`, "resources/read": `"uri":"mcp://up/note:a"`,
 			"completion/complete": `"ref":{"type":"ref/prompt","name":"up__a"},"argument":{"name":"x","value":""}`,
@@ -164,12 +175,14 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 			if harness.Member(got, "_meta", "com.example/kept") != `{"a":1.0}` || !strings.Contains(string(got), trace) {
 				t.Errorf("%s reached the upstream as %s, want the keys of others in _meta", method, got)
 			}
-			if version := harness.Member(got, "_meta", "io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == upstream.EraModern) {
+			if version := harness.Member(got, "_meta",
+				"io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == upstream.EraModern) {
 				t.Errorf("%s reached the %s upstream with the version %q in _meta", method, p.Upstream, version)
 			}
 		}
 		for _, r := range s.Received() {
-			if p.Upstream == upstream.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) && strings.Contains(string(r.Body), "io.modelcontextprotocol/") {
+			if p.Upstream == upstream.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) &&
+				strings.Contains(string(r.Body), "io.modelcontextprotocol/") {
 				t.Errorf("the upstream got %s", r.Body)
 			}
 		}
@@ -184,7 +197,8 @@ func TestProtocolT54OtherIdsDoNotMix(t *testing.T) {
 		var all []*harness.Answering
 		c := j.Talk(t)
 		for i, id := range ids {
-			all = append(all, c.Begin(t, harness.Query{ID: id, Method: "resources/read", Params: fmt.Sprintf(`"uri":"mcp://up/note:%c"`, "abcd"[i])}))
+			all = append(all, c.Begin(t,
+				harness.Query{ID: id, Method: "resources/read", Params: fmt.Sprintf(`"uri":"mcp://up/note:%c"`, "abcd"[i])}))
 		}
 		for i, a := range slices.Backward(all) {
 			m := a.Answer(t)

@@ -41,7 +41,8 @@ func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 			{`null`, `[]`}, {`9007199254740993`, `[]`}, {`"é"`, `[]`}, {`false`, `[]`},
 			{`{"a":1.0}`, `[]`},
 		} {
-			got := c.Succeed(t, "up__echo", `{"result":{"content":`+row.content+`,"structuredContent":`+row.structured+`,"x":1.0}}`)
+			got := c.Succeed(t, "up__echo",
+				`{"result":{"content":`+row.content+`,"structuredContent":`+row.structured+`,"x":1.0}}`)
 			if harness.Member(got, "x") != "1.0" {
 				t.Errorf("result = %s, want all else in it", got)
 			}
@@ -75,17 +76,21 @@ func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 }
 
 // content is one block of each type; the second and the third are younger than the first version.
-const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"resource_link","uri":"note:1","name":"the note"},` +
+const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAAA","mimeType":"audio/wav"},` +
+	`{"type":"resource_link","uri":"note:1","name":"the note"},` +
 	`{"type":"resource","resource":{"uri":"note:2","text":"r"}},{"type":"image","data":"","mimeType":"image/png"}]`
 
 func TestProtocolRow18YoungerContent(t *testing.T) {
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
-				prompt := `{"messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},{"role":"user","content":{"type":"resource_link","uri":"note:1","name":"n"}}]}`
-				_, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Messages: map[string]json.RawMessage{"p": []byte(prompt)},
-					Resources: []json.RawMessage{}}, nil)
+				prompt := `{"messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},` +
+					`{"role":"user","content":{"type":"resource_link","uri":"note:1","name":"n"}}]}`
+				_, j := harness.Over(t, p,
+					upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)},
+						Messages:  map[string]json.RawMessage{"p": []byte(prompt)},
+						Resources: []json.RawMessage{}}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{}`)
 				list, err := raw.Get(c.Succeed(t, "up__echo", `{"result":{"content":`+content+`}}`), "content")
 				if err != nil {
@@ -94,7 +99,8 @@ func TestProtocolRow18YoungerContent(t *testing.T) {
 				messages, _ := raw.Get(c.Must(t, "prompts/get", `"name":"up__p"`), "messages")
 				all := string(list) + string(messages)
 				for kind, since := range map[string]string{"audio": "2025-03-26", "resource_link": "2025-06-18"} {
-					if got, want := strings.Count(all, `"type":"`+kind+`"`), map[bool]int{true: 2, false: 0}[version >= since]; got != want {
+					if got, want := strings.Count(all, `"type":"`+kind+`"`), map[bool]int{true: 2,
+						false: 0}[version >= since]; got != want {
 						t.Errorf("%d blocks of type %s for %s, want %d:\n%s", got, kind, version, want, all)
 					}
 				}
@@ -102,11 +108,13 @@ func TestProtocolRow18YoungerContent(t *testing.T) {
 				if len(blocks) != 5 {
 					t.Fatalf("content = %s, want five blocks", list)
 				}
-				if string(blocks[0]) != `{"type":"text","text":"t","x":1.0}` || string(blocks[4]) != `{"type":"image","data":"","mimeType":"image/png"}` {
+				if string(blocks[0]) != `{"type":"text","text":"t","x":1.0}` ||
+					string(blocks[4]) != `{"type":"image","data":"","mimeType":"image/png"}` {
 					t.Errorf("content = %s, want what every version knows as it was", list)
 				}
 				if version < "2025-06-18" {
-					if link := string(blocks[2]); !strings.Contains(link, `"type":"text"`) || !strings.Contains(link, "mcp://up/note:1") || !strings.Contains(link, "the note") {
+					if link := string(blocks[2]); !strings.Contains(link, `"type":"text"`) ||
+						!strings.Contains(link, "mcp://up/note:1") || !strings.Contains(link, "the note") {
 						t.Errorf("the link became %s, want a text with its name and where to read it", link)
 					}
 				}
@@ -122,13 +130,16 @@ func TestProtocolRow18YoungerContent(t *testing.T) {
 
 func TestProtocolRow7OlderForms(t *testing.T) {
 	const (
-		titled = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour","oneOf":[{"const":"r","title":"Red"},{"const":"g"}],"default":"r"},"n":{"type":"integer","x":1.0}}}`
-		older  = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour","enum":["r","g"],"enumNames":["Red","g"],"default":"r"},"n":{"type":"integer","x":1.0}}}`
-		multi  = `"requestedSchema":{"type":"object","properties":{"m":{"type":"array","items":{"type":"string","enum":["a","b"]}}}}`
+		titled = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour",` +
+			`"oneOf":[{"const":"r","title":"Red"},{"const":"g"}],"default":"r"},"n":{"type":"integer","x":1.0}}}`
+		older = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour","enum":["r","g"],` +
+			`"enumNames":["Red","g"],"default":"r"},"n":{"type":"integer","x":1.0}}}`
+		multi = `"requestedSchema":{"type":"object","properties":{"m":{"type":"array","items":{"type":"string","enum":["a",` +
+			`"b"]}}}}`
 	)
 	for _, version := range []string{"2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{"elicitation":{}}`)
@@ -150,9 +161,11 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 					t.Errorf("%d questions and %s, want one", len(asked), m.Append(nil))
 				case version < "2025-11-25" && len(asked) > 0:
 					t.Errorf("a client of %s was asked %s", version, asked[0].Params)
-				case version < "2025-11-25" && p.Upstream == upstream.EraLegacy && !strings.Contains(harness.AnswersOf(t, m), `"error":`):
+				case version < "2025-11-25" && p.Upstream == upstream.EraLegacy &&
+					!strings.Contains(harness.AnswersOf(t, m), `"error":`):
 					t.Errorf("the upstream was answered %s, want an error", harness.AnswersOf(t, m))
-				case version < "2025-11-25" && p.Upstream == upstream.EraModern && m.Error == nil && harness.Member(m.Result, "isError") != "true":
+				case version < "2025-11-25" && p.Upstream == upstream.EraModern && m.Error == nil &&
+					harness.Member(m.Result, "isError") != "true":
 					t.Errorf("got %s, want an error", m.Append(nil))
 				}
 			})
@@ -163,7 +176,9 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 // TestProtocolRow7OlderCapabilities holds that a client is believed to be able to do what its
 // version has, and no more.
 func TestProtocolRow7OlderCapabilities(t *testing.T) {
-	const declared = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{"listChanged":true},"tasks":{"requests":{"sampling":{"createMessage":{}}}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}`
+	const declared = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},` +
+		`"roots":{"listChanged":true},"tasks":{"requests":{"sampling":{"createMessage":{}}}},"experimental":{"x":{}},` +
+		`"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}`
 	want := map[string]string{
 		"2024-11-05": `{"sampling":{},"roots":%s}`, "2025-03-26": `{"sampling":{},"roots":%s}`,
 		"2025-06-18": `{"elicitation":{},"sampling":{},"roots":%s}`,
@@ -171,10 +186,11 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	}
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version + " stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
-				got := harness.Member(harness.TalkAs(t, j.URL, p.Client, version, declared).Succeed(t, "up__capabilities", `{}`), "structuredContent", "capabilities")
+				got := harness.Member(harness.TalkAs(t, j.URL, p.Client, version, declared).Succeed(t, "up__capabilities", `{}`),
+					"structuredContent", "capabilities")
 				roots := `{}`
 				if p.Upstream == upstream.EraLegacy {
 					roots = `{"listChanged":true}`
@@ -190,8 +206,10 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
 	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
-		got := j.Talk(t).Succeed(t, "up__echo", `{"result":{"content":[{"type":"text","text":"two numbers"}],"structuredContent":[1,2]}}`)
-		if want := `[{"type":"text","text":"two numbers"},{"type":"text","text":"[1,2]"}]`; harness.Member(got, "content") != want || harness.Member(got, "structuredContent") != "" {
+		got := j.Talk(t).Succeed(t, "up__echo",
+			`{"result":{"content":[{"type":"text","text":"two numbers"}],"structuredContent":[1,2]}}`)
+		if want := `[{"type":"text","text":"two numbers"},{"type":"text","text":"[1,2]"}]`; harness.Member(got,
+			"content") != want || harness.Member(got, "structuredContent") != "" {
 			t.Errorf("result = %s, want the content %s alone", got, want)
 		}
 	})

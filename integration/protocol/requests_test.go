@@ -57,7 +57,8 @@ func wantBody(t *testing.T, a harness.Answered, status int, body string) {
 // wantError wants an error as one JSON document. An id of "" must be left out.
 func wantError(t *testing.T, a harness.Answered, status int, id string, code int64) {
 	t.Helper()
-	if a.Status != status || a.Message.Error == nil || a.Message.Error.Code != code || string(a.Message.ID) != id || a.Header.Get("Content-Type") != "application/json" {
+	if a.Status != status || a.Message.Error == nil || a.Message.Error.Code != code || string(a.Message.ID) != id ||
+		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("got  %s\nwant HTTP %d, id %s, code %d", a, status, id, code)
 	}
 	if _, err := raw.Get(a.Body, "id"); (id == "") != (err == raw.ErrAbsent) {
@@ -67,25 +68,30 @@ func wantError(t *testing.T, a harness.Answered, status int, id string, code int
 
 func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
-	wantBody(t, c.CallID(t, `"d"`, "server/discover", ""), 200, `{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
-		`,"capabilities":`+strings.TrimSuffix(ownCapabilities, "}")+ownExtensions+`,"ttlMs":60000,"cacheScope":"public","resultType":"complete","_meta":`+ownMeta+`}}`)
+	wantBody(t, c.CallID(t, `"d"`, "server/discover", ""), 200,
+		`{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
+			`,"capabilities":`+strings.TrimSuffix(ownCapabilities, "}")+ownExtensions+
+			`,"ttlMs":60000,"cacheScope":"public","resultType":"complete","_meta":`+ownMeta+`}}`)
 }
 
 func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
 	want := c.CallID(t, "1", "server/discover", "")
 	wantBody(t, c.CallID(t, "1", "server/discover",
-		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`), 200, string(want.Body))
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`),
+		200, string(want.Body))
 }
 
 func TestProtocolT03IncompleteMeta(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
 	for name, params := range map[string]string{
-		"no _meta":               `{"_meta":{}}`,
-		"no version":             `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`,
-		"no capabilities":        `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`,
-		"capabilities no object": `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":[]}}`,
-		"version no string":      `{"_meta":{"io.modelcontextprotocol/protocolVersion":20260728,"io.modelcontextprotocol/clientCapabilities":{}}}`,
+		"no _meta":        `{"_meta":{}}`,
+		"no version":      `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`,
+		"no capabilities": `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`,
+		"capabilities no object": `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":[]}}`,
+		"version no string": `{"_meta":{"io.modelcontextprotocol/protocolVersion":20260728,` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}`,
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, c.CallID(t, `"x"`, "tools/list", params), 400, `"x"`, -32602) })
 	}
@@ -94,7 +100,8 @@ func TestProtocolT03IncompleteMeta(t *testing.T) {
 		"no params":    `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantError(t, c.Post(t, body, harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "tools/list")), 400, "7", -32602)
+			wantError(t, c.Post(t, body, harness.With("Mcp-Protocol-Version", "2026-07-28"),
+				harness.With("Mcp-Method", "tools/list")), 400, "7", -32602)
 		})
 	}
 }
@@ -106,32 +113,39 @@ func TestProtocolT04HeaderAndMetaNameTwoVersions(t *testing.T) {
 
 func TestProtocolT05UnsupportedVersion(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
-	a := c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999.0.0", "raw")+`}`, harness.With("Mcp-Protocol-Version", "v999.0.0"))
+	a := c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999.0.0", "raw")+`}`,
+		harness.With("Mcp-Protocol-Version", "v999.0.0"))
 	wantError(t, a, 400, "1", -32022)
-	if data, err := raw.Get(a.Body, "error", "data"); err != nil || string(data) != `{"supported":`+allVersions+`,"requested":"v999.0.0"}` {
+	if data, err := raw.Get(a.Body, "error", "data"); err != nil ||
+		string(data) != `{"supported":`+allVersions+`,"requested":"v999.0.0"}` {
 		t.Errorf("got data %s, %v", data, err)
 	}
 	// A legacy version is supported, but not by a request that has no session.
-	wantError(t, c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("2025-11-25", "raw")+`}`, harness.With("Mcp-Protocol-Version", "2025-11-25")), 400, "2", -32022)
+	wantError(t, c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("2025-11-25", "raw")+`}`,
+		harness.With("Mcp-Protocol-Version", "2025-11-25")), 400, "2", -32022)
 }
 
 func TestProtocolT06VersionHeaderMissing(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
 	wantError(t, c.Call(t, "tools/list", "", harness.Without("Mcp-Protocol-Version")), 400, "1", -32020)
-	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2", -32020)
+	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2",
+		-32020)
 }
 
 func TestProtocolT07MethodHeader(t *testing.T) {
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, upstream.EraModern)
 	for _, q := range []struct{ method, params string }{
-		{"server/discover", ""}, {"tools/list", ""}, {"tools/call", `{"name":"up__echo","arguments":{}}`}, {"subscriptions/listen", `{"notifications":{}}`},
+		{"server/discover", ""}, {"tools/list", ""}, {"tools/call", `{"name":"up__echo","arguments":{}}`},
+		{"subscriptions/listen", `{"notifications":{}}`},
 	} {
 		for name, ch := range map[string]harness.HeaderChange{
-			"missing": harness.Without("Mcp-Method"), "different": harness.With("Mcp-Method", "ping"), "wrong case": harness.With("Mcp-Method", strings.ToUpper(q.method)),
-			"empty": harness.With("Mcp-Method", ""), "twice": harness.With("Mcp-Method", q.method, q.method),
+			"missing": harness.Without("Mcp-Method"), "different": harness.With("Mcp-Method", "ping"),
+			"wrong case": harness.With("Mcp-Method", strings.ToUpper(q.method)),
+			"empty":      harness.With("Mcp-Method", ""), "twice": harness.With("Mcp-Method", q.method, q.method),
 		} {
-			t.Run(q.method+" "+name, func(t *testing.T) { wantError(t, c.CallID(t, "1", q.method, q.params, ch), 400, "1", -32020) })
+			t.Run(q.method+" "+name,
+				func(t *testing.T) { wantError(t, c.CallID(t, "1", q.method, q.params, ch), 400, "1", -32020) })
 		}
 	}
 	harness.WantUncalled(t, journal, "tools/call")
@@ -141,13 +155,16 @@ func TestProtocolT08NameHeader(t *testing.T) {
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, upstream.EraModern)
 	for _, q := range []struct{ method, params string }{
-		{"tools/call", `{"name":"up__echo","arguments":{}}`}, {"prompts/get", `{"name":"up__echo"}`}, {"resources/read", `{"uri":"up__echo"}`},
+		{"tools/call", `{"name":"up__echo","arguments":{}}`}, {"prompts/get", `{"name":"up__echo"}`},
+		{"resources/read", `{"uri":"up__echo"}`},
 	} {
 		for name, ch := range map[string]harness.HeaderChange{
-			"missing": harness.Without("Mcp-Name"), "different": harness.With("Mcp-Name", "up__fail"), "wrong case": harness.With("Mcp-Name", "up__Echo"),
-			"empty": harness.With("Mcp-Name", ""), "twice": harness.With("Mcp-Name", "up__echo", "up__echo"),
+			"missing": harness.Without("Mcp-Name"), "different": harness.With("Mcp-Name", "up__fail"),
+			"wrong case": harness.With("Mcp-Name", "up__Echo"),
+			"empty":      harness.With("Mcp-Name", ""), "twice": harness.With("Mcp-Name", "up__echo", "up__echo"),
 		} {
-			t.Run(q.method+" "+name, func(t *testing.T) { wantError(t, c.CallID(t, "1", q.method, q.params, ch), 400, "1", -32020) })
+			t.Run(q.method+" "+name,
+				func(t *testing.T) { wantError(t, c.CallID(t, "1", q.method, q.params, ch), 400, "1", -32020) })
 		}
 	}
 	harness.WantUncalled(t, journal, "tools/call")
@@ -179,7 +196,9 @@ func postText(t *testing.T, e *harness.Endpoint, head, body string) harness.Answ
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s", addr, len(body), head, body)
+	fmt.Fprintf(conn,
+		"POST /mcp HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "+
+			"%d\r\n%s\r\n%s", addr, len(body), head, body)
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("read the response: %v", err)
@@ -212,7 +231,8 @@ func TestProtocolT10EncodedNameHeader(t *testing.T) {
 		{"literal", literal, literal, 200, -32602},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			a := c.CallID(t, "1", "tools/call", `{"name":`+string(raw.Quote(row.name))+`,"arguments":{}}`, harness.With("Mcp-Name", row.header))
+			a := c.CallID(t, "1", "tools/call", `{"name":`+string(raw.Quote(row.name))+`,"arguments":{}}`,
+				harness.With("Mcp-Name", row.header))
 			if row.code == 0 {
 				wanted++
 				harness.WantEcho(t, a)
@@ -234,7 +254,8 @@ func TestProtocolT10EncodedNameHeader(t *testing.T) {
 
 func TestProtocolT11MethodsThatTheModernEraHasNot(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
-	for i, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "unknown/x", "tools/List"} {
+	for i, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe",
+		"resources/unsubscribe", "unknown/x", "tools/List"} {
 		t.Run(method, func(t *testing.T) {
 			id := fmt.Sprintf(`"id %d"`, i)
 			a := c.CallID(t, id, method, "")
@@ -258,7 +279,8 @@ func TestProtocolT12InitializeInEveryLegacyVersion(t *testing.T) {
 // wantSession wants the answer to an initialize whose id is 0.
 func wantSession(t *testing.T, a harness.Answered, version string) {
 	t.Helper()
-	wantBody(t, a, 200, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"`+version+`","capabilities":`+ownCapabilities+`,"serverInfo":`+ownInfo+`}}`)
+	wantBody(t, a, 200, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"`+version+`","capabilities":`+
+		ownCapabilities+`,"serverInfo":`+ownInfo+`}}`)
 	id := a.Header.Get("Mcp-Session-Id")
 	if id == "" || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		t.Errorf("got session id %q, want visible ASCII", id)
@@ -300,7 +322,8 @@ func TestProtocolT15LegacyVersionHeader(t *testing.T) {
 	for _, version := range []string{"1900-01-01", "2026-07-29", "junk", ""} {
 		wantError(t, c.CallID(t, "1", "tools/list", "", harness.With("Mcp-Protocol-Version", version)), 400, "1", -32600)
 	}
-	wantBody(t, c.CallID(t, "2", "ping", "", harness.Without("Mcp-Protocol-Version")), 200, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+	wantBody(t, c.CallID(t, "2", "ping", "", harness.Without("Mcp-Protocol-Version")), 200,
+		`{"jsonrpc":"2.0","id":2,"result":{}}`)
 }
 
 func TestProtocolT16ModernIgnoresSessions(t *testing.T) {
@@ -316,10 +339,11 @@ func TestProtocolT16ModernIgnoresSessions(t *testing.T) {
 func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 	e, _ := echoing(t)
 	var dials atomic.Int32
-	transport := &http.Transport{MaxConnsPerHost: 1, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}}
+	transport := &http.Transport{MaxConnsPerHost: 1,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
 	defer transport.CloseIdleConnections()
 	legacy, modern := harness.NewClient(t, e, upstream.EraLegacy), harness.NewClient(t, e, upstream.EraModern)
 	legacy.HTTP, modern.HTTP = &http.Client{Transport: transport}, &http.Client{Transport: transport}
@@ -329,7 +353,8 @@ func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 		if _, err := raw.Get(m.Message.Result, "resultType"); m.Status != 200 || err != nil {
 			t.Errorf("modern: got %.300s, %v", m, err)
 		}
-		if _, err := raw.Get(l.Message.Result, "resultType"); l.Status != 200 || l.Message.Result == nil || err != raw.ErrAbsent {
+		if _, err := raw.Get(l.Message.Result, "resultType"); l.Status != 200 || l.Message.Result == nil ||
+			err != raw.ErrAbsent {
 			t.Errorf("legacy: got %.300s, %v", l, err)
 		}
 		harness.WantEcho(t, modern.Tool(t, "up__echo", "{}"))
@@ -350,9 +375,11 @@ func TestProtocolT18Batches(t *testing.T) {
 		config, _ := m.Start(t, upstreamtest.Script{})
 		c := harness.NewClient(t, harness.MustProxy(t, map[string]upstream.Config{"up": config}), m.Client)
 		c.MustInitialize(t, "2025-03-26")
-		wantBody(t, c.Post(t, ` [{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":{"result":{"content":[],"n":1.0}}}},`+
-			`{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":"1","method":"ping"},`+
-			`{"jsonrpc":"2.0","id":2,"method":"unknown/x"},{"jsonrpc":"2.0","id":null,"method":"ping"}]`), 200,
+		wantBody(t, c.Post(t,
+			` [{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":{"result":{"content":[],`+
+				`"n":1.0}}}},`+
+				`{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":"1","method":"ping"},`+
+				`{"jsonrpc":"2.0","id":2,"method":"unknown/x"},{"jsonrpc":"2.0","id":null,"method":"ping"}]`), 200,
 			`[{"jsonrpc":"2.0","id":1,"result":{"content":[],"n":1.0}},{"jsonrpc":"2.0","id":"1","result":{}},`+
 				`{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"Method not found: unknown/x"}},`+
 				string(jsonrpc.AppendError(nil, "", batchNullID(t, c)))+`]`)
@@ -389,7 +416,8 @@ func TestProtocolT18BatchesOfOthersAreRefused(t *testing.T) {
 	t.Run("modern", func(t *testing.T) {
 		c := harness.NewClient(t, e, upstream.EraModern)
 		text, _ := c.Request("1", "tools/list", "")
-		wantError(t, c.Post(t, "["+text+"]", harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "tools/list")), 400, "", -32600)
+		wantError(t, c.Post(t, "["+text+"]", harness.With("Mcp-Protocol-Version", "2026-07-28"),
+			harness.With("Mcp-Method", "tools/list")), 400, "", -32600)
 	})
 }
 
@@ -399,19 +427,23 @@ func TestProtocolT19WhatIsNoMessage(t *testing.T) {
 		c := harness.MustClient(t, e, era)
 		var own []harness.HeaderChange
 		if era == upstream.EraModern {
-			own = []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "tools/list")}
+			own = []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
+				harness.With("Mcp-Method", "tools/list")}
 		}
 		for _, row := range []struct {
 			body, id string
 			code     int64
 		}{
-			{``, "", -32700}, {`{`, "", -32700}, {`{"jsonrpc":"2.0","id":1,"method":"tools/list"`, "", -32700}, {`nonsense`, "", -32700},
+			{``, "", -32700}, {`{`, "", -32700}, {`{"jsonrpc":"2.0","id":1,"method":"tools/list"`, "", -32700},
+			{`nonsense`, "", -32700},
 			{`{"jsonrpc":"2.0","id":1,"method":"tools/list"} x`, "", -32700}, {"\ufeff{}", "", -32700},
 			{`"text"`, "", -32600}, {`7`, "", -32600},
-			{`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, "", -32600}, {`{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, "", -32600},
+			{`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, "", -32600},
+			{`{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, "", -32600},
 			{`{"jsonrpc":"2.0","id":true,"method":"tools/list"}`, "", -32600}, {`{"jsonrpc":"2.0","id":1}`, "1", -32600},
 			{`{"jsonrpc":"1.0","id":1,"method":"tools/list"}`, "1", -32600}, {`{"id":1,"method":"tools/list"}`, "1", -32600},
-			{`{"jsonrpc":"2.0","id":1,"method":7}`, "1", -32600}, {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}`, "1", -32600},
+			{`{"jsonrpc":"2.0","id":1,"method":7}`, "1", -32600},
+			{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}`, "1", -32600},
 		} {
 			t.Run(row.body, func(t *testing.T) { wantError(t, c.Post(t, row.body, own...), 400, row.id, row.code) })
 		}
@@ -537,7 +569,8 @@ func TestProtocolT22Notifications(t *testing.T) {
 	})
 	t.Run("by header", func(t *testing.T) {
 		c := harness.NewClient(t, e, upstream.EraModern)
-		wantBody(t, c.Post(t, `{"jsonrpc":"2.0","method":"notifications/unknown"}`, harness.With("Mcp-Protocol-Version", "2026-07-28")), 202, "")
+		wantBody(t, c.Post(t, `{"jsonrpc":"2.0","method":"notifications/unknown"}`,
+			harness.With("Mcp-Protocol-Version", "2026-07-28")), 202, "")
 	})
 }
 
@@ -555,8 +588,10 @@ func TestProtocolT23Get(t *testing.T) {
 		{"unknown session", legacy, []harness.HeaderChange{harness.With("Mcp-Session-Id", "junk")}, 404},
 		{"does not accept a stream", legacy, []harness.HeaderChange{harness.With("Accept", "application/json")}, 406},
 		{"nothing at all", modern, nil, 405},
-		{"modern", modern, []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "subscriptions/listen")}, 405},
-		{"modern with Last-Event-ID", modern, []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Last-Event-ID", "1")}, 405},
+		{"modern", modern, []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
+			harness.With("Mcp-Method", "subscriptions/listen")}, 405},
+		{"modern with Last-Event-ID", modern,
+			[]harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Last-Event-ID", "1")}, 405},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			if got := row.client.MustDo(t, http.MethodGet, row.changes...); got != row.status {

@@ -18,7 +18,8 @@ import (
 
 // twins starts a junction over two upstreams, a and b, that serve scripts which differ in nothing
 // but who they are.
-func twins(t *testing.T, p harness.Pair, script func(name string) upstreamtest.Script) (map[string]*harness.Served, *harness.Junction) {
+func twins(t *testing.T, p harness.Pair, script func(name string) upstreamtest.Script) (map[string]*harness.Served,
+	*harness.Junction) {
 	t.Helper()
 	ups, configs := map[string]*harness.Served{}, map[string]upstream.Config{}
 	for _, name := range []string{"a", "b"} {
@@ -37,14 +38,18 @@ func textContents(uri, text string) json.RawMessage {
 
 func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 	const odd = "file:///deep/ü%20b?q=a/../b#f"
-	result := fmt.Sprintf(`{"content":[{"type":"resource_link","uri":%[1]q,"name":"n","x":1.0},{"type":"text","text":%[1]q},`+
-		`{"type":"resource","resource":{"uri":"note:1","text":"t","_meta":{"k":1.0}}}],"structuredContent":{"uri":%[1]q}}`, odd)
+	result := fmt.Sprintf(
+		`{"content":[{"type":"resource_link","uri":%[1]q,"name":"n","x":1.0},{"type":"text","text":%[1]q},`+
+			`{"type":"resource","resource":{"uri":"note:1","text":"t","_meta":{"k":1.0}}}],"structuredContent":{"uri":%[1]q}}`,
+		odd)
 	prompt := fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"resource_link","uri":%q,"name":"n"}}]}`, odd)
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
 			return upstreamtest.Script{
 				Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Messages: map[string]json.RawMessage{"p": []byte(prompt)},
-				Resources: []json.RawMessage{}, Contents: map[string]json.RawMessage{odd: textContents(odd, "odd of "+name), "note:1": textContents("note:1", "note of "+name)},
+				Resources: []json.RawMessage{},
+				Contents: map[string]json.RawMessage{odd: textContents(odd, "odd of "+name),
+					"note:1": textContents("note:1", "note of "+name)},
 			}
 		})
 		c := j.Talk(t)
@@ -55,7 +60,8 @@ func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 			if err != nil || len(blocks) != 3 {
 				t.Fatalf("result = %s", got)
 			}
-			if harness.Member(blocks[1], "text") != string(raw.Quote(odd)) || harness.Member(got, "structuredContent", "uri") != string(raw.Quote(odd)) {
+			if harness.Member(blocks[1], "text") != string(raw.Quote(odd)) ||
+				harness.Member(got, "structuredContent", "uri") != string(raw.Quote(odd)) {
 				t.Errorf("a URI in a text was changed: %s", got)
 			}
 			message := c.Must(t, "prompts/get", `"name":"`+name+`__p"`)
@@ -80,7 +86,8 @@ func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 			}
 		}
 		bare := j.TalkTo(t, "/a")
-		if got := string(bare.Succeed(t, "echo", `{"result":`+result+`}`)); !strings.HasPrefix(got, strings.TrimSuffix(result, "}")) {
+		if got := string(bare.Succeed(t, "echo", `{"result":`+result+`}`)); !strings.HasPrefix(got,
+			strings.TrimSuffix(result, "}")) {
 			t.Errorf("on the upstream's own endpoint %s\nwant %s", got, result)
 		}
 		if uri, content := bare.Read(t, odd); uri != odd || content != "odd of a" {
@@ -95,7 +102,8 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
 			own := "https://example.com/" + name
 			return upstreamtest.Script{
-				Resources: []json.RawMessage{[]byte(`{"uri":"file:///x","name":"x","y":1.0}`), []byte(`{"uri":"` + web + `","name":"w"}`), []byte(`{"uri":"` + own + `","name":"o"}`)},
+				Resources: []json.RawMessage{[]byte(`{"uri":"file:///x","name":"x","y":1.0}`),
+					[]byte(`{"uri":"` + web + `","name":"w"}`), []byte(`{"uri":"` + own + `","name":"o"}`)},
 				Contents: map[string]json.RawMessage{
 					"file:///x": []byte(`[{"uri":"file:///x","text":"of ` + name + `"},{"uri":"file:///x/part","text":"part"}]`),
 					web:         textContents(web, "web of "+name), own: textContents(own, "own of "+name),
@@ -127,7 +135,8 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 			if string(contents) != want {
 				t.Errorf("contents = %s\nwant       %s", contents, want)
 			}
-			if uri, content := c.Read(t, "https://example.com/"+name); content != "own of "+name || uri != "https://example.com/"+name {
+			if uri, content := c.Read(t, "https://example.com/"+name); content != "own of "+name ||
+				uri != "https://example.com/"+name {
 				t.Errorf("the page of %s = %s of %s", name, content, uri)
 			}
 		}
@@ -142,7 +151,8 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 		c.Succeed(t, "b__echo", `{}`)
 		harness.CallsOf(t, ups["a"].Journal, 1) // which come after
 		harness.CallsOf(t, ups["b"].Journal, 1)
-		if after := len(ups["a"].RequestsOf(t, "resources/read", 0)) + len(ups["b"].RequestsOf(t, "resources/read", 0)); after != before {
+		if after := len(ups["a"].RequestsOf(t, "resources/read", 0)) +
+			len(ups["b"].RequestsOf(t, "resources/read", 0)); after != before {
 			t.Error("a resource with two owners was read from one of them")
 		}
 	})
@@ -151,7 +161,9 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 func TestProtocolT62ExpansionOfATemplate(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(string) upstreamtest.Script {
-			return upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f","x":1.0}`), []byte(`{"uriTemplate":"db://{+host}/{table}{?q*}","name":"d"}`)}}
+			return upstreamtest.Script{
+				Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f","x":1.0}`),
+					[]byte(`{"uriTemplate":"db://{+host}/{table}{?q*}","name":"d"}`)}}
 		})
 		c := j.Talk(t)
 		list, err := raw.Get(c.Must(t, "resources/templates/list", ``), "resourceTemplates")
@@ -163,10 +175,12 @@ func TestProtocolT62ExpansionOfATemplate(t *testing.T) {
 		for _, item := range items {
 			templates = append(templates, harness.Text(t, item, "uriTemplate"))
 		}
-		if want := []string{"mcp://a/file:///{path}", "mcp://a/db://{+host}/{table}{?q*}", "mcp://b/file:///{path}", "mcp://b/db://{+host}/{table}{?q*}"}; !slices.Equal(templates, want) {
+		if want := []string{"mcp://a/file:///{path}", "mcp://a/db://{+host}/{table}{?q*}", "mcp://b/file:///{path}",
+			"mcp://b/db://{+host}/{table}{?q*}"}; !slices.Equal(templates, want) {
 			t.Fatalf("templates = %q, want %q", templates, want)
 		}
-		for i, expanded := range []string{"file:///a%20b%2Fc", "file:///", "file:///%C3%BC%25", "db://u:p@h:1/t?q=1&q=%20", "file:///mcp://a/x"} {
+		for i, expanded := range []string{"file:///a%20b%2Fc", "file:///", "file:///%C3%BC%25", "db://u:p@h:1/t?q=1&q=%20",
+			"file:///mcp://a/x"} {
 			exposed := "mcp://b/" + expanded
 			uri, content := c.Read(t, exposed)
 			if content != "content of "+expanded || uri != exposed {
@@ -188,10 +202,12 @@ func TestProtocolT63Completion(t *testing.T) {
 		const completed = `{"values":["é","\u00e9"],"total":7.0,"hasMore":true,"x":1E2}`
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
 			s := upstreamtest.Script{
-				Prompts: []json.RawMessage{[]byte(`{"name":"p","arguments":[{"name":"x"}]}`)}, Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)},
+				Prompts:   []json.RawMessage{[]byte(`{"name":"p","arguments":[{"name":"x"}]}`)},
+				Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)},
 			}
 			if name == "a" { // the other completes nothing
-				s.Completions = map[string]json.RawMessage{"p": []byte(completed), "file:///{path}": []byte(completed), "file:///x": []byte(completed)}
+				s.Completions = map[string]json.RawMessage{"p": []byte(completed), "file:///{path}": []byte(completed),
+					"file:///x": []byte(completed)}
 			}
 			return s
 		})
@@ -218,13 +234,15 @@ func TestProtocolT63Completion(t *testing.T) {
 				t.Errorf("the upstream got %s, want %s in it", got, argument)
 			}
 		}
-		for _, ref := range []string{`{"type":"ref/prompt","name":"b__p"}`, `{"type":"ref/resource","uri":"mcp://b/file:///{path}"}`} {
+		for _, ref := range []string{`{"type":"ref/prompt","name":"b__p"}`,
+			`{"type":"ref/resource","uri":"mcp://b/file:///{path}"}`} {
 			result := c.Must(t, "completion/complete", `"ref":`+ref+`,`+argument)
 			if got := harness.Member(result, "completion", "values"); got != `[]` {
 				t.Errorf("completion of %s = %s, want nothing", ref, result)
 			}
 		}
-		for _, ref := range []string{`{"type":"ref/prompt","name":"a__nothing"}`, `{"type":"ref/prompt","name":"p"}`, `{"type":"ref/resource","uri":"mcp://nobody/x"}`, `{"type":"ref/x"}`, `{}`} {
+		for _, ref := range []string{`{"type":"ref/prompt","name":"a__nothing"}`, `{"type":"ref/prompt","name":"p"}`,
+			`{"type":"ref/resource","uri":"mcp://nobody/x"}`, `{"type":"ref/x"}`, `{}`} {
 			harness.WantCode(t, c.Ask(t, "completion/complete", `"ref":`+ref+`,`+argument), -32602)
 		}
 		for _, r := range ups["b"].RequestsOf(t, "completion/complete", 0) {
@@ -236,8 +254,10 @@ func TestProtocolT63Completion(t *testing.T) {
 func TestProtocolT63NobodyCompletes(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}}, nil)
-		m := j.Talk(t).Ask(t, "completion/complete", `"ref":{"type":"ref/prompt","name":"up__p"},"argument":{"name":"x","value":""}`)
-		if m.Error == nil && harness.Member(m.Result, "completion", "values") != `[]` || m.Error != nil && m.Error.Code != -32601 {
+		m := j.Talk(t).Ask(t, "completion/complete",
+			`"ref":{"type":"ref/prompt","name":"up__p"},"argument":{"name":"x","value":""}`)
+		if m.Error == nil && harness.Member(m.Result, "completion", "values") != `[]` ||
+			m.Error != nil && m.Error.Code != -32601 {
 			t.Errorf("got %s, want nothing completed, or no such method", m.Append(nil))
 		}
 	})
@@ -278,7 +298,8 @@ func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
 		if n := len(ups["a"].RequestsOf(t, "resources/read", 2)); n != 2 {
 			t.Errorf("the upstream was asked %d times, want twice", n)
 		}
-		if m := c.Ask(t, "resources/read", `"uri":"mcp://nobody/file:///x"`); m.Error == nil || m.Error.Code != -32602 && m.Error.Code != notFound(p.Client) {
+		if m := c.Ask(t, "resources/read", `"uri":"mcp://nobody/file:///x"`); m.Error == nil ||
+			m.Error.Code != -32602 && m.Error.Code != notFound(p.Client) {
 			t.Errorf("got %s for a URI of nobody's, want that it is not there", m.Append(nil))
 		}
 		for name, s := range ups {
@@ -291,9 +312,11 @@ func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
 
 func TestProtocolT65UnknownPrompt(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		s, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"gone"}`)}, Rules: []upstreamtest.Rule{
-			{Method: "prompts/get", Times: 1, Error: []byte(`{"code":-32602,"message":"missing argument","data":{"x":1.0}}`)},
-		}}, nil)
+		s, j := harness.Over(t, p,
+			upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"gone"}`)},
+				Rules: []upstreamtest.Rule{
+					{Method: "prompts/get", Times: 1, Error: []byte(`{"code":-32602,"message":"missing argument","data":{"x":1.0}}`)},
+				}}, nil)
 		c := j.Talk(t)
 		for _, name := range []string{"up__nothing", "nothing", "UP__p", ""} {
 			harness.WantCode(t, c.Ask(t, "prompts/get", `"name":"`+name+`"`), -32602)
@@ -305,7 +328,8 @@ func TestProtocolT65UnknownPrompt(t *testing.T) {
 		if m.Error == nil || string(m.Error.Append(nil)) != `{"code":-32602,"message":"missing argument","data":{"x":1.0}}` {
 			t.Errorf("got %s, want the upstream's own error", m.Append(nil))
 		}
-		if got := harness.Member(c.Must(t, "prompts/get", `"name":"up__p","arguments":{"a":"b"}`), "messages"); got != `[{"role":"user","content":{"type":"text","text":"{\"a\":\"b\"}"}}]` {
+		if got := harness.Member(c.Must(t, "prompts/get", `"name":"up__p","arguments":{"a":"b"}`),
+			"messages"); got != `[{"role":"user","content":{"type":"text","text":"{\"a\":\"b\"}"}}]` {
 			t.Errorf("messages = %s", got)
 		}
 	})
@@ -314,7 +338,8 @@ func TestProtocolT65UnknownPrompt(t *testing.T) {
 // TestProtocolT08NameHeaderOfAURI has the header Mcp-Name of a read, toward us and from us.
 func TestProtocolT08NameHeaderOfAURI(t *testing.T) {
 	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: "http"}
-	s, j := harness.Over(t, p, upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)}}, nil)
+	s, j := harness.Over(t, p,
+		upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)}}, nil)
 	c := j.Talk(t)
 	for own, header := range map[string]string{"file:///x": "file:///x", "file:///ü y": "=?base64?ZmlsZTovLy/DvCB5?="} {
 		if _, content := c.Read(t, "mcp://up/"+own); content != "content of "+own {

@@ -61,23 +61,28 @@ func sdkSubscriptions() error {
 	type about struct {
 		URI string `json:"uri"`
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "touch"}, func(ctx context.Context, _ *mcp.CallToolRequest, a about) (*mcp.CallToolResult, nothing, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "touch"}, func(ctx context.Context, _ *mcp.CallToolRequest,
+		a about) (*mcp.CallToolResult, nothing, error) {
 		return nil, nothing{}, server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: a.URI})
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "cost"}, func(context.Context, *mcp.CallToolRequest, nothing) (*mcp.CallToolResult, sdkCost, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "cost"}, func(context.Context, *mcp.CallToolRequest, nothing) (*mcp.CallToolResult,
+		sdkCost, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return nil, cost, nil
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "again"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ nothing) (*mcp.CallToolResult, nothing, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "again"}, func(ctx context.Context, _ *mcp.CallToolRequest,
+		_ nothing) (*mcp.CallToolResult, nothing, error) {
 		select {
 		case <-again:
 		case <-ctx.Done():
 		}
 		return nil, nothing{}, ctx.Err()
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, nothing) (*mcp.CallToolResult, nothing, error) {
-		mcp.AddTool(server, &mcp.Tool{Name: "grown"}, func(context.Context, *mcp.CallToolRequest, nothing) (*mcp.CallToolResult, nothing, error) {
+	mcp.AddTool(server, &mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, nothing) (*mcp.CallToolResult,
+		nothing, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "grown"}, func(context.Context, *mcp.CallToolRequest,
+			nothing) (*mcp.CallToolResult, nothing, error) {
 			return nil, nothing{}, nil
 		})
 		return nil, nothing{}, nil
@@ -119,7 +124,8 @@ func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
 				if client == upstream.EraLegacy {
 					c.Must(t, "resources/subscribe", `"uri":"`+uri(i)+`"`)
 				} else {
-					a, _ := harness.Subscribe(t, c, fmt.Sprintf("%d", 1000+i), `{"resourceSubscriptions":["`+uri(i)+`"],"toolsListChanged":true}`)
+					a, _ := harness.Subscribe(t, c, fmt.Sprintf("%d", 1000+i),
+						`{"resourceSubscriptions":["`+uri(i)+`"],"toolsListChanged":true}`)
 					streams = append(streams, a)
 				}
 			}
@@ -129,8 +135,10 @@ func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
 				}
 				return streams[i]
 			}
-			if after := costOf(t, c); after.Listens-before.Listens != many || after.Bytes-before.Bytes != many*len("file:///000") || after.Lists != 1 {
-				t.Errorf("%d subscribers cost %+v, and %+v before them; want one subscription with one resource each", many, after, before)
+			if after := costOf(t, c); after.Listens-before.Listens != many ||
+				after.Bytes-before.Bytes != many*len("file:///000") || after.Lists != 1 {
+				t.Errorf("%d subscribers cost %+v, and %+v before them; want one subscription with one resource each", many, after,
+					before)
 			}
 			touch := func(i int) { c.Succeed(t, "up__touch", fmt.Sprintf(`{"uri":"file:///%03d"}`, i)) }
 			for _, i := range []int{0, 1, many - 1} {

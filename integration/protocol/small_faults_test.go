@@ -21,22 +21,27 @@ import (
 func TestForeignNullParamsOfClients(t *testing.T) {
 	e := harness.MustProxy(t, nil)
 	c := harness.MustClient(t, e, upstream.EraLegacy)
-	if a := c.Post(t, `{"jsonrpc":"2.0","id":7,"method":"ping","params":null}`); a.Status != 200 || string(a.Message.Result) != "{}" || a.Message.ID != "7" {
+	if a := c.Post(t, `{"jsonrpc":"2.0","id":7,"method":"ping","params":null}`); a.Status != 200 ||
+		string(a.Message.Result) != "{}" || a.Message.ID != "7" {
 		t.Errorf("ping: %s", a)
 	}
-	if a := c.Post(t, `{"jsonrpc":"2.0","id":8,"method":"tools/list","params":null}`); a.Status != 200 || harness.Member(a.Message.Result, "tools") != "[]" {
+	if a := c.Post(t, `{"jsonrpc":"2.0","id":8,"method":"tools/list","params":null}`); a.Status != 200 ||
+		harness.Member(a.Message.Result, "tools") != "[]" {
 		t.Errorf("tools/list: %s", a)
 	}
 	wantBody(t, c.Post(t, `{"jsonrpc":"2.0","method":"notifications/initialized","params":null}`), 202, "")
 	// A modern request needs params, so that null is answered as absent params are.
 	m := harness.MustClient(t, e, upstream.EraModern)
-	own := []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "tools/list")}
+	own := []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
+		harness.With("Mcp-Method", "tools/list")}
 	null := m.Post(t, `{"jsonrpc":"2.0","id":9,"method":"tools/list","params":null}`, own...)
 	absent := m.Post(t, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, own...)
-	if null.Status != absent.Status || string(null.Body) != string(absent.Body) || null.Message.Error == nil || null.Message.Error.Code != -32602 {
+	if null.Status != absent.Status || string(null.Body) != string(absent.Body) || null.Message.Error == nil ||
+		null.Message.Error.Code != -32602 {
 		t.Errorf("tools/list of a modern client: %s, without params %s", null, absent)
 	}
-	wantBody(t, m.Post(t, `{"jsonrpc":"2.0","method":"notifications/x","params":null}`, harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "notifications/x")), 202, "")
+	wantBody(t, m.Post(t, `{"jsonrpc":"2.0","method":"notifications/x","params":null}`,
+		harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "notifications/x")), 202, "")
 }
 
 func TestForeignNullParamsOfServers(t *testing.T) {
@@ -64,7 +69,8 @@ func TestForeignIDsThatAreNone(t *testing.T) {
 		c := harness.MustClient(t, e, era)
 		for _, id := range []string{`null`, `1.5`, `true`, `{}`, `[]`, `-0.5`, `15e-1`} {
 			_, changes := c.Request("1", "tools/list", "")
-			a := c.Post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/list","params":{"_meta":`+harness.MetaText("2026-07-28", "raw")+`}}`, changes...)
+			a := c.Post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/list","params":{"_meta":`+
+				harness.MetaText("2026-07-28", "raw")+`}}`, changes...)
 			wantError(t, a, 400, "", -32600)
 		}
 		for _, id := range []string{`1.0`, `-3`, `9007199254740993`, `"1.5"`, `""`} {
@@ -79,7 +85,9 @@ func TestForeignIDsThatAreNone(t *testing.T) {
 func TestForeignSlashAtTheEnd(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Endpoints: map[string]proxy.Endpoint{"web": {Upstreams: []string{"up"}}}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+				Endpoints: map[string]proxy.Endpoint{"web": {Upstreams: []string{"up"}}}})
 		j.Offers(t, "up")
 		root := strings.TrimSuffix(j.URL, "/mcp")
 		for path, tool := range map[string]string{"/mcp/": "up__echo", "/mcp/up/": "echo", "/web/mcp/": "up__echo"} {
@@ -160,11 +168,13 @@ func TestForeignTooLargeAnswers(t *testing.T) {
 				return // the stream of all calls ends there, so that nothing tells whose answer it was
 			}
 			s := p.Serve(t, upstreamtest.Script{})
-			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config}, func(_ *proxy.Options, _ *proxy.SnapshotConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
+			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config},
+				func(_ *proxy.Options, _ *proxy.SnapshotConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
 			c := harness.MustClient(t, e, p.Client)
 			a := c.Tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
 			harness.WantOwnError(t, a.Message, "up", upstream.KindInvalid)
-			if want := "the answer is larger than limits.message of 64 KiB; raise limits.message, or request less"; !strings.Contains(a.Message.Error.Message, want) {
+			const want = "the answer is larger than limits.message of 64 KiB; raise limits.message, or request less"
+			if !strings.Contains(a.Message.Error.Message, want) {
 				t.Errorf("%q does not say %q", a.Message.Error.Message, want)
 			}
 			harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))

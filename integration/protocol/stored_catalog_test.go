@@ -82,14 +82,17 @@ func TestForeignStoredCatalog(t *testing.T) {
 		t.Run("first", func(t *testing.T) {
 			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: before})
 			s.open()
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
 			j.Offers(t, "up")
 			_, result := j.Talk(t).List(t, "")
 			first = harness.Member(result, "tools")
 		})
 		t.Run("second", func(t *testing.T) {
-			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: append(harness.Definitions("new"), before...)})
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
+			s := serveAt(t, address,
+				upstreamtest.Script{Era: string(p.Upstream), Tools: append(harness.Definitions("new"), before...)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
 			c := j.Talk(t)
 			if _, result := c.List(t, ""); harness.Member(result, "tools") != first {
 				t.Errorf("tools = %s\nbefore the restart %s", harness.Member(result, "tools"), first)
@@ -111,7 +114,9 @@ func TestForeignStoredCatalog(t *testing.T) {
 			}
 		})
 		t.Run("third", func(t *testing.T) { // the server is gone
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}}, Store: keeps.open(t)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}},
+					Store: keeps.open(t)})
 			c := j.Talk(t)
 			if got := c.Names(t); !slices.Contains(got, "up__new") {
 				t.Errorf("tools = %q, want those of the second run", got)
@@ -148,7 +153,8 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 	}
 	edited := slices.Clone(whole)
 	edited[len(edited)/2] ^= 1
-	for what, text := range map[string][]byte{"cut": whole[:len(whole)/2], "edited": edited, "empty": nil, "no catalog": []byte("{}")} {
+	for what, text := range map[string][]byte{"cut": whole[:len(whole)/2], "edited": edited, "empty": nil,
+		"no catalog": []byte("{}")} {
 		t.Run(what, func(t *testing.T) {
 			if err := os.WriteFile(files[0], text, 0o600); err != nil {
 				t.Fatal(err)
@@ -191,7 +197,8 @@ func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
 	for _, client := range harness.Eras {
 		harness.RunPair(t, client, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			for _, known := range []bool{false, true} {
-				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp", Timeout: time.Second}}, Guard: guard, Policy: rules}
+				w := harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp",
+					Timeout: time.Second}}, Guard: guard, Policy: rules}
 				if known {
 					t.Run("listed", func(t *testing.T) {
 						s := serveAt(t, address, upstreamtest.Script{Era: "legacy", Tools: harness.Definitions("echo", "whoami")})
@@ -232,8 +239,10 @@ func TestForeignFirstList(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
-				quick, never := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Starts: 300}), serveAt(t, harness.FreePort(t), upstreamtest.Script{})
-				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"quick": quick.Config, "never": {URL: never.url}}})
+				quick, never := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Starts: 300}), serveAt(t,
+					harness.FreePort(t), upstreamtest.Script{})
+				j := harness.Start(t, p,
+					harness.Setup{Upstreams: map[string]upstream.Config{"quick": quick.Config, "never": {URL: never.url}}})
 				if got := j.Talk(t).Names(t); !slices.Equal(got, []string{"quick__echo"}) {
 					t.Errorf("the first list = %q, want quick__echo", got)
 				}
@@ -249,8 +258,11 @@ func TestForeignCallBeforeTheFirstList(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
-				slow := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Prompts: harness.Definitions("hello"), Starts: 300})
-				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"slow": slow.Config, "gone": {Command: []string{"there-is-no-such-program"}}}})
+				slow := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo"), Prompts: harness.Definitions("hello"),
+					Starts: 300})
+				j := harness.Start(t, p,
+					harness.Setup{Upstreams: map[string]upstream.Config{"slow": slow.Config,
+						"gone": {Command: []string{"there-is-no-such-program"}}}})
 				c := j.Talk(t)
 				c.Succeed(t, "slow__echo", `{}`)
 				harness.WantCode(t, c.Call(t, "slow__other", `{}`), -32602)
@@ -259,7 +271,8 @@ func TestForeignCallBeforeTheFirstList(t *testing.T) {
 				if !strings.Contains(m.Error.Message, "there-is-no-such-program") {
 					t.Errorf("the error is %q, want the reason in it", m.Error.Message)
 				}
-				harness.WantOwnError(t, c.Begin(t, harness.Query{Method: "prompts/get", Params: `"name":"gone__hello"`}).Answer(t), "gone", upstream.KindUnavailable)
+				harness.WantOwnError(t, c.Begin(t, harness.Query{Method: "prompts/get", Params: `"name":"gone__hello"`}).Answer(t),
+					"gone", upstream.KindUnavailable)
 				harness.WantCode(t, c.Call(t, "other__tool", `{}`), -32602)
 			})
 		}
@@ -302,13 +315,15 @@ func TestForeignCatalogsThatChange(t *testing.T) {
 	for i := range 10_000 {
 		names = append(names, fmt.Sprintf("tool%d", i))
 	}
-	s, broken := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...)}), p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("good")})
+	s, broken := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...)}), p.Serve(t,
+		upstreamtest.Script{Tools: harness.Definitions("good")})
 	configs := map[string]upstream.Config{"many": s.Config, "broken": broken.Config}
 	t.Run("changes", func(t *testing.T) {
 		j := harness.Start(t, p, harness.Setup{Upstreams: configs, Store: keeps.open(t)})
 		j.Offers(t, "many", "broken")
 		s.Listened(t, p)
-		broken.Inside.AddRules(upstreamtest.Rule{Method: "tools/list", Error: []byte(`{"code":-32603,"message":"out of order"}`)})
+		broken.Inside.AddRules(upstreamtest.Rule{Method: "tools/list",
+			Error: []byte(`{"code":-32603,"message":"out of order"}`)})
 		broken.Inside.Notify("notifications/tools/list_changed", nil)
 		for _, tools := range [][]string{nil, {"one"}, {"two"}, {"three"}} {
 			if err := s.SetTools(harness.Definitions(tools...)); err != nil {

@@ -42,7 +42,8 @@ func subscribed(t *testing.T, s *harness.Served, p harness.Pair, uri string) {
 			return false
 		}
 		return r.Message.Method == "resources/subscribe" && harness.Member(r.Message.Params, "uri") == quoted ||
-			r.Message.Method == "subscriptions/listen" && strings.Contains(harness.Member(r.Message.Params, "notifications", "resourceSubscriptions"), quoted)
+			r.Message.Method == "subscriptions/listen" &&
+				strings.Contains(harness.Member(r.Message.Params, "notifications", "resourceSubscriptions"), quoted)
 	})
 }
 
@@ -61,7 +62,8 @@ func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 			if honoured != `{"resourcesListChanged":true}` {
 				t.Errorf("acknowledged %s", honoured)
 			}
-			all, _ := harness.Subscribe(t, c, `"a"`, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+			all, _ := harness.Subscribe(t, c, `"a"`,
+				`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
 			s.Set(t, "prompts/list", []json.RawMessage{[]byte(`{"name":"q"}`)})
 			harness.WantNotes(t, prompts, "prompts/list_changed")
 			harness.WantNotes(t, all, "prompts/list_changed")
@@ -90,11 +92,16 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 				return script
 			})
 			c := j.Talk(t)
-			a, honoured := harness.Subscribe(t, c, `"L"`, `{"resourceSubscriptions":["mcp://a/file:///dir","mcp://b/file:///dir","mcp://nobody/file:///dir","mcp://a/file:///not/listed"]}`)
-			harness.WantJSON(t, "acknowledged", []byte(honoured), `{"resourceSubscriptions":["mcp://a/file:///dir","mcp://a/file:///not/listed"]}`)
+			a, honoured := harness.Subscribe(t, c, `"L"`,
+				`{"resourceSubscriptions":["mcp://a/file:///dir","mcp://b/file:///dir","mcp://nobody/file:///dir",`+
+					`"mcp://a/file:///not/listed"]}`)
+			harness.WantJSON(t, "acknowledged", []byte(honoured),
+				`{"resourceSubscriptions":["mcp://a/file:///dir","mcp://a/file:///not/listed"]}`)
 			subscribed(t, ups["a"], p, "file:///dir")
-			_, honoured = harness.Subscribe(t, c, `"M"`, `{"resourceSubscriptions":["mcp://b/file:///dir"],"toolsListChanged":true}`)
-			if got := harness.Member([]byte(honoured), "resourceSubscriptions"); got != "" && got != "[]" || harness.Member([]byte(honoured), "toolsListChanged") != "true" {
+			_, honoured = harness.Subscribe(t, c, `"M"`,
+				`{"resourceSubscriptions":["mcp://b/file:///dir"],"toolsListChanged":true}`)
+			if got := harness.Member([]byte(honoured), "resourceSubscriptions"); got != "" && got != "[]" ||
+				harness.Member([]byte(honoured), "toolsListChanged") != "true" {
 				t.Errorf("acknowledged %s, want changes of tools alone", honoured)
 			}
 			ups["a"].Updated(t, "file:///dir")
@@ -104,7 +111,8 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 			}
 			bare := j.TalkTo(t, "/a")
 			own, honoured := harness.Subscribe(t, bare, `"B"`, `{"resourceSubscriptions":["file:///dir"]}`)
-			harness.WantJSON(t, "acknowledged on the upstream's own endpoint", []byte(honoured), `{"resourceSubscriptions":["file:///dir"]}`)
+			harness.WantJSON(t, "acknowledged on the upstream's own endpoint", []byte(honoured),
+				`{"resourceSubscriptions":["file:///dir"]}`)
 			ups["a"].Updated(t, "file:///dir")
 			harness.WantNotes(t, own, "resources/updated file:///dir")
 		})
@@ -121,7 +129,8 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			}
 			one, _ := harness.Subscribe(t, c, `"1"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			two, _ := harness.Subscribe(t, c, `2`, `{"resourceSubscriptions":["mcp://up/file:///b","mcp://up/file:///a"]}`)
-			three, _ := harness.Subscribe(t, j.Talk(t), `2`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`) // of another client
+			// of another client
+			three, _ := harness.Subscribe(t, j.Talk(t), `2`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			follows(t, s, p, "file:///a", "file:///b")
 			s.Updated(t, "file:///a")
 			for _, a := range []*harness.Answering{one, two, three} {
@@ -148,7 +157,8 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			two.Drop()
 			for _, uri := range []string{"file:///a", "file:///b"} {
 				harness.Await(t, s.Journal, "unsubscription from "+uri, func(r upstreamtest.Record) bool {
-					return r.Message.Method == "resources/unsubscribe" && harness.Member(r.Message.Params, "uri") == string(raw.Quote(uri))
+					return r.Message.Method == "resources/unsubscribe" &&
+						harness.Member(r.Message.Params, "uri") == string(raw.Quote(uri))
 				})
 			}
 			if got := subscriptions(t, s, "resources/unsubscribe"); got["file:///a"] != 1 || got["file:///b"] != 1 {
@@ -179,7 +189,8 @@ func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 			delete(open, jsonrpc.ID(harness.Member(r.Message.Params, "requestId")))
 		case r.Message.Method == "subscriptions/listen":
 			var list []string
-			if err := json.Unmarshal([]byte(cmp.Or(harness.Member(r.Message.Params, "notifications", "resourceSubscriptions"), "[]")), &list); err != nil {
+			if err := json.Unmarshal([]byte(cmp.Or(harness.Member(r.Message.Params, "notifications", "resourceSubscriptions"),
+				"[]")), &list); err != nil {
 				t.Error(err)
 			} else if len(list) > 0 {
 				open[r.Message.ID] = list
@@ -211,7 +222,8 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 			c := j.Talk(t)
 			dir, _ := harness.Subscribe(t, c, `"dir"`, `{"resourceSubscriptions":["mcp://a/file:///dir"]}`)
 			part, _ := harness.Subscribe(t, c, `"part"`, `{"resourceSubscriptions":["mcp://a/file:///dir/x"]}`)
-			other, _ := harness.Subscribe(t, c, `"other"`, `{"resourceSubscriptions":["mcp://a/file:///dirt","mcp://b/file:///dir/x"]}`)
+			other, _ := harness.Subscribe(t, c, `"other"`,
+				`{"resourceSubscriptions":["mcp://a/file:///dirt","mcp://b/file:///dir/x"]}`)
 			follows(t, ups["a"], p, "file:///dir", "file:///dir/x", "file:///dirt")
 			follows(t, ups["b"], p, "file:///dir/x")
 			ups["a"].Updated(t, "file:///dir/x")
@@ -268,7 +280,8 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 			subscribed(t, ups["a"], p, "file:///dir")
 			ups["a"].Updated(t, "file:///dir/x")
 			harness.WantNotes(t, mine, "resources/updated mcp://a/file:///dir/x")
-			for method, items := range map[string][]json.RawMessage{"tools/list": harness.Definitions("new"), "prompts/list": nil, "resources/list": nil} {
+			for method, items := range map[string][]json.RawMessage{"tools/list": harness.Definitions("new"),
+				"prompts/list": nil, "resources/list": nil} {
 				ups["a"].Set(t, method, items)
 			}
 			for _, stream := range []*harness.Answering{mine, theirs} {
@@ -330,7 +343,8 @@ func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
 		first := upstreamtest.New(script)
 		t.Cleanup(first.Close)
 		url, stop := upstreamtest.Serve(t, "127.0.0.1:0", first.Handler())
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: url + "/mcp"}}, Limits: proxy.Limits{}})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: url + "/mcp"}}, Limits: proxy.Limits{}})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		var stream *harness.Answering
@@ -371,7 +385,8 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: "http"}
 	_, j := harness.Over(t, p, harness.Library("up"), nil)
 	c := j.Talk(t)
-	a := c.Begin(t, harness.Query{Method: "subscriptions/listen", Params: `"notifications":{"resourceSubscriptions":[` + strings.Join(uris, ",") + `]}`})
+	a := c.Begin(t, harness.Query{Method: "subscriptions/listen",
+		Params: `"notifications":{"resourceSubscriptions":[` + strings.Join(uris, ",") + `]}`})
 	if m, ok := a.Next(t); ok && m.Error == nil && strings.Count(string(m.Params), "mcp://up/") > 4000 {
 		t.Errorf("acknowledged thousands of resources for one request of %d bytes", len(strings.Join(uris, ",")))
 	}

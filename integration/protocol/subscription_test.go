@@ -16,7 +16,8 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 	for _, era := range harness.ClientEras() {
 		for _, up := range harness.ClientEras() {
 			t.Run(string(era)+"-"+string(up), func(t *testing.T) {
-				script := upstreamtest.Script{Era: string(up), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`), []byte(`{"uri":"file:///b","name":"b"}`)}}
+				script := upstreamtest.Script{Era: string(up),
+					Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`), []byte(`{"uri":"file:///b","name":"b"}`)}}
 				server, url := upstreamtest.Start(t, script)
 				e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
 				// before that the server has nowhere to tell it, and all that was subscribed to
@@ -37,7 +38,8 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				} else {
 					tag = `,"_meta":{"io.modelcontextprotocol/subscriptionId":"L"}`
 					stream = mustListen(t, c, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
-					want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["mcp://up/file:///a"]}` + tag + `}}`
+					want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` +
+						`"params":{"notifications":{"resourceSubscriptions":["mcp://up/file:///a"]}` + tag + `}}`
 					if got := stream.Next(t); got != want {
 						t.Fatalf("acknowledged %s\nwant %s", got, want)
 					}
@@ -46,7 +48,8 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				server.Updated("file:///a/part")
 				server.Updated("file:///a")
 				update := func(uri string) string {
-					return `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/` + uri + `"` + tag + `}}`
+					return `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/` + uri + `"` + tag +
+						`}}`
 				}
 				if got := stream.Next(t); got != update("file:///a/part") {
 					t.Errorf("heard %s\nwant  %s", got, update("file:///a/part"))
@@ -54,7 +57,8 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				if got := stream.Next(t); got != update("file:///a") {
 					t.Errorf("heard %s\nwant  %s", got, update("file:///a"))
 				}
-				if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); up == upstream.EraLegacy && n != 1 {
+				if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); up == upstream.EraLegacy &&
+					n != 1 {
 					t.Errorf("the upstream was asked %d times to follow", n)
 				}
 			})
@@ -95,7 +99,8 @@ func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
 		t.Fatalf("unsubscribe: %s", a)
 	}
 	stream := two.MustOpen(t) // what came before it was open waits for it
-	if got, want := stream.Next(t), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a"}}`; got != want {
+	if got, want := stream.Next(
+		t), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a"}}`; got != want {
 		t.Errorf("heard %s\nwant  %s", got, want)
 	}
 	if n := strings.Count(strings.Join(server.Methods(), " "), "resources/unsubscribe"); n != 0 {
@@ -119,14 +124,16 @@ func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
 func TestSubscriptionsOutliveTheConnection(t *testing.T) {
 	for _, up := range harness.ClientEras() {
 		t.Run(string(up), func(t *testing.T) {
-			script := upstreamtest.Script{Era: string(up), Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
+			script := upstreamtest.Script{Era: string(up),
+				Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
 			server, url := upstreamtest.Start(t, script)
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
 			c := harness.MustClient(t, e, upstream.EraModern)
 			stream := mustListen(t, c, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			stream.Next(t)
 			server.EndStreams(false)
-			const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a","_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`
+			const want = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mcp://up/file:///a",` +
+				`"_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`
 			if got := stream.Next(t); got != want { // something may have been missed
 				t.Errorf("heard %s\nwant  %s", got, want)
 			}

@@ -14,8 +14,9 @@ import (
 
 // These are two tools as a server lists them, and as clients should read them.
 const (
-	oddTool  = `{"inputSchema":{"x":1.0,"type":"object"},"title":"\u00e9\/","name":"odd","future":[12345678901234567890]}`
-	oddSeen  = `{"inputSchema":{"x":1.0,"type":"object"},"title":"\u00e9\/","name":"up__odd","future":[12345678901234567890]}`
+	oddTool = `{"inputSchema":{"x":1.0,"type":"object"},"title":"\u00e9\/","name":"odd","future":[12345678901234567890]}`
+	oddSeen = `{"inputSchema":{"x":1.0,"type":"object"},"title":"\u00e9\/","name":"up__odd",` +
+		`"future":[12345678901234567890]}`
 	evenTool = `{"name":"even","inputSchema":{"type":"object"}}`
 	evenSeen = `{"name":"up__even","inputSchema":{"type":"object"}}`
 )

@@ -159,8 +159,9 @@ type restaurant struct {
 }
 
 const (
-	restaurantTools = `{"tools":[{"name":"book","inputSchema":{"type":"object","properties":{"day":{"type":"string"}}}}]%s}`
-	howMany         = `{"method":"elicitation/create","params":{%s"message":"A table for how many?","requestedSchema":` +
+	restaurantTools = `{"tools":[{"name":"book","inputSchema":{"type":"object",` +
+		`"properties":{"day":{"type":"string"}}}}]%s}`
+	howMany = `{"method":"elicitation/create","params":{%s"message":"A table for how many?","requestedSchema":` +
 		`{"type":"object","properties":{"people":{"type":"integer","minimum":1}},"required":["people"]}}%s}`
 	booked = `{"content":[{"type":"text","text":"A table for %s on Friday."}]%s}`
 )
@@ -196,10 +197,13 @@ func (r *restaurant) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case m.ID == "":
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method == "server/discover" && modern:
-		answer(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","resultType":"complete"}`)
+		answer(
+			`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private",` +
+				`"resultType":"complete"}`)
 	case m.Method == "initialize" && !modern:
 		w.Header().Set("Mcp-Session-Id", fmt.Sprintf("table-%d", r.tables.Add(1)))
-		answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"restaurant","version":"1"}}`)
+		answer(
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"restaurant","version":"1"}}`)
 	case m.Method == "tools/list" && modern:
 		answer(fmt.Sprintf(restaurantTools, `,"ttlMs":0,"cacheScope":"private","resultType":"complete"`))
 	case m.Method == "tools/list":
@@ -207,7 +211,8 @@ func (r *restaurant) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case m.Method == "tools/call" && modern:
 		people, err := raw.Get(m.Params, "inputResponses", "table", "content", "people")
 		if err != nil {
-			answer(`{"resultType":"input_required","inputRequests":{"table":` + fmt.Sprintf(howMany, `"mode":"form",`, "") + `},"requestState":"the restaurant's own state"}`)
+			answer(`{"resultType":"input_required","inputRequests":{"table":` + fmt.Sprintf(howMany, `"mode":"form",`, "") +
+				`},"requestState":"the restaurant's own state"}`)
 			return
 		}
 		answer(fmt.Sprintf(booked, people, `,"resultType":"complete"`))
@@ -307,9 +312,11 @@ func (g *guest) send(ctx context.Context, name string, body string, on func(*jso
 func (g *guest) book(ctx context.Context) (told string, err error) {
 	const (
 		me     = `"clientInfo":{"name":"guest","version":"1"}`
-		modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"guest","version":"1"},` +
+		modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"1"},` +
 			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
-		call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"restaurant__book","arguments":{"day":"Friday"}%s}}`
+		call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"restaurant__book",` +
+			`"arguments":{"day":"Friday"}%s}}`
 		four = `{"action":"accept","content":{"people":4}}`
 	)
 	end := func(m *jsonrpc.Message) error {
@@ -317,7 +324,9 @@ func (g *guest) book(ctx context.Context) (told string, err error) {
 		return nil
 	}
 	if g.era == upstream.EraLegacy {
-		if err := g.send(ctx, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},`+me+`}}`, end); err != nil {
+		if err := g.send(ctx, "",
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+				`"capabilities":{"elicitation":{}},`+me+`}}`, end); err != nil {
 			return "", err
 		}
 		if err := g.send(ctx, "", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, end); err != nil {

@@ -14,12 +14,15 @@ import (
 // completing is the script of a server whose completions name files that the policy of
 // TestSafety2CompletionObeysResourceRules denies.
 func completing() upstreamtest.Script {
-	const values = `{"values":["home/a","etc/passwd","home/../etc/shadow","%65tc/hosts","secret","et\u0063/x",7],"total":7,"hasMore":true,"x":"etc/passwd"}`
+	const values = `{"values":["home/a","etc/passwd","home/../etc/shadow","%65tc/hosts","secret","et\u0063/x",7],` +
+		`"total":7,"hasMore":true,"x":"etc/passwd"}`
 	return upstreamtest.Script{
 		Prompts: []json.RawMessage{[]byte(`{"name":"free"}`), []byte(`{"name":"asked"}`), []byte(`{"name":"judged"}`)},
-		Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{+p}","name":"f"}`), []byte(`{"uriTemplate":"file:///{+dir}/{name}","name":"g"}`),
+		Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{+p}","name":"f"}`),
+			[]byte(`{"uriTemplate":"file:///{+dir}/{name}","name":"g"}`),
 			[]byte(`{"uriTemplate":"note:{id}","name":"n"}`)},
-		Completions: map[string]json.RawMessage{"free": []byte(values), "asked": []byte(values), "judged": []byte(values), "file:///{+p}": []byte(values),
+		Completions: map[string]json.RawMessage{"free": []byte(values), "asked": []byte(values), "judged": []byte(values),
+			"file:///{+p}":          []byte(values),
 			"file:///{+dir}/{name}": []byte(values), "note:{id}": []byte(values), "file:///{+made}{up}": []byte(values)},
 	}
 }
@@ -30,7 +33,8 @@ func TestSafety2CompletionObeysResourceRules(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, completing())
 		guard, keys := harness.Keyring(t, "all", "some")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
 - { name: all, match: { key: all }, rules: [ { allow: { upstreams: "*" } } ] }
 - name: some
   match: { key: some }
@@ -43,7 +47,8 @@ func TestSafety2CompletionObeysResourceRules(t *testing.T) {
 		j.Offers(t, "up")
 		all, some := j.As(t, keys["all"]), j.As(t, keys["some"])
 		resource := func(uri, name, value, others string) string {
-			return `"ref":{"type":"ref/resource","uri":"mcp://up/` + uri + `"},"argument":{"name":"` + name + `","value":"` + value + `"},"context":{"arguments":{` + others + `}}`
+			return `"ref":{"type":"ref/resource","uri":"mcp://up/` + uri + `"},"argument":{"name":"` + name + `","value":"` +
+				value + `"},"context":{"arguments":{` + others + `}}`
 		}
 		prompt := func(name string) string {
 			return `"ref":{"type":"ref/prompt","name":"up__` + name + `"},"argument":{"name":"x","value":""}`
@@ -96,7 +101,8 @@ func TestSafety2CompletionObeysResourceRules(t *testing.T) {
 				t.Errorf("the key that may use everything gets %s for %s", m.Append(nil), test.params)
 			}
 		}
-		if _, err := raw.Parse([]byte(harness.Member(some.Must(t, "completion/complete", prompt("free")), "completion"))); err != nil {
+		if _, err := raw.Parse([]byte(harness.Member(some.Must(t, "completion/complete", prompt("free")),
+			"completion"))); err != nil {
 			t.Error(err)
 		}
 	})

@@ -77,7 +77,8 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 		} {
 			m := ann.Ask(t, q.method, fmt.Sprintf(q.params, q.denied))
 			none := ann.Ask(t, q.method, fmt.Sprintf(q.params, q.unknown))
-			if got, want := harness.WithoutName(m, q.denied), harness.WithoutName(none, q.unknown); got != want || m.Error == nil {
+			if got, want := harness.WithoutName(m, q.denied), harness.WithoutName(none, q.unknown); got != want ||
+				m.Error == nil {
 				t.Errorf("%s of %s is answered %s\nof what does not exist   %s", q.method, q.denied, got, want)
 			}
 		}

@@ -17,11 +17,13 @@ import (
 func TestApprovalShowsWhatIsCalled(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		for _, params := range []string{
-			`"name":"up__echo","arguments":{"n":1},"Arguments":{"n":2}`, `"name":"up__echo","ARGUMENTS":{"n":2}`, `"name":"up__echo","arguments":{"n":1},"arguments":{"n":2}`,
+			`"name":"up__echo","arguments":{"n":1},"Arguments":{"n":2}`, `"name":"up__echo","ARGUMENTS":{"n":2}`,
+			`"name":"up__echo","arguments":{"n":1},"arguments":{"n":2}`,
 		} {
 			m, asked := c.Converse(t, harness.Query{Method: "tools/call", Params: params}, approval("yes, once"))
 			if m.Error == nil || len(asked) > 0 {
@@ -45,7 +47,8 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 func TestApprovalIsForTheseBytes(t *testing.T) {
 	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		odd := func(n string) harness.Query {
@@ -69,7 +72,8 @@ func TestApprovalIsForTheseBytes(t *testing.T) {
 // with the person's answer, and again after that.
 func TestApprovalIsForThisTool(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
-		a, b := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo")}), p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo")})
+		a, b := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("echo")}), p.Serve(t,
+			upstreamtest.Script{Tools: harness.Definitions("echo")})
 		rules := harness.MustPolicy(t, "- { name: careful, rules: [ { ask: { tools: \"*\" } } ] }\n")
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"a": a.Config}, Policy: rules})
 		j.Offers(t, "a")
@@ -78,7 +82,8 @@ func TestApprovalIsForThisTool(t *testing.T) {
 		q := harness.Called("echo", `{"n":2}`)
 		if p.Client == upstream.EraModern {
 			m := c.Begin(t, q).Answer(t)
-			q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept","content":{"answer":"yes, once"}}`)
+			q.Params = harness.Retried(q.Params, m,
+				string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept","content":{"answer":"yes, once"}}`)
 		}
 		j.Apply(harness.Setup{Upstreams: map[string]upstream.Config{"b": b.Config}, Policy: rules})
 		j.Offers(t, "b")
@@ -101,10 +106,12 @@ func TestApprovalIsForThisTool(t *testing.T) {
 func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		first := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)}
+		first := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, approving)}
 		for name, rules := range map[string]string{
-			"denied":    "- { name: careful, rules: [ { deny: { tools: up__echo } }, { allow: { upstreams: \"*\" } } ] }\n",
-			"arguments": "- { name: careful, rules: [ { deny: { tools: up__echo, where: { a: b } } }, { allow: { upstreams: \"*\" } } ] }\n",
+			"denied": "- { name: careful, rules: [ { deny: { tools: up__echo } }, { allow: { upstreams: \"*\" } } ] }\n",
+			"arguments": "- { name: careful, rules: [ { deny: { tools: up__echo, where: { a: b } } }, { allow: { upstreams: " +
+				"\"*\" } } ] }\n",
 		} {
 			t.Run(name, func(t *testing.T) {
 				first.Crowded = true
@@ -136,12 +143,14 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			q := harness.Asking(harness.AskForm)
 			base := q.Params
-			for _, answer := range []string{`{"action":"accept","content":{"answer":"yes, once"}}`, strings.TrimPrefix(harness.Accepted, `"result":`)} {
+			for _, answer := range []string{`{"action":"accept","content":{"answer":"yes, once"}}`,
+				strings.TrimPrefix(harness.Accepted, `"result":`)} {
 				m := c.Begin(t, q).Answer(t)
 				q.Params = harness.Retried(base, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+":"+answer)
 			}
@@ -175,7 +184,8 @@ func TestRoundsDoNotOutliveAReload(t *testing.T) {
 					j.Apply(w)
 					return approval("no")(q)
 				})
-				if want := map[string]int{"denied": 1, "asked": 2}[name]; len(asked) != want || m.Error == nil && harness.Member(m.Result, "isError") != "true" {
+				if want := map[string]int{"denied": 1, "asked": 2}[name]; len(asked) != want ||
+					m.Error == nil && harness.Member(m.Result, "isError") != "true" {
 					t.Errorf("after %d questions and a reload the call is answered %s", len(asked), m.Append(nil))
 				}
 				if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {

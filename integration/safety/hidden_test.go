@@ -15,7 +15,8 @@ import (
 func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		full := p.Serve(t, upstreamtest.Script{})
-		empty := p.Serve(t, upstreamtest.Script{Capabilities: []byte(`{"tools":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`), Tools: harness.Definitions()})
+		empty := p.Serve(t, upstreamtest.Script{Capabilities: []byte(
+			`{"tools":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`), Tools: harness.Definitions()})
 		guard, keys := harness.Keyring(t, "some", "glob", "web", "nobody")
 		down := upstream.Config{URL: "http://127.0.0.1:1/mcp"}
 		j := harness.Start(t, p, harness.Setup{
@@ -43,7 +44,10 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 			if p.Client == upstream.EraModern {
 				said = string(c.Must(t, "server/discover", ""))
 			} else {
-				said = string(c.Begin(t, harness.Query{Method: "initialize", Params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`}).Answer(t).Result)
+				said = string(c.Begin(t,
+					harness.Query{Method: "initialize",
+						Params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`}).Answer(
+					t).Result)
 			}
 			for _, hidden := range []string{"logging", "completions", "subscribe"} {
 				if strings.Contains(said, hidden) {
@@ -73,9 +77,11 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 			return a
 		}
 		hidden, stays, gone := listens(keys["some"], "/up"), listens(keys["some"], ""), listens(keys["all"], "")
-		w.Policy = harness.MustPolicy(t, "- { name: some, match: { key: some }, rules: [ { allow: { upstreams: other } } ] }\n")
+		w.Policy = harness.MustPolicy(t,
+			"- { name: some, match: { key: some }, rules: [ { allow: { upstreams: other } } ] }\n")
 		j.Apply(w)
-		for name, a := range map[string]*harness.Answering{"of an endpoint that is hidden now": hidden, "of somebody who may use nothing now": gone} {
+		for name, a := range map[string]*harness.Answering{"of an endpoint that is hidden now": hidden,
+			"of somebody who may use nothing now": gone} {
 			for {
 				if m, ok := a.Next(t); !ok {
 					break
@@ -93,7 +99,8 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
-		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
+		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}
 		j := harness.Start(t, p, w)
 		j.Offers(t, "up")
 		s.Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
@@ -105,7 +112,8 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		c.Must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
 		// of an upstream that is theirs alone
 		j.Server.Updated(upstream.Update{Upstream: "up", Person: "user:somebody else", URI: "file:///sub/c"})
-		w.Policy = harness.MustPolicy(t, "- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
+		w.Policy = harness.MustPolicy(t,
+			"- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.Apply(w)
 		stream := c.Get(t)
 		harness.WantNotes(t, stream, "resources/updated mcp://up/file:///b")

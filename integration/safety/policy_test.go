@@ -26,7 +26,8 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 		script.Completions = map[string]json.RawMessage{"p": []byte(`{"values":["x"]}`)}
 		s := p.Serve(t, script)
 		guard, keys := harness.Keyring(t, "one", "two")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
 - name: everybody
   rules: [ { allow: { upstreams: "*" } } ]
 - name: not-one
@@ -48,7 +49,8 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 			{"prompts/get", "up__ask", `"name":"%s"`},
 			{"resources/read", "mcp://up/file:///secret/a", `"uri":"%s"`},
 			{"completion/complete", "up__ask", `"ref":{"type":"ref/prompt","name":"%s"},"argument":{"name":"x","value":""}`},
-			{"completion/complete", "mcp://up/file:///secret/{x}", `"ref":{"type":"ref/resource","uri":"%s"},"argument":{"name":"x","value":""}`},
+			{"completion/complete", "mcp://up/file:///secret/{x}",
+				`"ref":{"type":"ref/resource","uri":"%s"},"argument":{"name":"x","value":""}`},
 		} {
 			unknown := "up__nothing"
 			if strings.HasPrefix(q.denied, "mcp:") {
@@ -56,7 +58,8 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 			}
 			denied := one.Ask(t, q.method, fmt.Sprintf(q.params, q.denied))
 			none := one.Ask(t, q.method, fmt.Sprintf(q.params, unknown))
-			if got, want := harness.WithoutName(denied, q.denied), harness.WithoutName(none, unknown); got != want || denied.Error == nil {
+			if got, want := harness.WithoutName(denied, q.denied), harness.WithoutName(none, unknown); got != want ||
+				denied.Error == nil {
 				t.Errorf("%s of what is denied is answered %s\nof what does not exist   %s", q.method, got, want)
 			}
 		}
@@ -69,10 +72,14 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 		}
 		hiding, seeing := changes(one), changes(two)
 		list := harness.Definitions("gate", "open")
-		s.Set(t, "tools/list", append([]json.RawMessage{[]byte(`{"name":"echo","description":"another","inputSchema":{"type":"object"}}`)}, list...))
+		s.Set(t, "tools/list",
+			append([]json.RawMessage{[]byte(`{"name":"echo","description":"another","inputSchema":{"type":"object"}}`)},
+				list...))
 		harness.WantNotes(t, seeing, "tools/list_changed")
 		harness.WantNotes(t, hiding, "tools/list_changed") // other tools went
-		s.Set(t, "tools/list", append([]json.RawMessage{[]byte(`{"name":"echo","description":"once more","inputSchema":{"type":"object"}}`)}, list...))
+		s.Set(t, "tools/list",
+			append([]json.RawMessage{[]byte(`{"name":"echo","description":"once more","inputSchema":{"type":"object"}}`)},
+				list...))
 		harness.WantNotes(t, seeing, "tools/list_changed")
 		harness.WantSilentEnd(t, j, hiding)
 		for _, r := range s.Received() {
@@ -89,7 +96,8 @@ func TestProtocolT38WhatAClientSaysOfItselfGrantsNothing(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "ci", "root")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
 - { name: ci, match: { key: ci }, rules: [ { allow: { tools: [up__echo, up__gate] } } ] }
 - { name: root, match: { key: root }, rules: [ { allow: { upstreams: "*" } } ] }
 `)})
@@ -115,13 +123,16 @@ func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
 		plain := upstreamtest.Script{Capabilities: []byte(`{"tools":{}}`)}
 		a, b := p.Serve(t, rich), p.Serve(t, plain)
 		guard, keys := harness.Keyring(t, "all", "few")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"rich": a.Config, "plain": b.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"rich": a.Config, "plain": b.Config}, Guard: guard,
+				Policy: harness.MustPolicy(t, `
 - { name: all, match: { key: all }, rules: [ { allow: { upstreams: "*" } } ] }
 - { name: few, match: { key: few }, rules: [ { allow: { upstreams: plain } } ] }
 `)})
 		j.Offers(t, "rich", "plain")
 		all, few := j.As(t, keys["all"]), j.As(t, keys["few"])
-		requests := map[string]string{"completion/complete": `"ref":{"type":"ref/prompt","name":"rich__p"},"argument":{"name":"x","value":""}`}
+		requests := map[string]string{
+			"completion/complete": `"ref":{"type":"ref/prompt","name":"rich__p"},"argument":{"name":"x","value":""}`}
 		if p.Client == upstream.EraLegacy {
 			requests["logging/setLevel"] = `"level":"info"`
 			requests["resources/subscribe"] = `"uri":"mcp://rich/file:///dir"`
@@ -132,7 +143,8 @@ func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
 			}
 			a := few.Begin(t, harness.Query{Method: method, Params: params})
 			harness.WantCode(t, a.Answer(t), -32601)
-			if want := map[upstream.Era]int{upstream.EraLegacy: http.StatusOK, upstream.EraModern: http.StatusNotFound}[p.Client]; a.Status != want {
+			if want := map[upstream.Era]int{upstream.EraLegacy: http.StatusOK,
+				upstream.EraModern: http.StatusNotFound}[p.Client]; a.Status != want {
 				t.Errorf("%s has the status %d, want %d", method, a.Status, want)
 			}
 		}
@@ -140,10 +152,12 @@ func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
 			if p.Client == upstream.EraModern {
 				return harness.Member(c.Must(t, "server/discover", ""), "capabilities")
 			}
-			m := c.Begin(t, harness.Query{Method: "initialize", Params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}`}).Answer(t)
+			m := c.Begin(t, harness.Query{Method: "initialize",
+				Params: `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}`}).Answer(t)
 			return harness.Member(m.Result, "capabilities")
 		}
-		if got := declared(few); strings.Contains(got, "completions") || strings.Contains(got, "logging") || strings.Contains(got, "subscribe") {
+		if got := declared(few); strings.Contains(got, "completions") || strings.Contains(got, "logging") ||
+			strings.Contains(got, "subscribe") {
 			t.Errorf("who may use tools alone is told of %s", got)
 		}
 		if got := declared(all); !strings.Contains(got, "completions") {
@@ -188,7 +202,8 @@ func approval(choice string) func(harness.ServerRequest) string {
 func TestApprovalIsAskedFor(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		odd := `{"text":"\u202egnp.exe","n":1.0}`
@@ -206,15 +221,18 @@ func TestApprovalIsAskedFor(t *testing.T) {
 			t.Errorf("the upstream got %s, want %s", got, odd)
 		}
 		// once was once; another argument is another call
-		for _, q := range []harness.Query{harness.Called("up__echo", odd), harness.Called("up__echo", `{"text":"\u202egnp.exe","n":1}`)} {
+		for _, q := range []harness.Query{harness.Called("up__echo", odd),
+			harness.Called("up__echo", `{"text":"\u202egnp.exe","n":1}`)} {
 			if _, asked = c.Converse(t, q, approval("no")); len(asked) != 1 {
 				t.Errorf("asked %d questions, want one", len(asked))
 			}
 		}
-		for _, answer := range []string{`"result":{"action":"decline"}`, `"result":{"action":"cancel"}`, `"result":{"action":"accept","content":{}}`,
+		for _, answer := range []string{`"result":{"action":"decline"}`, `"result":{"action":"cancel"}`,
+			`"result":{"action":"accept","content":{}}`,
 			`"result":{"action":"accept","content":{"answer":"no"}}`, `"result":{"action":"accept"}`} {
 			m, _ := c.Converse(t, harness.Called("up__echo", odd), func(harness.ServerRequest) string { return answer })
-			if m.Error != nil || harness.Member(m.Result, "isError") != "true" || !strings.Contains(string(m.Result), "did not approve") {
+			if m.Error != nil || harness.Member(m.Result, "isError") != "true" ||
+				!strings.Contains(string(m.Result), "did not approve") {
 				t.Errorf("after %s the call is answered %s", answer, m.Append(nil))
 			}
 		}
@@ -237,7 +255,9 @@ func TestApprovalIsAskedFor(t *testing.T) {
 func TestApprovalAndQuestions(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
+				Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm, harness.AskRoots), approval("yes, once"))
 		if len(asked) != 3 || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
@@ -250,15 +270,18 @@ func TestApprovalAndQuestions(t *testing.T) {
 func TestApprovalOfOthers(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c, mute := j.Talk(t), harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
-		for _, q := range []harness.Query{{Method: "resources/read", Params: `"uri":"mcp://up/file:///dir"`}, harness.Called("up__echo", `{}`)} {
+		for _, q := range []harness.Query{{Method: "resources/read", Params: `"uri":"mcp://up/file:///dir"`},
+			harness.Called("up__echo", `{}`)} {
 			if m, asked := c.Converse(t, q, approval("yes, once")); m.Error != nil || len(asked) != 1 {
 				t.Errorf("%s: after %d questions %s", q.Method, len(asked), m.Append(nil))
 			}
 			m := mute.Begin(t, q).Answer(t)
-			if got := string(m.Append(nil)); !strings.Contains(got, "needs the approval of a person") || !strings.Contains(got, "policy careful, before rules[0]") {
+			if got := string(m.Append(nil)); !strings.Contains(got, "needs the approval of a person") ||
+				!strings.Contains(got, "policy careful, before rules[0]") {
 				t.Errorf("a client that cannot be asked reads %s", got)
 			}
 			if q.Method == "resources/read" && harness.Member(m.Error.Data, "junction", "kind") != `"approval"` {
@@ -275,7 +298,9 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			guard, keys := harness.Keyring(t, "a", "b")
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, approving)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
+					Policy: harness.MustPolicy(t, approving)})
 			j.Offers(t, "up")
 			a, b := j.As(t, keys["a"]), j.As(t, keys["b"])
 			q := harness.Called("up__echo", `{"n":1}`)
@@ -306,9 +331,12 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 func TestGuardsOnContent(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{
-			[]byte(`{"name":"echo","inputSchema":{"type":"object","properties":{"n":{"type":"integer"},"result":{}},"required":["n"]}}`), harness.Definitions("progress")[0], harness.Definitions("fail")[0]}})
+			[]byte(
+				`{"name":"echo","inputSchema":{"type":"object","properties":{"n":{"type":"integer"},"result":{}},"required":["n"]}}`),
+			harness.Definitions("progress")[0], harness.Definitions("fail")[0]}})
 		guard, keys := harness.Keyring(t, "guarded", "free")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
 - { name: all, rules: [ { allow: { upstreams: "*" } } ] }
 - { name: guarded, match: { key: guarded }, validate: true, redact: [ secrets, { name: ticket, re: "TCK-[0-9]+" } ] }
 `)})
@@ -316,27 +344,35 @@ func TestGuardsOnContent(t *testing.T) {
 		guarded, free := j.As(t, keys["guarded"]), j.As(t, keys["free"])
 		const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 		authtest.Secret("a token of GitHub", token)
-		said := `{"n":1,"result":{"content":[{"type":"text","text":"see TCK-\u0034711 and ` + token + `"},{"type":"image","mimeType":"image/png","data":"TCK4711AAAA"}],"structuredContent":{"TCK-1":"TCK-1"}}}`
-		if got := string(free.Succeed(t, "up__echo", said)); !strings.Contains(got, token) || strings.Contains(got, "redacted") {
+		said := `{"n":1,"result":{"content":[{"type":"text","text":"see TCK-\u0034711 and ` + token +
+			`"},{"type":"image","mimeType":"image/png","data":"TCK4711AAAA"}],"structuredContent":{"TCK-1":"TCK-1"}}}`
+		if got := string(free.Succeed(t, "up__echo", said)); !strings.Contains(got, token) ||
+			strings.Contains(got, "redacted") {
 			t.Errorf("without a guard the result is %s", got)
 		}
 		got := string(guarded.Succeed(t, "up__echo", said))
-		for _, want := range []string{`see [redacted: ticket] and [redacted: GitHub token]`, `"data":"TCK4711AAAA"`, `{"TCK-1":"[redacted: ticket]"}`} {
+		for _, want := range []string{`see [redacted: ticket] and [redacted: GitHub token]`, `"data":"TCK4711AAAA"`,
+			`{"TCK-1":"[redacted: ticket]"}`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the result is %s, without %s", got, want)
 			}
 		}
 		m := guarded.Call(t, "up__fail", `{"error":{"code":7,"message":"no TCK-1","data":{"x":"TCK-2"}}}`)
-		if m.Error == nil || m.Error.Message != "no [redacted: ticket]" || string(m.Error.Data) != `{"x":"[redacted: ticket]"}` {
+		if m.Error == nil || m.Error.Message != "no [redacted: ticket]" ||
+			string(m.Error.Data) != `{"x":"[redacted: ticket]"}` {
 			t.Errorf("the error is %s", m.Append(nil))
 		}
-		notes, _ := guarded.Begin(t, harness.Query{Method: "tools/call", Params: `"name":"up__progress","arguments":{"n":1,"params":{"note":"TCK-3"}}`, Meta: `"progressToken":"TCK-4"`}).All(t)
-		if len(notes) != 1 || harness.Member(notes[0].Params, "note") != `"[redacted: ticket]"` || harness.Member(notes[0].Params, "progressToken") != `"TCK-4"` {
+		notes, _ := guarded.Begin(t,
+			harness.Query{Method: "tools/call", Params: `"name":"up__progress","arguments":{"n":1,"params":{"note":"TCK-3"}}`,
+				Meta: `"progressToken":"TCK-4"`}).All(t)
+		if len(notes) != 1 || harness.Member(notes[0].Params, "note") != `"[redacted: ticket]"` ||
+			harness.Member(notes[0].Params, "progressToken") != `"TCK-4"` {
 			t.Errorf("%d notifications, %s", len(notes), notes[0].Append(nil))
 		}
 		calls := len(harness.CallsOf(t, s.Journal, 4))
 		wrong := guarded.Call(t, "up__echo", `{"n":"one"}`)
-		if wrong.Error != nil || harness.Member(wrong.Result, "isError") != "true" || !strings.Contains(string(wrong.Result), "n: ") {
+		if wrong.Error != nil || harness.Member(wrong.Result, "isError") != "true" ||
+			!strings.Contains(string(wrong.Result), "n: ") {
 			t.Errorf("arguments that do not fit are answered %s", wrong.Append(nil))
 		}
 		free.Succeed(t, "up__echo", `{"n":"one"}`)
@@ -351,7 +387,8 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "slow", "narrow", "free")
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Policy: harness.MustPolicy(t, `
 - { name: all, rules: [ { allow: { upstreams: "*" } } ] }
 - { name: slow, match: { key: slow }, limits: { rate: 1/h, burst: 2 } }
 - { name: narrow, match: { key: narrow }, limits: { concurrent: 1 } }
@@ -363,12 +400,14 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 		slow.Names(t) // lists are no calls
 		a := slow.Begin(t, harness.Called("up__echo", `{}`))
 		m := a.Answer(t)
-		if m.Error == nil || harness.Member(m.Error.Data, "junction", "kind") != `"limited"` || len(harness.Member(m.Error.Data, "junction", "retryAfterMs")) != len("3600000") ||
+		if m.Error == nil || harness.Member(m.Error.Data, "junction", "kind") != `"limited"` ||
+			len(harness.Member(m.Error.Data, "junction", "retryAfterMs")) != len("3600000") ||
 			a.Header.Get("Retry-After") == "" || !strings.Contains(m.Error.Message, "the next is possible in 3") {
 			t.Errorf("the third call is answered %s, Retry-After %q", m.Append(nil), a.Header.Get("Retry-After"))
 		}
 		held := narrow.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
-		harness.Await(t, s.Journal, "the call", func(r upstreamtest.Record) bool { return harness.Member(r.Message.Params, "name") == `"gate"` })
+		harness.Await(t, s.Journal, "the call",
+			func(r upstreamtest.Record) bool { return harness.Member(r.Message.Params, "name") == `"gate"` })
 		m = narrow.Call(t, "up__echo", `{}`)
 		if m.Error == nil || harness.Member(m.Error.Data, "junction", "kind") != `"limited"` {
 			t.Errorf("a second call at once is answered %s", m.Append(nil))
@@ -385,7 +424,8 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
 - name: careful
   rules:
     - deny: { tools: up__echo, where: { command: "rm *", /more/0: "rm *" } }
@@ -395,8 +435,10 @@ func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		for _, arguments := range []string{
-			`{"command":"rm -rf /"}`, `{"command":"\u0072m -rf /"}`, `{"comm\u0061nd":"rm -rf /"}`, `{"command":"ls","command":"rm -rf /"}`, `{"command":"rm -rf /","command":"ls"}`,
-			`{"command":"ls","Command":"rm -rf /"}`, `{"COMMAND":"rm -rf /","command":"ls"}`, `["rm -rf /"]`, `"{\"command\":\"rm -rf /\"}"`, `1`, `true`,
+			`{"command":"rm -rf /"}`, `{"command":"\u0072m -rf /"}`, `{"comm\u0061nd":"rm -rf /"}`,
+			`{"command":"ls","command":"rm -rf /"}`, `{"command":"rm -rf /","command":"ls"}`,
+			`{"command":"ls","Command":"rm -rf /"}`, `{"COMMAND":"rm -rf /","command":"ls"}`, `["rm -rf /"]`,
+			`"{\"command\":\"rm -rf /\"}"`, `1`, `true`,
 			`{"command":["rm","-rf","/"]}`, `{"command":{"rm":"-rf /"}}`, `{"command":"rm \u0000"}`,
 		} {
 			if m := c.Call(t, "up__echo", arguments); m.Error == nil {
@@ -424,7 +466,9 @@ func TestListsOfAPrincipalArePrivate(t *testing.T) {
 	}{
 		{"local", harness.Setup{}, "", true},
 		{"a key", harness.Setup{Guard: guard}, keys["ci"], false},
-		{"local, with a policy", harness.Setup{Policy: harness.MustPolicy(t, `[ { name: a, rules: [ { allow: { tools: up__echo } } ] } ]`)}, "", false},
+		{"local, with a policy",
+			harness.Setup{Policy: harness.MustPolicy(t, `[ { name: a, rules: [ { allow: { tools: up__echo } } ] } ]`)}, "",
+			false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.world.Upstreams = map[string]upstream.Config{"up": s.Config}

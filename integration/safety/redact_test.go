@@ -19,7 +19,8 @@ func TestRedactionOfOurErrors(t *testing.T) {
 		for _, client := range harness.Eras {
 			harness.RunPair(t, client, up, "http", func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{})
-				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
+				j := harness.Start(t, p,
+					harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, `
 - { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ secrets ] }
 `)})
 				j.Offers(t, "up")
@@ -29,7 +30,9 @@ func TestRedactionOfOurErrors(t *testing.T) {
 					harness.Called("up__status", `{"code":400,"body":"cannot log in with `+token+`"}`),
 					harness.Called("up__fail", `{"error":{"code":-32600,"message":"bad `+token+`"}}`),
 					harness.Called("up__fail", `{"error":{"code":-32601,"message":"bad `+token+`"}}`),
-					harness.Called("up__fail", `{"error":{"code":-32042,"message":"bad `+token+`","data":{"elicitations":[{"mode":"url","message":"`+token+`","url":"https://x.org","elicitationId":"1"}]}}}`),
+					harness.Called("up__fail",
+						`{"error":{"code":-32042,"message":"bad `+token+`","data":{"elicitations":[{"mode":"url","message":"`+token+
+							`","url":"https://x.org","elicitationId":"1"}]}}}`),
 					harness.Called("up__ask", `{"always":true,"questions":[{"method":"odd `+token+`","params":{}}]}`),
 				} {
 					m := c.Begin(t, q).Answer(t)

@@ -73,7 +73,8 @@ type respelling struct {
 }
 
 // converse is (*talker).converse for such a client. A legacy client does not repeat its request.
-func (c respelling) converse(q harness.Query, answer func(harness.ServerRequest) string) (jsonrpc.Message, []harness.ServerRequest) {
+func (c respelling) converse(q harness.Query, answer func(harness.ServerRequest) string) (jsonrpc.Message,
+	[]harness.ServerRequest) {
 	c.t.Helper()
 	if c.Era == upstream.EraLegacy {
 		return c.Talker.Converse(c.t, q, answer)
@@ -110,15 +111,19 @@ const odd = `{"text":"a\"é","list":[1,{"z":2,"a":3}],"flag":true,"none":null}`
 func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
-		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Policy: harness.MustPolicy(t, approving)})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
+				Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c := respelling{j.Talk(t), t, nil}
-		if m, asked := c.converse(harness.Called("up__echo", odd), approval("yes, once")); m.Error != nil || len(asked) != 1 || harness.Member(m.Result, "isError") == "true" {
+		if m, asked := c.converse(harness.Called("up__echo", odd), approval("yes, once")); m.Error != nil ||
+			len(asked) != 1 || harness.Member(m.Result, "isError") == "true" {
 			t.Fatalf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
 		}
 		// The upstream asks two questions in the course of an approved call.
 		q := harness.Called("up__ask", `{"extra":`+odd+`,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`]}`)
-		if m, asked := c.converse(q, approval("yes, once")); len(asked) != 3 || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
+		if m, asked := c.converse(q, approval("yes, once")); len(asked) != 3 ||
+			harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
 			t.Errorf("after %d questions: %s", len(asked), m.Append(nil))
 		}
 		// An approval that is remembered is good for another spelling, in a legacy session too.
@@ -147,10 +152,13 @@ func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Policy: harness.MustPolicy(t, approving)})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
+					Policy: harness.MustPolicy(t, approving)})
 			j.Offers(t, "up")
 			for name, change := range changes {
-				for _, q := range []harness.Query{harness.Called("up__echo", `{"n":1,"big":9007199254740993}`), harness.Called("up__ask", `{"n":1,"big":9007199254740993,"questions":[`+harness.AskForm+`]}`)} {
+				for _, q := range []harness.Query{harness.Called("up__echo", `{"n":1,"big":9007199254740993}`),
+					harness.Called("up__ask", `{"n":1,"big":9007199254740993,"questions":[`+harness.AskForm+`]}`)} {
 					q.Params = strings.Replace(q.Params, ` `, ``, -1)
 					c, base := j.Talk(t), q.Params
 					m := c.Begin(t, q).Answer(t)

@@ -140,7 +140,8 @@ func TestSafety3ServersFromPyPI(t *testing.T) {
 	defer harness.Computes(t)()
 	harness.Need(t, haveUV())
 	try := func(t *testing.T, sandbox string) {
-		p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  time: { %s%s }\n", harness.Command(t, "uvx", pythonServer), sandbox))
+		p := harness.MustProgram(t,
+			fmt.Sprintf("upstreams:\n  time: { %s%s }\n", harness.Command(t, "uvx", pythonServer), sandbox))
 		p.MustReady(t, harness.Patience)
 		stdout, stderr, err := harness.RunJunction(t, nil, "call", "--url", p.URL, "time__convert_time",
 			"source_timezone=UTC", "time=12:00", "target_timezone=Asia/Tokyo")

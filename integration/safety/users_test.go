@@ -21,7 +21,9 @@ func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			s.Config.Separate, s.Config.Isolation = true, upstream.IsolationShared
-			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard, Limits: proxy.Limits{Patience: time.Second}})
+			j := harness.Start(t, p,
+				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
+					Limits: proxy.Limits{Patience: time.Second}})
 			j.Offers(t, "up")
 			s.Listened(t, p)
 			one, two := j.As(t, keys["one"]), j.As(t, keys["two"])
@@ -29,7 +31,8 @@ func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 			waiting := two.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
 			harness.CallsOf(t, s.Journal, 2)
 			s.Notify(t, "notifications/message", `{"level":"critical","data":"secret of one"}`)
-			m := s.Ask(t, "elicitation/create", `{"message":"secret of one?","requestedSchema":{"type":"object","properties":{}}}`)
+			m := s.Ask(t, "elicitation/create",
+				`{"message":"secret of one?","requestedSchema":{"type":"object","properties":{}}}`)
 			if m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Error.Message, "another user") {
 				t.Errorf("the server request was answered %s, want an error that names the reason", m.Append(nil))
 			}

@@ -34,28 +34,30 @@ import (
 )
 
 // TestScript runs the stories of testdata/script: the real program and real processes, with
-// commands and what they must print. Beside those of package testscript they have these commands,
-// and whatever junction writes in one of them is searched for secrets (TestAuthT116):
+// commands and what they must print. Package testscript has most of the commands; these are ours.
+// Whatever junction writes in one of them is searched for secrets (TestAuthT116).
 //
-//	junction ARG ...                   runs junction to its end, as exec would
-//	start [NAME=VALUE ...] [ARG ...]   starts junction in the background, with standard output in the file out and its log in the file log, and waits until it
-//	                                   serves and has tried every upstream; sets $URL and $ADMIN, and $ADDRESS and $ADMIN_ADDRESS without scheme and path
-//	end [-now] [SIGNAL]                sends TERM, or another signal, and waits for its end: with status 0, or, with KILL or -now, by that signal
-//	ended                              waits for its end, with status 0
-//	signal SIGNAL                      sends it
-//	status CODE [NAME=VALUE ...] ARG ...
-//	                                   runs junction to its end, which must come by itself, with this status; with 2 it has one line to say
-//	http [-save FILE] METHOD URL [-H 'NAME: VALUE'] [-pad N] [BODY | @FILE]
-//	                                   prints status, header and body of the answer. POST has the headers of an MCP client; a header without value is left out.
-//	                                   With -save it goes on in the background, and the last line of FILE becomes [end] or [cut off]
-//	upstreams                          prints what /readyz says: the status, and NAME STATE ERA TOOLS ERROR of each upstream
-//	waitfor FILE|upstreams REGEXP      waits until it matches the file, or what upstreams prints
-//	capture NAME REGEXP                sets $NAME to the first group of what REGEXP matches of stdout
-//	server NAME FILE                   serves an upstreamtest.Script over Streamable HTTP, and sets $NAME to its URL
-//	foreign CLIENT KEY COMMAND [ARG ...]
-//	                                   runs a client of the folder npm, with an API key, against $URL; see npm/commands.mjs. Where there is no Node a script is
-//	                                   to be skipped: [!node] skip
-//	gone FILE                          waits until no mcp-server -life FILE lives (! gone: fails unless one lives now)
+//   - junction ARG ... runs junction to its end, as exec would.
+//   - start [NAME=VALUE ...] [ARG ...] starts junction in the background, and waits until it serves
+//     and has tried every upstream. Standard output is the file out, the log is the file log. It
+//     sets $URL and $ADMIN, and $ADDRESS and $ADMIN_ADDRESS without scheme and path.
+//   - end [-now] [SIGNAL] sends TERM, or another signal, and waits for the end: with status 0, or,
+//     with KILL or -now, by that signal.
+//   - ended waits for the end, with status 0.
+//   - signal SIGNAL sends a signal.
+//   - status CODE [NAME=VALUE ...] ARG ... runs junction until it ends by itself, with this status.
+//     With status 2 it prints one line.
+//   - http [-save FILE] METHOD URL [-H 'NAME: VALUE'] [-pad N] [BODY | @FILE] prints status, header
+//     and body of the response. POST has the headers of an MCP client; a header without value is
+//     left out. With -save it goes on in the background, and the last line of FILE becomes [end] or
+//     [cut off].
+//   - upstreams prints /readyz: the status, and NAME STATE ERA TOOLS ERROR of each upstream.
+//   - waitfor FILE|upstreams REGEXP waits until it matches the file, or what upstreams prints.
+//   - capture NAME REGEXP sets $NAME to the first group of the match in stdout.
+//   - server NAME FILE serves an upstreamtest.Script over Streamable HTTP, and sets $NAME to its URL.
+//   - foreign CLIENT KEY COMMAND [ARG ...] runs a client of the folder npm, with an API key, against
+//     $URL; see npm/commands.mjs. A script that uses it begins with [!node] skip.
+//   - gone FILE waits until no mcp-server -life FILE runs; ! gone fails unless one runs now.
 func TestScript(t *testing.T) {
 	harness.Waits(t)
 	bin := t.TempDir()
@@ -95,7 +97,8 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", c)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"junction": cmdJunction, "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal, "status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
+			"junction": cmdJunction, "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
+			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
 			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign,
 		},
 	})
@@ -125,7 +128,8 @@ func junctionCommand(ctx context.Context, ts *testscript.TestScript, args []stri
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "junction"))
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = []string{}
-	for _, name := range append([]string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK"}, ts.Value(junctionKey{}).(*junctionProcess).names...) {
+	for _, name := range append([]string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK"},
+		ts.Value(junctionKey{}).(*junctionProcess).names...) {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") && strings.Contains(args[0], "=") {
@@ -172,7 +176,8 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := junctionCommand(ctx, ts, args[1:])
 	var stdout, stderr strings.Builder
 	t := ts.Value(junctionKey{}).(*junctionProcess).t
-	cmd.Stdout, cmd.Stderr = authtest.Command(t, cmd.Args[1:], io.MultiWriter(ts.Stdout(), &stdout), io.MultiWriter(ts.Stderr(), &stderr))
+	cmd.Stdout, cmd.Stderr = authtest.Command(t, cmd.Args[1:], io.MultiWriter(ts.Stdout(), &stdout),
+		io.MultiWriter(ts.Stderr(), &stderr))
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		ts.Fatalf("junction still runs after %v", harness.Patience)
@@ -279,7 +284,8 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func mustSignal(ts *testscript.TestScript, name string) syscall.Signal {
-	s, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[name]
+	s, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP,
+		"KILL": syscall.SIGKILL}[name]
 	if !ok {
 		ts.Fatalf("there is no signal %q here", name)
 	}
@@ -466,7 +472,8 @@ func readyz(ts *testscript.TestScript) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", report.Status)
 	for _, u := range report.Upstreams {
-		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s %s %s %d %s", u.Name, u.State, cmp.Or(u.Era, "-"), u.Tools, u.Error)) + "\n")
+		b.WriteString(
+			strings.TrimSpace(fmt.Sprintf("%s %s %s %d %s", u.Name, u.State, cmp.Or(u.Era, "-"), u.Tools, u.Error)) + "\n")
 	}
 	for _, p := range report.Problems {
 		fmt.Fprintf(&b, "problem: %s %s: %s\n", p.Upstream, p.Name, p.Reason)

@@ -89,7 +89,8 @@ func (c chromium) mustEnd(origins ...string) {
 	var v visited
 	c.MustRead(&v)
 	v.Console = slices.DeleteFunc(v.Console, func(s string) bool {
-		return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 40") || strings.Contains(s, "net::ERR_NAME_NOT_RESOLVED")
+		return strings.Contains(s, "favicon.ico") || strings.Contains(s, "status of 40") ||
+			strings.Contains(s, "net::ERR_NAME_NOT_RESOLVED")
 	})
 	if len(v.Console) > 0 {
 		c.T.Errorf("pages complain: %q", v.Console)
@@ -132,8 +133,10 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	app := mustRegister(t, c, "cursor://anysphere.cursor-mcp/oauth/callback")
 	v = b.visit(app.authorize(), true, "Allow")
 	last := v.Pages[len(v.Pages)-1]
-	if !strings.HasPrefix(v.Returned, "cursor://anysphere.cursor-mcp/oauth/callback?code=") || !strings.Contains(last.Title, "Connected as ann@acme.example") || !slices.Contains(last.Links, v.Returned) {
-		t.Errorf("with a private scheme it ends at %q after %s; the last page has the links %q", v.Returned, v.titles(), last.Links)
+	if !strings.HasPrefix(v.Returned, "cursor://anysphere.cursor-mcp/oauth/callback?code=") ||
+		!strings.Contains(last.Title, "Connected as ann@acme.example") || !slices.Contains(last.Links, v.Returned) {
+		t.Errorf("with a private scheme it ends at %q after %s; the last page has the links %q", v.Returned, v.titles(),
+			last.Links)
 	}
 	app = mustRegister(t, c, "https://app.example.com/cb")
 	// One agreement is one code, whatever else is done with the pages; and one that is none is
@@ -144,12 +147,15 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 		returned string
 		codes    int
 	}{
-		"at once":        {nil, "Allow", "https://app.example.com/cb?code=", 1},
-		"clicked twice":  {map[string]any{"double": true}, "Allow", "https://app.example.com/cb?code=", 1},
-		"back and again": {map[string]any{"then": []string{"back", "reload", "back", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
-		"opened again":   {map[string]any{"then": []string{"again", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
-		"reloaded":       {map[string]any{"reload": true, "then": []string{"reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
-		"cancelled":      {map[string]any{"then": []string{"back", "reload"}}, "Cancel", "https://app.example.com/cb?error=access_denied", 0},
+		"at once":       {nil, "Allow", "https://app.example.com/cb?code=", 1},
+		"clicked twice": {map[string]any{"double": true}, "Allow", "https://app.example.com/cb?code=", 1},
+		"back and again": {map[string]any{"then": []string{"back", "reload", "back", "reload"}}, "Allow",
+			"https://app.example.com/cb?code=", 1},
+		"opened again": {map[string]any{"then": []string{"again", "reload"}}, "Allow", "https://app.example.com/cb?code=", 1},
+		"reloaded": {map[string]any{"reload": true, "then": []string{"reload"}}, "Allow",
+			"https://app.example.com/cb?code=", 1},
+		"cancelled": {map[string]any{"then": []string{"back", "reload"}}, "Cancel",
+			"https://app.example.com/cb?error=access_denied", 0},
 	} {
 		before := c.codes()
 		order := map[string]any{"open": app.authorize(), "press": []string{row.press}}
@@ -175,7 +181,8 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	}
 	before := c.codes()
 	v = b.do(map[string]any{"open": app.authorize(), "press": []string{"Allow", "Continue with"}, "blocked": true})
-	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" || len(v.Pages) != 2 || !strings.Contains(last.Text, "Allow cookies for this server") || c.codes() != before {
+	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" || len(v.Pages) != 2 ||
+		!strings.Contains(last.Text, "Allow cookies for this server") || c.codes() != before {
 		t.Errorf("without cookies it ends at %q after %s: %s", v.Returned, v.titles(), last.Text)
 	}
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
@@ -189,18 +196,22 @@ func TestAuthT59BlockedInABrowser(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	b, app := mustChromium(t, "ann"), mustRegister(t, c, "https://app.example.com/cb")
-	if v := b.visit(app.authorize(), false, "Continue with"); !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
+	if v := b.visit(app.authorize(), false, "Continue with"); !strings.HasPrefix(v.Returned,
+		"https://app.example.com/cb?code=") {
 		t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
 	}
 	c.mustOperate(t, "clients", "block", "An app", "--reason", "phishing")
 	v := b.visit(app.authorize(), false, "Continue with", "Allow")
-	if len(v.Pages) != 1 || v.Returned != "" || !strings.Contains(v.Pages[0].Text, "The operator of this server has blocked this app.") || len(v.Pages[0].Links) != 0 {
+	if len(v.Pages) != 1 || v.Returned != "" ||
+		!strings.Contains(v.Pages[0].Text, "The operator of this server has blocked this app.") ||
+		len(v.Pages[0].Links) != 0 {
 		t.Errorf("it ends at %q after %+v", v.Returned, v.Pages)
 	}
 	c.mustOperate(t, "clients", "unblock", "An app")
 	c.mustOperate(t, "users", "disable", "ann@acme.example")
 	v = b.visit(app.authorize(), false, "Continue with", "Allow")
-	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" || !strings.Contains(last.Text, "this account may not use this server") {
+	if last := v.Pages[len(v.Pages)-1]; v.Returned != "" ||
+		!strings.Contains(last.Text, "this account may not use this server") {
 		t.Errorf("it ends at %q after %+v", v.Returned, v.Pages)
 	}
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
@@ -216,12 +227,15 @@ func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 	partner := mustNode(t, "idp.mjs", "http://"+address+"/oauth/callback/partner")
 	var said struct{ Issuer string }
 	partner.MustRead(&said)
-	c := mustCompanyAt(t, address, up, `      - { id: partner, name: Partner login, issuer: "`+said.Issuer+`", client_id: junction, client_secret: canary-s3cret }`+"\n", "")
+	c := mustCompanyAt(t, address, up,
+		`      - { id: partner, name: Partner login, issuer: "`+said.Issuer+
+			`", client_id: junction, client_secret: canary-s3cret }`+"\n", "")
 	app := mustRegister(t, c, "https://app.example.com/cb")
 	for name, idp := range map[string]string{"Acme SSO": c.issuer, "Partner login": said.Issuer} {
 		b := mustChromium(t, "ann")
 		v := b.visit(app.authorize(), false, "Continue with "+name)
-		if len(v.Pages) == 0 || !strings.Contains(v.Pages[0].Text, "Continue with Acme SSO") || !strings.Contains(v.Pages[0].Text, "Continue with Partner login") {
+		if len(v.Pages) == 0 || !strings.Contains(v.Pages[0].Text, "Continue with Acme SSO") ||
+			!strings.Contains(v.Pages[0].Text, "Continue with Partner login") {
 			t.Errorf("there is no choice: %+v", v.Pages)
 		}
 		if !strings.HasPrefix(v.Returned, "https://app.example.com/cb?code=") {
@@ -246,12 +260,14 @@ func TestAuthT73FramesInABrowser(t *testing.T) {
 		_, _ = io.WriteString(w, "<!doctype html><title>another site</title><body>")
 	}))
 	t.Cleanup(another.Close)
-	for _, where := range []string{app.authorize(), c.origin + "/account", c.origin + "/", c.origin + "/oauth/callback/sso?state=x", c.origin + "/oauth/authorize?client_id=x"} {
+	for _, where := range []string{app.authorize(), c.origin + "/account", c.origin + "/",
+		c.origin + "/oauth/callback/sso?state=x", c.origin + "/oauth/authorize?client_id=x"} {
 		if v := b.do(map[string]any{"open": another.URL, "frame": where}); !strings.HasPrefix(v.Framed, "chrome-error://") {
 			t.Errorf("%s is shown in a frame: %s", where, v.Framed)
 		}
 	}
-	if v := b.do(map[string]any{"open": another.URL, "frame": c.origin + "/.well-known/oauth-authorization-server"}); !strings.Contains(v.Framed, "issuer") {
+	if v := b.do(map[string]any{"open": another.URL,
+		"frame": c.origin + "/.well-known/oauth-authorization-server"}); !strings.Contains(v.Framed, "issuer") {
 		t.Errorf("a frame shows nothing at all: %s", v.Framed)
 	}
 }
@@ -273,7 +289,8 @@ func TestAuthT133RevokedInABrowser(t *testing.T) {
 			t.Fatalf("it ends at %q after %s", v.Returned, v.titles())
 		}
 		keep(v.Returned)
-		status, p := app.token(t, "grant_type", "authorization_code", "code", back.Query().Get("code"), "code_verifier", appVerifier, "redirect_uri", app.redirect)
+		status, p := app.token(t, "grant_type", "authorization_code", "code", back.Query().Get("code"), "code_verifier",
+			appVerifier, "redirect_uri", app.redirect)
 		if status != 200 {
 			t.Fatal(status, p)
 		}
@@ -312,7 +329,8 @@ func TestAuthT133RevokedInABrowser(t *testing.T) {
 	for _, w := range going {
 		harness.WantEcho(t, w.client.Tool(t, "up__echo", `{}`))
 	}
-	if last := v.Pages[len(v.Pages)-1]; !strings.Contains(last.Text, left) || strings.Count(last.Text, ".example.com") != 1 {
+	if last := v.Pages[len(v.Pages)-1]; !strings.Contains(last.Text, left) ||
+		strings.Count(last.Text, ".example.com") != 1 {
 		t.Errorf("the account shows %s, want %s alone", last.Text, left)
 	}
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "https://other.example.com")

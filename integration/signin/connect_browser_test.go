@@ -48,10 +48,12 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 		t.Errorf("her account shows %s", last.Text)
 	}
 	v = annsBrowser.visit(link, false, "Continue to")
-	if last := v.Pages[len(v.Pages)-1]; last.Title != "linear is connected · "+strings.TrimPrefix(c.origin, "http://") || !strings.Contains(last.Text, "ann@acme.example") {
+	if last := v.Pages[len(v.Pages)-1]; last.Title != "linear is connected · "+strings.TrimPrefix(c.origin, "http://") ||
+		!strings.Contains(last.Text, "ann@acme.example") {
 		t.Fatalf("it ends at %+v after %s", last, v.titles())
 	}
-	if page := v.Pages[0]; !strings.Contains(page.Text, strings.TrimPrefix(said.Issuer, "http://")) || !strings.Contains(page.Text, "read") || !strings.Contains(page.Text, "ann@acme.example") {
+	if page := v.Pages[0]; !strings.Contains(page.Text, strings.TrimPrefix(said.Issuer, "http://")) ||
+		!strings.Contains(page.Text, "read") || !strings.Contains(page.Text, "ann@acme.example") {
 		t.Errorf("before she goes there she reads %s", page.Text)
 	}
 	if tools := toolNames(t, hers); !slices.Contains(tools, "linear__echo") {
@@ -63,7 +65,8 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	}
 
 	v = bobsBrowser.visit(link, false, "Continue")
-	if last := v.Pages[len(v.Pages)-1]; !strings.HasPrefix(last.Title, "This link is for another user") || !strings.Contains(last.Text, "bob@acme.example") {
+	if last := v.Pages[len(v.Pages)-1]; !strings.HasPrefix(last.Title, "This link is for another user") ||
+		!strings.Contains(last.Text, "bob@acme.example") {
 		t.Errorf("by her link he comes to %+v after %s", last, v.titles())
 	}
 	if v = bobsBrowser.visit(c.origin+"/account", false); !strings.Contains(v.Pages[0].Text, "linear is not connected") {

@@ -51,13 +51,15 @@ type linear struct {
 
 func mustLinear(t testing.TB) *linear {
 	t.Helper()
-	l := &linear{Server: upstreamtest.New(upstreamtest.Script{}), codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, clients: map[string]bool{}}
+	l := &linear{Server: upstreamtest.New(upstreamtest.Script{}), codes: map[string]url.Values{},
+		access: map[string]string{}, refresh: map[string]string{}, clients: map[string]bool{}}
 	t.Cleanup(l.Close)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		say(w, map[string]any{"resource": l.url, "authorization_servers": []string{l.issuer}, "scopes_supported": []string{"read"}}, l.place)
+		say(w, map[string]any{"resource": l.url, "authorization_servers": []string{l.issuer},
+			"scopes_supported": []string{"read"}}, l.place)
 	})
 	inner := l.Handler()
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +126,8 @@ func (l *linear) give(account string) map[string]any {
 	l.access[access], l.refresh[refresh] = account, account
 	authtest.Secret("an access token of linear", access)
 	authtest.Secret("a refresh token of linear", refresh)
-	return map[string]any{"access_token": access, "refresh_token": refresh, "token_type": "Bearer", "expires_in": 3600, "scope": "read"}
+	return map[string]any{"access_token": access, "refresh_token": refresh, "token_type": "Bearer", "expires_in": 3600,
+		"scope": "read"}
 }
 
 func (l *linear) authorizationServer() http.Handler {
@@ -134,8 +137,10 @@ func (l *linear) authorizationServer() http.Handler {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		say(w, map[string]any{
-			"issuer": l.issuer, "authorization_endpoint": l.issuer + "/authorize", "token_endpoint": l.issuer + "/token", "registration_endpoint": l.issuer + "/register",
-			"revocation_endpoint": l.issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
+			"issuer": l.issuer, "authorization_endpoint": l.issuer + "/authorize", "token_endpoint": l.issuer + "/token",
+			"registration_endpoint": l.issuer + "/register",
+			"revocation_endpoint":   l.issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"},
+			"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic"},
 			"authorization_response_iss_parameter_supported": true,
 		}, l.metadata)
 	})
@@ -151,7 +156,9 @@ func (l *linear) authorizationServer() http.Handler {
 	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
 		l.note("authorize " + r.URL.Query().Get("client_id"))
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<title>Sign in to linear</title><form method="post" action="%s"><input name="login"><input name="password" type="password"><button type="submit">Sign in</button></form>`, html.EscapeString(r.URL.RequestURI()))
+		fmt.Fprintf(w,
+			`<title>Sign in to linear</title><form method="post" action="%s"><input name="login"><input name="password" `+
+				`type="password"><button type="submit">Sign in</button></form>`, html.EscapeString(r.URL.RequestURI()))
 	})
 	mux.HandleFunc("POST /authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -202,7 +209,8 @@ func (l *linear) authorizationServer() http.Handler {
 				problem = "the code"
 			case base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge"):
 				problem = "the verifier"
-			case r.PostForm.Get("redirect_uri") != q.Get("redirect_uri"), r.PostForm.Get("resource") != l.url, q.Get("resource") != l.url, client != q.Get("client_id"):
+			case r.PostForm.Get("redirect_uri") != q.Get("redirect_uri"), r.PostForm.Get("resource") != l.url,
+				q.Get("resource") != l.url, client != q.Get("client_id"):
 				problem = "the request"
 			}
 			account = q.Get("account")
@@ -219,7 +227,8 @@ func (l *linear) authorizationServer() http.Handler {
 		}
 		json.NewEncoder(w).Encode(l.give(account))
 	})
-	mux.HandleFunc("POST /revoke", func(_ http.ResponseWriter, r *http.Request) { l.note("revoke " + r.PostFormValue("token")) })
+	mux.HandleFunc("POST /revoke",
+		func(_ http.ResponseWriter, r *http.Request) { l.note("revoke " + r.PostFormValue("token")) })
 	return mux
 }
 
@@ -247,7 +256,9 @@ func (l *linear) accounts() map[string]string {
 // as ", client_id: us".
 func mustLinearCompany(t testing.TB, l *linear, auth, config string, more ...string) *company {
 	t.Helper()
-	return mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user%s } } }`, l.url, auth), "", "outbound: { allow_private: [127.0.0.0/8] }\n"+config, more...)
+	return mustCompanyOver(t, harness.FreePort(t),
+		fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user%s } } }`, l.url, auth), "",
+		"outbound: { allow_private: [127.0.0.0/8] }\n"+config, more...)
 }
 
 // worker is a person, and an app that works for them.
@@ -268,7 +279,8 @@ func mustWorker(t testing.TB, c *company, name string) *worker {
 // talk begins to talk to the merged endpoint as the worker's app.
 func (w *worker) talk(t *testing.T, era upstream.Era, capabilities string) *harness.Talker {
 	t.Helper()
-	return (&harness.Talker{URL: w.c.URL, Era: era, Version: "2025-11-25", Capabilities: capabilities, Key: w.tokens.Access}).Start(t)
+	return (&harness.Talker{URL: w.c.URL, Era: era, Version: "2025-11-25", Capabilities: capabilities,
+		Key: w.tokens.Access}).Start(t)
 }
 
 // toolNames are the names of the tools that a client sees.
@@ -331,7 +343,8 @@ func (w *worker) mustConnect(t testing.TB) {
 	}
 }
 
-var disconnectForm = regexp.MustCompile(`(?s)<form method="post" action="/connect/linear/disconnect"><input type="hidden" name="csrf" value="([^"]*)"`)
+var disconnectForm = regexp.MustCompile(
+	`(?s)<form method="post" action="/connect/linear/disconnect"><input type="hidden" name="csrf" value="([^"]*)"`)
 
 // disconnect has the worker disconnect linear on their account page, and returns that.
 func (w *worker) disconnect(t testing.TB) page {
@@ -340,7 +353,8 @@ func (w *worker) disconnect(t testing.TB) page {
 	if m == nil {
 		t.Fatal("there is nothing to disconnect")
 	}
-	return w.follow(w.do(http.MethodPost, w.c.origin+"/connect/linear/disconnect", url.Values{"csrf": {html.UnescapeString(m[1])}}))
+	return w.follow(w.do(http.MethodPost, w.c.origin+"/connect/linear/disconnect",
+		url.Values{"csrf": {html.UnescapeString(m[1])}}))
 }
 
 // title is that of a page, as a person reads it.

@@ -53,7 +53,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	const browser = `{"elicitation":{"form":{},"url":{}}}`
-	legacy, modern, simple := ann.talk(t, upstream.EraLegacy, browser), ann.talk(t, upstream.EraModern, browser), ann.talk(t, upstream.EraModern, `{}`)
+	legacy, modern, simple := ann.talk(t, upstream.EraLegacy, browser), ann.talk(t, upstream.EraModern,
+		browser), ann.talk(t, upstream.EraModern, `{}`)
 
 	// 2025-11-25: the error -32042.
 	m := legacy.Call(t, "linear__connect", `{}`)
@@ -63,7 +64,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	}
 	list, _ := raw.Get(m.Error.Data, "elicitations")
 	items, _ := raw.Elements(list)
-	if len(items) != 1 || harness.Text(t, items[0], "mode") != "url" || harness.Text(t, items[0], "elicitationId") == "" || !strings.HasPrefix(harness.Text(t, items[0], "url"), c.origin+"/connect/linear?t=") {
+	if len(items) != 1 || harness.Text(t, items[0], "mode") != "url" || harness.Text(t, items[0], "elicitationId") == "" ||
+		!strings.HasPrefix(harness.Text(t, items[0], "url"), c.origin+"/connect/linear?t=") {
 		t.Errorf("elicitations = %s", list)
 	}
 	// A client of 2026-07-28 that cannot: words.
@@ -78,7 +80,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	if len(open) != 1 || open[0].Method != "elicitation/create" || harness.Text(t, open[0].Params, "mode") != "url" {
 		t.Fatalf("asked %+v, want one elicitation", open)
 	}
-	again := harness.Query{Method: q.Method, Params: harness.Retried(q.Params, m, string(raw.Quote(open[0].Key))+`:{"action":"accept"}`)}
+	again := harness.Query{Method: q.Method,
+		Params: harness.Retried(q.Params, m, string(raw.Quote(open[0].Key))+`:{"action":"accept"}`)}
 	waiting := modern.Begin(t, again)
 	if g := ann.connect(harness.Text(t, open[0].Params, "url")); g.title() != "linear is connected" {
 		t.Fatalf("it ends at %s (%d):\n%s", g.url, g.status, g.body)
@@ -88,7 +91,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	}
 	modern.Succeed(t, "linear__echo", `{}`)
 	// The state is of that call, and of her.
-	if bob := mustWorker(t, c, "bob").talk(t, upstream.EraModern, browser); bob.Begin(t, harness.Query{Method: again.Method, Params: again.Params}).Answer(t).Error == nil {
+	if bob := mustWorker(t, c, "bob").talk(t, upstream.EraModern,
+		browser); bob.Begin(t, harness.Query{Method: again.Method, Params: again.Params}).Answer(t).Error == nil {
 		t.Error("her state was taken from somebody else")
 	}
 
@@ -130,7 +134,8 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
 	hers := ann.talk(t, upstream.EraLegacy, `{}`)
 	link := connectURL(t, hers, "linear__connect")
-	for _, where := range []string{link, link + "x", c.origin + "/connect/linear?t=x", strings.Replace(link, "/connect/linear?", "/connect/jira?", 1)} {
+	for _, where := range []string{link, link + "x", c.origin + "/connect/linear?t=x",
+		strings.Replace(link, "/connect/linear?", "/connect/jira?", 1)} {
 		g := bob.open(where)
 		if g.status != 403 && g.status != 404 || strings.Contains(g.body, "<form") {
 			t.Errorf("%s = %d:\n%s", where, g.status, g.body)
@@ -141,7 +146,8 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	}
 	// Nor does a page of his, sent from her browser, or the other way round.
 	g := bob.open(c.origin + "/connect/linear")
-	if form := htmlHidden.FindStringSubmatch(g.body); form == nil || ann.do("POST", c.origin+"/connect/linear", url.Values{"csrf": {form[2]}}).status != 403 {
+	if form := htmlHidden.FindStringSubmatch(g.body); form == nil ||
+		ann.do("POST", c.origin+"/connect/linear", url.Values{"csrf": {form[2]}}).status != 403 {
 		t.Error("her browser sends a form of his page")
 	}
 	// He goes there, and she brings his answer back; then he does, twice.
@@ -189,7 +195,8 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 	bob.mustConnect(t)
 	var clients [2][]*harness.Talker
 	for i, w := range []*worker{ann, bob} {
-		clients[i] = []*harness.Talker{w.talk(t, upstream.EraLegacy, harness.AllCapabilities), w.talk(t, upstream.EraModern, harness.AllCapabilities)}
+		clients[i] = []*harness.Talker{w.talk(t, upstream.EraLegacy, harness.AllCapabilities),
+			w.talk(t, upstream.EraModern, harness.AllCapabilities)}
 	}
 	var all sync.WaitGroup
 	for i := range 100 {
@@ -237,18 +244,27 @@ func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
 		begins bool   // the person is sent there
 		says   string // what they read
 	}{
-		{"issuer", func(l *linear) { l.metadata = set("issuer", "https://as.example.com") }, false, "the metadata of another server"},
+		{"issuer", func(l *linear) { l.metadata = set("issuer", "https://as.example.com") }, false,
+			"the metadata of another server"},
 		{"iss", func(l *linear) { l.iss = "https://as.example.com" }, true, "does not come from"},
 		{"no-iss", func(l *linear) { l.iss = "-" }, true, "does not name its issuer"},
-		{"place", func(l *linear) { l.placeAt = l.issuer + "/.well-known/oauth-protected-resource" }, false, "names metadata on another server"},
-		{"resource", func(l *linear) { l.place = set("resource", "https://mcp.example.com/mcp") }, false, "the metadata of another server"},
+		{"place", func(l *linear) { l.placeAt = l.issuer + "/.well-known/oauth-protected-resource" }, false,
+			"names metadata on another server"},
+		{"resource", func(l *linear) { l.place = set("resource", "https://mcp.example.com/mcp") }, false,
+			"the metadata of another server"},
 		{"below", func(l *linear) { l.place = set("resource", l.url+"/other") }, false, "the metadata of another server"},
-		{"token", func(l *linear) { l.metadata = set("token_endpoint", "https://169.254.169.254/token") }, false, "has an invalid endpoint"},
-		{"plain", func(l *linear) { l.metadata = set("token_endpoint", "http://as.example.com/token") }, false, "has an invalid endpoint"},
-		{"script", func(l *linear) { l.metadata = set("authorization_endpoint", "javascript:alert(1)") }, false, "has an invalid endpoint"},
-		{"page", func(l *linear) { l.metadata = set("authorization_endpoint", "https://169.254.169.254/authorize") }, false, "has an invalid endpoint"},
-		{"register", func(l *linear) { l.metadata = set("registration_endpoint", "https://169.254.169.254/register") }, false, "accepts only registered clients"},
-		{"pkce", func(l *linear) { l.metadata = set("code_challenge_methods_supported", []string{"plain"}) }, false, "does not support PKCE with S256"},
+		{"token", func(l *linear) { l.metadata = set("token_endpoint", "https://169.254.169.254/token") }, false,
+			"has an invalid endpoint"},
+		{"plain", func(l *linear) { l.metadata = set("token_endpoint", "http://as.example.com/token") }, false,
+			"has an invalid endpoint"},
+		{"script", func(l *linear) { l.metadata = set("authorization_endpoint", "javascript:alert(1)") }, false,
+			"has an invalid endpoint"},
+		{"page", func(l *linear) { l.metadata = set("authorization_endpoint", "https://169.254.169.254/authorize") }, false,
+			"has an invalid endpoint"},
+		{"register", func(l *linear) { l.metadata = set("registration_endpoint", "https://169.254.169.254/register") }, false,
+			"accepts only registered clients"},
+		{"pkce", func(l *linear) { l.metadata = set("code_challenge_methods_supported", []string{"plain"}) }, false,
+			"does not support PKCE with S256"},
 	}
 	var upstreams []string
 	var servers []*linear
@@ -258,7 +274,8 @@ func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
 		servers = append(servers, l)
 		upstreams = append(upstreams, fmt.Sprintf("%s: { url: %q, auth: { mode: oauth_user } }", test.name, l.url))
 	}
-	c := mustCompanyOver(t, harness.FreePort(t), "{ "+strings.Join(upstreams, ", ")+" }", "", "outbound: { allow_private: [127.0.0.0/8] }\n")
+	c := mustCompanyOver(t, harness.FreePort(t), "{ "+strings.Join(upstreams, ", ")+" }", "",
+		"outbound: { allow_private: [127.0.0.0/8] }\n")
 	ann := mustWorker(t, c, "ann")
 	for i, test := range cases {
 		g := ann.connect(c.origin + "/connect/" + test.name)
@@ -286,7 +303,8 @@ func set(name string, value any) func(map[string]any) {
 func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url), "", "")
+	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
+		"", "")
 	if g := mustWorker(t, c, "ann").connect(c.origin + "/connect/linear"); g.status != 502 || l.count("metadata") > 0 {
 		t.Errorf("it ends at %s (%d), and the server was asked %q", g.url, g.status, l.asked)
 	}
@@ -332,7 +350,8 @@ func TestAuthT104OneRefreshForAll(t *testing.T) {
 func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c, replicas := mustReplicas(t, fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url), "outbound: { allow_private: [127.0.0.0/8] }\n")
+	c, replicas := mustReplicas(t, fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
+		"outbound: { allow_private: [127.0.0.0/8] }\n")
 	ann := mustWorker(t, c, "ann")
 	ann.mustConnect(t) // page by page at the one and the other
 	var here [2]*harness.Talker
@@ -360,7 +379,8 @@ func manyAtOnce(t *testing.T, l *linear, clients ...*harness.Talker) {
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
-			if m := clients[i%len(clients)].Call(t, "linear__echo", `{}`); m.Error != nil || harness.Member(m.Result, "isError") == "true" {
+			if m := clients[i%len(clients)].Call(t, "linear__echo", `{}`); m.Error != nil ||
+				harness.Member(m.Result, "isError") == "true" {
 				t.Errorf("call %d = %s", i, m.Append(nil))
 			}
 		})
@@ -408,7 +428,8 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	for _, status := range []int{500, 503, 429} {
 		l.expire()
 		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
-		if m := hers.Call(t, "linear__echo", `{}`); m.Error == nil || !strings.Contains(m.Error.Message, "sign-in service cannot be asked") {
+		if m := hers.Call(t, "linear__echo", `{}`); m.Error == nil ||
+			!strings.Contains(m.Error.Message, "sign-in service cannot be asked") {
 			t.Errorf("during %d a call gets %s", status, m.Append(nil))
 		}
 		l.change(func() { l.token = keep })
@@ -420,7 +441,8 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
 	connectURL(t, hers, "linear__echo")
-	if m := hers.Call(t, "linear__connect", `{}`); harness.Member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
+	if m := hers.Call(t, "linear__connect",
+		`{}`); harness.Member(m.Result, "structuredContent", "code") != `"upstream_needs_reconnect"` {
 		t.Errorf("then a call gets %s", m.Append(nil))
 	}
 	if n := l.count("401") - before; n != 2 || len(l.accounts()) != calls {
@@ -491,7 +513,9 @@ func TestConnectKeepsToPolicies(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ up: { url: %q }, linear: { url: %q, auth: { mode: oauth_user } } }`, up, l.url), "", `outbound: { allow_private: [127.0.0.0/8] }
+	c := mustCompanyOver(t, harness.FreePort(t),
+		fmt.Sprintf(`{ up: { url: %q }, linear: { url: %q, auth: { mode: oauth_user } } }`, up, l.url), "",
+		`outbound: { allow_private: [127.0.0.0/8] }
 endpoints: { web: { upstreams: [linear] }, rest: { upstreams: [up] } }
 policies:
   - { name: engineers, match: { group: engineering }, rules: [{ allow: { tools: [linear__echo, up__echo] } }] }
@@ -506,7 +530,8 @@ policies:
 			app.path = path
 			tokens[w.name+path] = app.mustSignIn(t, w.person).Access
 		}
-		return (&harness.Talker{URL: c.origin + path, Era: upstream.EraModern, Capabilities: `{}`, Key: tokens[w.name+path]}).Start(t)
+		return (&harness.Talker{URL: c.origin + path, Era: upstream.EraModern, Capabilities: `{}`,
+			Key: tokens[w.name+path]}).Start(t)
 	}
 	want := func(what string, w *worker, path string, names ...string) {
 		t.Helper()
@@ -519,7 +544,8 @@ policies:
 	want("before", ann, "/web/mcp", "linear__connect")
 	want("before", ann, "/rest/mcp", "up__echo")
 	want("before", bob, "/mcp", "up__echo")
-	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "No access to linear" || l.count("metadata") > 0 {
+	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "No access to linear" ||
+		l.count("metadata") > 0 {
 		t.Errorf("he comes to %s (%d), and the server was asked %q", g.url, g.status, l.asked)
 	}
 	if g := bob.open(c.origin + "/account"); strings.Contains(g.body, "linear") {
@@ -527,7 +553,8 @@ policies:
 	}
 	for _, name := range []string{"linear__connect", "linear__echo"} {
 		unknown, never := at(bob, "/mcp").Call(t, name, `{}`), at(bob, "/mcp").Call(t, "never__was", `{}`)
-		if never.Error == nil || unknown.Error == nil || strings.ReplaceAll(never.Error.Message, "never__was", name) != unknown.Error.Message {
+		if never.Error == nil || unknown.Error == nil ||
+			strings.ReplaceAll(never.Error.Message, "never__was", name) != unknown.Error.Message {
 			t.Errorf("%s = %s, want what a tool gets that is not there: %s", name, unknown.Append(nil), never.Append(nil))
 		}
 	}
@@ -545,7 +572,8 @@ policies:
 	his := bob.app
 	his.path = "/mcp/linear"
 	token := his.mustSignIn(t, bob.person).Access
-	if status, _, _ := mustGet(t, "GET", c.origin+"/mcp/linear", harness.With("Authorization", "Bearer "+token), harness.With("Accept", "text/event-stream")); status != 404 {
+	if status, _, _ := mustGet(t, "GET", c.origin+"/mcp/linear", harness.With("Authorization", "Bearer "+token),
+		harness.With("Accept", "text/event-stream")); status != 404 {
 		t.Errorf("the endpoint of the server = %d for him", status)
 	}
 }
@@ -571,7 +599,8 @@ func TestConnectionIsForOneServer(t *testing.T) {
 		if err := os.WriteFile(c.File(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c.Stderr.MustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat("configuration reloaded.*", n)), harness.Patience, c.Done)
+		c.Stderr.MustMatch(t, regexp.MustCompile(`(?s)`+strings.Repeat("configuration reloaded.*", n)), harness.Patience,
+			c.Done)
 	}
 	reload(1, strings.Replace(string(file), l.url, other.url, 1))
 	heard.WantNote(t, "notifications/tools/list_changed", "")
@@ -585,7 +614,8 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	if tools := toolNames(t, hers); !slices.Equal(tools, []string{"renamed__connect"}) {
 		t.Errorf("under another name she sees %q", tools)
 	}
-	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "no longer available") || !strings.Contains(g.body, "renamed</b> is not connected") {
+	if g := ann.open(c.origin + "/account"); !strings.Contains(g.body, "no longer available") ||
+		!strings.Contains(g.body, "renamed</b> is not connected") {
 		t.Errorf("her account shows %s", g.body)
 	}
 	reload(3, string(file))
@@ -607,11 +637,14 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"auth", "doctor", "--config", c.File()}, []string{"server linear, which each person signs in to", "people sign in at " + strings.TrimPrefix(l.issuer, "http://"), "asked for: read",
-			c.origin + "/connect/linear/callback"}},
+		{[]string{"auth", "doctor", "--config", c.File()},
+			[]string{"server linear, which each person signs in to",
+				"people sign in at " + strings.TrimPrefix(l.issuer, "http://"), "asked for: read",
+				c.origin + "/connect/linear/callback"}},
 		{[]string{"doctor", "--admin", admin, "linear"}, []string{"each person signs in there themselves"}},
 		{[]string{"doctor", "--config", c.File()}, []string{"each person signs in there themselves"}},
-		{[]string{"why", "--admin", admin, "--as", "ci", "linear__echo"}, []string{"linear may have it: each person signs in there themselves", "key:ci is no person"}},
+		{[]string{"why", "--admin", admin, "--as", "ci", "linear__echo"},
+			[]string{"linear may have it: each person signs in there themselves", "key:ci is no person"}},
 		{[]string{"why", "--admin", admin, "--as", "user:ann", "linear__echo"}, []string{"sees what it has for them alone"}},
 	} {
 		got := junction(test.args...)
@@ -625,7 +658,8 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 		t.Errorf("the table at the start is %s", c.Stdout)
 	}
 	l.change(func() { l.metadata = set("issuer", "https://as.example.com") })
-	if got := junction("auth", "doctor", "--config", c.File()); !strings.Contains(got, "WRONG") || !strings.Contains(got, "the metadata of another server") {
+	if got := junction("auth", "doctor", "--config", c.File()); !strings.Contains(got, "WRONG") ||
+		!strings.Contains(got, "the metadata of another server") {
 		t.Errorf("of another issuer it says %s", got)
 	}
 }

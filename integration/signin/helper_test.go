@@ -250,7 +250,8 @@ func (p *person) through(where string) page {
 	g := p.open(where)
 	for range 10 {
 		switch {
-		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"), g.url.Query().Has("code") && !strings.Contains(g.url.Path, "/oauth/"):
+		case !strings.HasPrefix(g.url.Host, "127.0.0.1:"),
+			g.url.Query().Has("code") && !strings.Contains(g.url.Path, "/oauth/"):
 			return g
 		case strings.Contains(g.url.Path, "/oauth/"):
 			m := htmlButton.FindStringSubmatch(g.body)
@@ -311,7 +312,8 @@ func (a oauthApp) authorize() string {
 	authtest.Secret("a verifier", appVerifier)
 	sum := sha256.Sum256([]byte(appVerifier))
 	q := url.Values{
-		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"}, "resource": {a.c.origin + cmp.Or(a.path, "/mcp")},
+		"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"a state"},
+		"resource":       {a.c.origin + cmp.Or(a.path, "/mcp")},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	if a.scope != "" {

@@ -83,8 +83,10 @@ func refusedTo(t *testing.T, c *harness.Client, verb string, changes ...harness.
 	t.Helper()
 	body := ""
 	if verb == http.MethodPost {
-		body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":` + harness.MetaText("2026-07-28", "raw") + `}}`
-		changes = append([]harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"), harness.With("Mcp-Method", "tools/list")}, changes...)
+		body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":` + harness.MetaText("2026-07-28", "raw") +
+			`}}`
+		changes = append([]harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
+			harness.With("Mcp-Method", "tools/list")}, changes...)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
@@ -105,7 +107,8 @@ func refusedTo(t *testing.T, c *harness.Client, verb string, changes ...harness.
 func wantRefused(t *testing.T, verb string, a harness.Answered, status int, challenge string) {
 	t.Helper()
 	got := a.Header.Get("WWW-Authenticate")
-	if a.Status != status || !strings.HasPrefix(got, challenge) || a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Content-Type") != "application/json" {
+	if a.Status != status || !strings.HasPrefix(got, challenge) || a.Header.Get("Cache-Control") != "no-store" ||
+		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s: got %s, %v\nwant %d, %s…, no-store and JSON", verb, a, a.Header, status, challenge)
 	}
 	if hasError := strings.Contains(got, "error="); hasError != (challenge != noToken) {
@@ -115,7 +118,9 @@ func wantRefused(t *testing.T, verb string, a harness.Answered, status int, chal
 		return
 	}
 	description := harness.Member(a.Body, "error_description")
-	if strings.Contains(got, "error=") && !strings.Contains(got, "error="+harness.Member(a.Body, "error")+", error_description="+description) || description == "" {
+	if strings.Contains(got, "error=") &&
+		!strings.Contains(got, "error="+harness.Member(a.Body, "error")+", error_description="+description) ||
+		description == "" {
 		t.Errorf("%s: the body %s does not say what the challenge does: %s", verb, a.Body, got)
 	}
 }
@@ -136,7 +141,8 @@ func mustRefuse(t *testing.T, config string, args ...string) (stdout, stderr str
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + t.TempDir()}, append(args, "--config", file)...)
+	stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + t.TempDir()},
+		append(args, "--config", file)...)
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		return stdout, stderr, ended.ExitCode()
 	} else if err != nil {
@@ -154,16 +160,26 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		args   []string
 		want   []string
 	}{
-		"nothing":             {"listen: 0.0.0.0:0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
-		"IPv6":                {"listen: '[::]:0'\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
-		"without a host":      {"listen: :0\n", nil, []string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
-		"only keys":           {"listen: 0.0.0.0:0\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
-		"only https":          {"listen: 0.0.0.0:0\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
-		"no keys in the list": {"listen: 0.0.0.0:0\nauth: { api_keys: [] }\n" + https, nil, []string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
-		"http on loopback":    {"listen: 0.0.0.0:0\npublic_url: http://localhost:8420\n" + keys, nil, []string{"junction.yaml:1: listen: ", "needs an https public_url"}},
-		"http":                {"listen: 0.0.0.0:0\npublic_url: http://mcp.example.com\n" + keys, nil, []string{"junction.yaml:2: public_url: want https"}},
-		"on the command line": {"", []string{"--listen", "0.0.0.0:0"}, []string{"--listen 0.0.0.0:0: ", "auth.api_keys or auth.oauth and an https public_url"}},
-		"the admin address":   {"listen: 0.0.0.0:0\nadmin: 0.0.0.0:0\n" + keys + https, nil, []string{"admin: is for this machine alone"}},
+		"nothing": {"listen: 0.0.0.0:0\n", nil,
+			[]string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"IPv6": {"listen: '[::]:0'\n", nil,
+			[]string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"without a host": {"listen: :0\n", nil,
+			[]string{"junction.yaml:1: listen: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"only keys": {"listen: 0.0.0.0:0\n" + keys, nil,
+			[]string{"junction.yaml:1: listen: ", "needs an https public_url"}},
+		"only https": {"listen: 0.0.0.0:0\n" + https, nil,
+			[]string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
+		"no keys in the list": {"listen: 0.0.0.0:0\nauth: { api_keys: [] }\n" + https, nil,
+			[]string{"junction.yaml:1: listen: ", "needs auth.api_keys or auth.oauth;"}},
+		"http on loopback": {"listen: 0.0.0.0:0\npublic_url: http://localhost:8420\n" + keys, nil,
+			[]string{"junction.yaml:1: listen: ", "needs an https public_url"}},
+		"http": {"listen: 0.0.0.0:0\npublic_url: http://mcp.example.com\n" + keys, nil,
+			[]string{"junction.yaml:2: public_url: want https"}},
+		"on the command line": {"", []string{"--listen", "0.0.0.0:0"},
+			[]string{"--listen 0.0.0.0:0: ", "auth.api_keys or auth.oauth and an https public_url"}},
+		"the admin address": {"listen: 0.0.0.0:0\nadmin: 0.0.0.0:0\n" + keys + https, nil,
+			[]string{"admin: is for this machine alone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := row.config + demo
@@ -182,7 +198,10 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		p := harness.NewProgram(t)
 		p.MustConfigure(t, https+keys+"upstreams: { demo: { command: [junction, demo] } }\n")
 		p.MustServe(t, "--listen", "0.0.0.0:0")
-		p.Stdout.MustMatch(t, regexp.MustCompile(`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header "Authorization: Bearer \$JUNCTION_KEY"`), harness.Patience, p.Done)
+		p.Stdout.MustMatch(t,
+			regexp.MustCompile(
+				`(?s)Junction serves https://mcp\.example\.com/mcp\n.*--header "Authorization: Bearer \$JUNCTION_KEY"`),
+			harness.Patience, p.Done)
 		p.URL = strings.Replace(p.URL, "[::]", "127.0.0.1", 1)
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
 		public, evil := harness.With("Host", "mcp.example.com"), harness.With("Host", "evil.example")
@@ -196,7 +215,10 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		}
 		// A reload cannot take away what makes the address safe.
 		p.MustConfigure(t, "upstreams: { demo: { command: [junction, demo] } }\n")
-		p.Stderr.MustMatch(t, regexp.MustCompile(`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys or`), harness.Patience, p.Done)
+		p.Stderr.MustMatch(t,
+			regexp.MustCompile(
+				`configuration not reloaded.*--listen 0\.0\.0\.0:0: listening elsewhere than on loopback needs auth\.api_keys or`),
+			harness.Patience, p.Done)
 		c.Key = ""
 		wantRefused(t, "POST", refusedTo(t, c, "POST"), 401, noToken)
 	})
@@ -209,7 +231,8 @@ func TestAuthT10ForeignHostIsRefused(t *testing.T) {
 			p, journal := guarded(t, section)
 			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
 				c := keyed(t, p, era, ci.key)
-				for _, host := range []string{"evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "192.0.2.1"} {
+				for _, host := range []string{"evil.example", "evil.example:8420", "127.0.0.1.evil.example",
+					"localhost.evil.example", "192.0.2.1"} {
 					if a := c.Tool(t, "up__echo", `{}`, harness.With("Host", host)); a.Status != 403 {
 						t.Errorf("Host %s: %s, want 403", host, a)
 					}
@@ -232,7 +255,8 @@ func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
 			p, journal := guarded(t, section)
 			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
 				c := keyed(t, p, era, ci.key)
-				for _, origin := range []string{"https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1@evil.example"} {
+				for _, origin := range []string{"https://evil.example", "null", "http://localhost.evil.example",
+					"http://127.0.0.1@evil.example"} {
 					if a := c.Tool(t, "up__echo", `{}`, harness.With("Origin", origin)); a.Status != 403 {
 						t.Errorf("Origin %s: %s, want 403", origin, a)
 					}
@@ -240,7 +264,8 @@ func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
 				harness.WantUncalled(t, journal, "tools/call")
 				loopback := []harness.HeaderChange{harness.Without("Origin")}
 				if name == "key" { // a page does not have the key; TestSafety4 has the origins without one
-					loopback = append(loopback, harness.With("Origin", "http://localhost:3000"), harness.With("Origin", "http://127.0.0.1"), harness.With("Origin", "https://[::1]:1"))
+					loopback = append(loopback, harness.With("Origin", "http://localhost:3000"),
+						harness.With("Origin", "http://127.0.0.1"), harness.With("Origin", "https://[::1]:1"))
 				}
 				for _, ch := range loopback {
 					if a := c.Call(t, "tools/list", "", ch); a.Status != 200 {
@@ -260,7 +285,8 @@ func TestAuthT12OtherContentTypesExecuteNothing(t *testing.T) {
 			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
 				c := keyed(t, p, era, ci.key)
 				for _, ch := range []harness.HeaderChange{
-					harness.With("Content-Type", "text/plain"), harness.With("Content-Type", "application/x-www-form-urlencoded"), harness.With("Content-Type", "text/plain;application/json"),
+					harness.With("Content-Type", "text/plain"), harness.With("Content-Type", "application/x-www-form-urlencoded"),
+					harness.With("Content-Type", "text/plain;application/json"),
 					harness.Without("Content-Type"), harness.With("Content-Type", "application/json", "text/plain"),
 				} {
 					if a := c.Tool(t, "up__echo", `{}`, ch); a.Status != 415 {
@@ -332,8 +358,10 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	want := refusedTo(t, c, "POST")
 	wantRefused(t, "POST", want, 401, badToken+"this server does not know the key")
 	for name, key := range map[string]string{
-		"wrong id": authtest.WithCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(), "cut": ci.key[:40], "no key": "abc",
-		"hash": hash.String()[7:], "longer": ci.key + "0", "lower case": strings.ToLower(ci.key), "JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjaSJ9.",
+		"wrong id": authtest.WithCheck(other(8)), "wrong check": other(8) + ci.key[check:], "of somebody else": auth.NewKey(),
+		"cut": ci.key[:40], "no key": "abc",
+		"hash": hash.String()[7:], "longer": ci.key + "0", "lower case": strings.ToLower(ci.key),
+		"JWT": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJjaSJ9.",
 	} {
 		c.Key = key
 		got := refusedTo(t, c, "POST")
@@ -342,7 +370,8 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 			a.Header.Del("Date")
 			a.Header.Del("X-Request-Id")
 		}
-		if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) || !maps.EqualFunc(got.Header, want.Header, slices.Equal) {
+		if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) ||
+			!maps.EqualFunc(got.Header, want.Header, slices.Equal) {
 			t.Errorf("%s: got %s, %v\nwant %s, %v", name, got, got.Header, want, want.Header)
 		}
 	}
@@ -387,7 +416,8 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 func TestAuthT15ExpiredKeySaysSo(t *testing.T) {
 	old := newAPIKey(t, "old", "expires: 2020-06-30")
 	p, _ := guarded(t, authSection([]apiKey{old}))
-	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="is in the past: the key of old is refused`), harness.Patience, p.Done)
+	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="is in the past: the key of old is refused`),
+		harness.Patience, p.Done)
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
 	c.Key = old.key
 	for _, verb := range verbs {
@@ -456,13 +486,18 @@ func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
 		bad  []harness.HeaderChange
 	}{
 		"no proxy is trusted": {nil, nil, []harness.HeaderChange{
-			harness.Without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 127.0.0.1"), forwarded("127.0.0.1", "10.1.1.1"), harness.With("X-Real-Ip", "10.1.1.1"), harness.With("Forwarded", "for=10.1.1.1"),
+			harness.Without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 127.0.0.1"), forwarded("127.0.0.1", "10.1.1.1"),
+			harness.With("X-Real-Ip", "10.1.1.1"), harness.With("Forwarded", "for=10.1.1.1"),
 		}},
-		"another proxy is trusted": {[]string{"trusted_proxies: [192.0.2.1/32]"}, nil, []harness.HeaderChange{harness.Without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 192.0.2.1")}},
+		"another proxy is trusted": {[]string{"trusted_proxies: [192.0.2.1/32]"}, nil,
+			[]harness.HeaderChange{harness.Without("X"), forwarded("10.1.1.1"), forwarded("10.1.1.1, 192.0.2.1")}},
 		"we are trusted": {[]string{"trusted_proxies: [127.0.0.1/32, 192.0.2.0/24]"},
-			[]harness.HeaderChange{forwarded("10.1.1.1"), forwarded("203.0.113.7, 10.1.1.1"), forwarded("10.1.1.1, 192.0.2.9"), forwarded("203.0.113.7, 10.1.1.1, 192.0.2.9"), forwarded("203.0.113.7", "10.1.1.1"), forwarded("2001:db8::1"), forwarded("[2001:db8::1]:9")},
+			[]harness.HeaderChange{forwarded("10.1.1.1"), forwarded("203.0.113.7, 10.1.1.1"), forwarded("10.1.1.1, 192.0.2.9"),
+				forwarded("203.0.113.7, 10.1.1.1, 192.0.2.9"), forwarded("203.0.113.7", "10.1.1.1"), forwarded("2001:db8::1"),
+				forwarded("[2001:db8::1]:9")},
 			[]harness.HeaderChange{
-				harness.Without("X"), forwarded("203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7"), forwarded("10.1.1.1", "203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7, 192.0.2.9"),
+				harness.Without("X"), forwarded("203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7"),
+				forwarded("10.1.1.1", "203.0.113.7"), forwarded("10.1.1.1, 203.0.113.7, 192.0.2.9"),
 				forwarded("10.1.1.1, unknown"), forwarded(""), forwarded("10.1.1.1,"), harness.With("X-Real-Ip", "10.1.1.1"),
 			}},
 	} {
@@ -485,7 +520,8 @@ func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
 // and its stream end, and nobody else's.
 func TestAuthT17RevokedKey(t *testing.T) {
 	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
-		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t, "stays")
+		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t,
+			"stays")
 		p, _ := guarded(t, authSection([]apiKey{gone, first, stays}))
 		rest := strings.SplitAfter(mustRead(t, p.File()), stays.entry+"\n")[1]
 		leaving, rotating, staying := keyed(t, p, era, gone.key), keyed(t, p, era, first.key), keyed(t, p, era, stays.key)
@@ -552,12 +588,13 @@ func TestAuthT18PlaintextKeyInTheFile(t *testing.T) {
 		"public_url":     "public_url: https://" + key + "\n" + demo,
 		"log":            "log: { level: " + key + " }\n" + demo,
 		"limit":          "limits: { body: " + key + " }\n" + demo,
-		"header":         "upstreams: { a: { url: 'http://127.0.0.1:1/mcp', headers: { Authorization: Bearer " + key + " } } }\n",
-		"url":            "upstreams: { a: { url: 'http://127.0.0.1:1/mcp?key=" + key + "' } }\n",
-		"upstream":       "upstreams: { " + key + ": { command: [x] } }\n",
-		"default":        "log: { level: '${LEVEL:-" + key + "}' }\n" + demo,
-		"not YAML":       "auth: { api_keys: [{ name: ci, hash: *" + key + " }] }\n" + demo,
-		"not YAML, too":  key + ": [\n" + demo,
+		"header": "upstreams: { a: { url: 'http://127.0.0.1:1/mcp', headers: { Authorization: Bearer " + key +
+			" } } }\n",
+		"url":           "upstreams: { a: { url: 'http://127.0.0.1:1/mcp?key=" + key + "' } }\n",
+		"upstream":      "upstreams: { " + key + ": { command: [x] } }\n",
+		"default":       "log: { level: '${LEVEL:-" + key + "}' }\n" + demo,
+		"not YAML":      "auth: { api_keys: [{ name: ci, hash: *" + key + " }] }\n" + demo,
+		"not YAML, too": key + ": [\n" + demo,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, args := range [][]string{nil, {"check"}} {
@@ -573,7 +610,9 @@ func TestAuthT18PlaintextKeyInTheFile(t *testing.T) {
 		ci := newAPIKey(t, "ci")
 		p, _ := guarded(t, authSection([]apiKey{ci}))
 		p.MustConfigure(t, authSection([]apiKey{{key, "{ name: ci, hash: " + key + " }"}})+demo)
-		p.Stderr.MustMatch(t, regexp.MustCompile(`configuration: holds an API key in plain text.*\n.*configuration not reloaded`), harness.Patience, p.Done)
+		p.Stderr.MustMatch(t,
+			regexp.MustCompile(`configuration: holds an API key in plain text.*\n.*configuration not reloaded`),
+			harness.Patience, p.Done)
 		mustHide(t, p.Stderr.String())
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
 		c.Key = key
@@ -593,19 +632,31 @@ func TestAuthT19KeyInTheWrongPlace(t *testing.T) {
 		status    int
 		challenge string
 	}{
-		"query":              {"?key=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
-		"query and header":   {"?x=1&y=" + ci.key, []harness.HeaderChange{bearer}, 400, unclear + "tokens in URLs end up in logs"},
-		"escaped":            {"?y=%6a%63%74_key_", []harness.HeaderChange{bearer}, 400, unclear + "tokens in URLs end up in logs"},
-		"access_token":       {"?access_token=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
-		"cookie":             {"", []harness.HeaderChange{harness.With("Cookie", "key="+ci.key+"; Authorization=Bearer "+ci.key)}, 401, noToken},
-		"another header":     {"", []harness.HeaderChange{harness.With("X-Api-Key", ci.key), harness.With("Proxy-Authorization", "Bearer "+ci.key)}, 401, noToken},
-		"another scheme":     {"", []harness.HeaderChange{harness.With("Authorization", "Basic "+ci.key)}, 401, noToken},
-		"two headers":        {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key, "Bearer "+ci.key)}, 400, unclear + "the request has more than one"},
-		"two in one":         {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key+", Bearer "+ci.key)}, 400, unclear + "the Authorization header is malformed"},
-		"nothing after":      {"", []harness.HeaderChange{harness.With("Authorization", "Bearer")}, 400, unclear + "the Authorization header is malformed"},
-		"nothing in it":      {"", []harness.HeaderChange{harness.With("Authorization", "")}, 400, unclear + "the Authorization header is malformed"},
-		"a space in the key": {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key[:30]+" "+ci.key[30:])}, 400, unclear + "the Authorization header is malformed"},
-		"quotes around it":   {"", []harness.HeaderChange{harness.With("Authorization", `Bearer "`+ci.key+`"`)}, 400, unclear + "the Authorization header is malformed"},
+		"query": {"?key=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
+		"query and header": {"?x=1&y=" + ci.key, []harness.HeaderChange{bearer}, 400,
+			unclear + "tokens in URLs end up in logs"},
+		"escaped": {"?y=%6a%63%74_key_", []harness.HeaderChange{bearer}, 400,
+			unclear + "tokens in URLs end up in logs"},
+		"access_token": {"?access_token=" + ci.key, nil, 400, unclear + "tokens in URLs end up in logs"},
+		"cookie": {"",
+			[]harness.HeaderChange{harness.With("Cookie", "key="+ci.key+"; Authorization=Bearer "+ci.key)}, 401, noToken},
+		"another header": {"",
+			[]harness.HeaderChange{harness.With("X-Api-Key", ci.key), harness.With("Proxy-Authorization", "Bearer "+ci.key)},
+			401, noToken},
+		"another scheme": {"", []harness.HeaderChange{harness.With("Authorization", "Basic "+ci.key)}, 401, noToken},
+		"two headers": {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key, "Bearer "+ci.key)},
+			400, unclear + "the request has more than one"},
+		"two in one": {"", []harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key+", Bearer "+ci.key)},
+			400, unclear + "the Authorization header is malformed"},
+		"nothing after": {"", []harness.HeaderChange{harness.With("Authorization", "Bearer")}, 400,
+			unclear + "the Authorization header is malformed"},
+		"nothing in it": {"", []harness.HeaderChange{harness.With("Authorization", "")}, 400,
+			unclear + "the Authorization header is malformed"},
+		"a space in the key": {"",
+			[]harness.HeaderChange{harness.With("Authorization", "Bearer "+ci.key[:30]+" "+ci.key[30:])}, 400,
+			unclear + "the Authorization header is malformed"},
+		"quotes around it": {"", []harness.HeaderChange{harness.With("Authorization", `Bearer "`+ci.key+`"`)}, 400,
+			unclear + "the Authorization header is malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"", "/up"} {

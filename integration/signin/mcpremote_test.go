@@ -24,10 +24,12 @@ func TestAuthT124MCPRemote(t *testing.T) {
 	home := t.TempDir()
 	_, port, _ := strings.Cut(harness.FreePort(t), ":")
 	remote := harness.MustTalk(t, "mcp-remote", func(ctx context.Context) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, "node", filepath.Join("node_modules", "mcp-remote", "dist", "proxy.js"), c.origin+"/mcp", port, "--allow-http", "--transport", "http-only")
+		cmd := exec.CommandContext(ctx, "node", filepath.Join("node_modules", "mcp-remote", "dist", "proxy.js"),
+			c.origin+"/mcp", port, "--allow-http", "--transport", "http-only")
 		cmd.Dir = harness.MustNPM(t)
 		// where there is no browser
-		cmd.Env = append(cmd.Environ(), "HOME="+home, "MCP_REMOTE_CONFIG_DIR="+home, "PATH="+filepath.Dir(mustLook(t, "node")))
+		cmd.Env = append(cmd.Environ(), "HOME="+home, "MCP_REMOTE_CONFIG_DIR="+home,
+			"PATH="+filepath.Dir(mustLook(t, "node")))
 		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
 		cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
 		cmd.WaitDelay = 5 * time.Second
@@ -40,17 +42,21 @@ func TestAuthT124MCPRemote(t *testing.T) {
 			t.Fatalf("it answers %.300s, want %s", line, want)
 		}
 	}
-	where := remote.Stderr.MustMatch(t, regexp.MustCompile(`http://127\.0\.0\.1:\d+/oauth/authorize\?\S+`), harness.Patience, remote.Ended)
+	where := remote.Stderr.MustMatch(t, regexp.MustCompile(`http://127\.0\.0\.1:\d+/oauth/authorize\?\S+`),
+		harness.Patience, remote.Ended)
 	ann := newPerson(t, "ann")
 	if back := ann.mustAllow(where[0]); back.Hostname() == "localhost" {
 		ann.do("GET", back.String(), nil)
 	}
-	remote.MustWrite(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	remote.MustWrite(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+			`"clientInfo":{"name":"test","version":"1"}}}`)
 	hear(`"serverInfo"`)
 	remote.MustWrite(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	remote.MustWrite(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	hear(`up__echo`)
-	remote.MustWrite(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"up__echo","arguments":{"text":"over two wires"}}}`)
+	remote.MustWrite(
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"up__echo","arguments":{"text":"over two wires"}}}`)
 	hear(`over two wires`)
 }
 

@@ -34,8 +34,10 @@ func TestAuthT01Challenge(t *testing.T) {
 func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
 	for _, path := range []string{
-		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/", "//mcp", "/mcp%2fup", "/./mcp", "/web/../mcp", "/MCP", "/sse", "/messages",
-		"/healthz", "/readyz", "/doctor", "/metrics", "/account", "/oauth/token", "/oauth/authorize", "/oauth/register", "/.well-known/oauth-authorization-server", "/.well-known/x",
+		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/",
+		"//mcp", "/mcp%2fup", "/./mcp", "/web/../mcp", "/MCP", "/sse", "/messages",
+		"/healthz", "/readyz", "/doctor", "/metrics", "/account", "/oauth/token", "/oauth/authorize", "/oauth/register",
+		"/.well-known/oauth-authorization-server", "/.well-known/x",
 		"/.well-known/../mcp", "/.well-known/oauth-protected-resource",
 	} {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.Origin() + path}, upstream.EraModern)
@@ -45,7 +47,8 @@ func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
 			switch documents := strings.HasPrefix(path, "/.well-known/"); {
 			case documents && path == "/.well-known/oauth-protected-resource" && read && a.Status <= 204:
 			case documents && (a.Status == 404 || a.Status == 405 || verb == "OPTIONS" && a.Status == 204):
-			case a.Status == 401 && strings.HasPrefix(a.Header.Get("WWW-Authenticate"), `Bearer realm="junction", scope="mcp", resource_metadata="`):
+			case a.Status == 401 &&
+				strings.HasPrefix(a.Header.Get("WWW-Authenticate"), `Bearer realm="junction", scope="mcp", resource_metadata="`):
 			case a.Status == 404 && a.Header.Get("Mcp-Session-Id") == "" && !bytes.Contains(a.Body, []byte(`"result"`)):
 			default:
 				t.Errorf("%s %s: %s, %v", verb, path, a, a.Header)
@@ -62,7 +65,8 @@ func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
 	p, _ := guarded(t, trusting(s))
 	for path, resource := range map[string]string{"": publicMCP, "/mcp": publicMCP, "/mcp/up": publicMCP + "/up"} {
 		status, header, text := mustGet(t, "GET", p.Origin()+"/.well-known/oauth-protected-resource"+path)
-		want := `{"resource":"` + resource + `","authorization_servers":["` + s.URL + `"],"scopes_supported":["mcp"],"bearer_methods_supported":["header"],"resource_name":"Junction"}`
+		want := `{"resource":"` + resource + `","authorization_servers":["` + s.URL +
+			`"],"scopes_supported":["mcp"],"bearer_methods_supported":["header"],"resource_name":"Junction"}`
 		if status != 200 || header.Get("Content-Type") != "application/json" || string(text) != want {
 			t.Errorf("%s: %d, %s, %s", path, status, header.Get("Content-Type"), text)
 		}
@@ -73,10 +77,14 @@ func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	spoofs := [][]harness.HeaderChange{
-		{harness.With("Host", "evil.example")}, {harness.With("X-Forwarded-Host", "evil.example"), harness.With("X-Forwarded-Proto", "http"), harness.With("X-Forwarded-Port", "1")},
-		{harness.With("Forwarded", "host=evil.example;proto=http")}, {harness.With("X-Original-Url", "/evil"), harness.With("X-Forwarded-Prefix", "/evil")},
+		{harness.With("Host", "evil.example")},
+		{harness.With("X-Forwarded-Host", "evil.example"), harness.With("X-Forwarded-Proto", "http"),
+			harness.With("X-Forwarded-Port", "1")},
+		{harness.With("Forwarded", "host=evil.example;proto=http")},
+		{harness.With("X-Original-Url", "/evil"), harness.With("X-Forwarded-Prefix", "/evil")},
 	}
-	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"} {
+	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp",
+		"/.well-known/oauth-authorization-server"} {
 		status, _, want := mustGet(t, "GET", p.Origin()+path)
 		if status != 200 || !bytes.Contains(want, []byte(`"`+publicOrigin)) {
 			t.Errorf("%s: %d %s", path, status, want)
@@ -99,7 +107,8 @@ func TestAuthT05WithoutSignInThereIsNothingToFind(t *testing.T) {
 	for name, section := range map[string]string{"local": "", "keys": authSection([]apiKey{newAPIKey(t, "ci")})} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := guarded(t, section)
-			for _, path := range []string{"oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server", "openid-configuration", ""} {
+			for _, path := range []string{"oauth-protected-resource", "oauth-protected-resource/mcp",
+				"oauth-authorization-server", "openid-configuration", ""} {
 				wantNoDocument(t, p.Origin()+"/.well-known/"+path)
 			}
 			if name == "local" {
@@ -124,7 +133,8 @@ func TestAuthT06OtherWellKnownDocuments(t *testing.T) {
 	for name, section := range map[string]string{"others": trusting(s), "others and ours": alsoHere(s, trusting(s))} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := guarded(t, section)
-			for _, path := range []string{"openid-configuration", "openid-configuration/mcp", "oauth-protected-resource/other", "oauth-protected-resource/mcp/a/b", "nothing"} {
+			for _, path := range []string{"openid-configuration", "openid-configuration/mcp", "oauth-protected-resource/other",
+				"oauth-protected-resource/mcp/a/b", "nothing"} {
 				wantNoDocument(t, p.Origin()+"/.well-known/"+path)
 			}
 			if name == "others" {
@@ -142,17 +152,22 @@ func TestAuthT07PagesMayRead(t *testing.T) {
 		method string
 		status int
 	}{
-		"/.well-known/oauth-protected-resource/mcp": {"GET", 200}, "/.well-known/oauth-protected-resource": {"GET", 200}, "/.well-known/oauth-authorization-server": {"GET", 200},
+		"/.well-known/oauth-protected-resource/mcp": {"GET", 200}, "/.well-known/oauth-protected-resource": {"GET", 200},
+		"/.well-known/oauth-authorization-server": {"GET", 200},
 		"/oauth/token": {"POST", 400}, "/oauth/register": {"POST", 400},
 	} {
-		status, header, _ := mustGet(t, "OPTIONS", p.Origin()+path, origin, harness.With("Access-Control-Request-Method", row.method), harness.With("Access-Control-Request-Headers", "content-type,mcp-protocol-version"))
+		status, header, _ := mustGet(t, "OPTIONS", p.Origin()+path, origin,
+			harness.With("Access-Control-Request-Method", row.method),
+			harness.With("Access-Control-Request-Headers", "content-type,mcp-protocol-version"))
 		headers := strings.ToLower(header.Get("Access-Control-Allow-Headers"))
-		if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Allow-Methods"), row.method) ||
+		if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" ||
+			!strings.Contains(header.Get("Access-Control-Allow-Methods"), row.method) ||
 			!strings.Contains(headers, "mcp-protocol-version") || !strings.Contains(headers, "content-type") {
 			t.Errorf("%s: the preflight gets %d, %v", path, status, header)
 		}
 		status, header, _ = mustGet(t, row.method, p.Origin()+path, origin)
-		if status != row.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") ||
+		if status != row.status || header.Get("Access-Control-Allow-Origin") != "*" ||
+			!strings.Contains(header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") ||
 			header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: a page gets %d, %v", path, status, header)
 		}
@@ -172,16 +187,20 @@ func TestAuthT07PagesMayRead(t *testing.T) {
 // beside that; each token goes to who knows it.
 func TestAuthT02BothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
-	p, journal := guarded(t, strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
+	p, journal := guarded(t,
+		strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
 	_, _, text := mustGet(t, "GET", p.Origin()+"/.well-known/oauth-protected-resource")
-	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL + `"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
+	if want := `"authorization_servers":["` + publicOrigin + `","` + s.URL +
+		`"],"scopes_supported":["mcp"]`; !bytes.Contains(text, []byte(want)) {
 		t.Errorf("the metadata is %s\nwant %s", text, want)
 	}
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
 	wantTokenIn(t, p, ci.key)
-	wantTokenOut(t, p, journal, "jct_at_"+strings.Repeat("a", 43)+"."+strings.Repeat("b", 43), 401, `Bearer realm="junction", error="invalid_token"`)
+	wantTokenOut(t, p, journal, "jct_at_"+strings.Repeat("a", 43)+"."+strings.Repeat("b", 43), 401,
+		`Bearer realm="junction", error="invalid_token"`)
 	wantTokenOut(t, p, journal, "opaque", 401, refusedToken+"this server does not know it")
-	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401, refusedToken+"its issuer is not configured")
+	wantTokenOut(t, p, journal, s.Token(t, claimed(s, map[string]any{"iss": publicOrigin})), 401,
+		refusedToken+"its issuer is not configured")
 }
 
 func TestProtocolT98WithoutAToken(t *testing.T) {
@@ -189,7 +208,8 @@ func TestProtocolT98WithoutAToken(t *testing.T) {
 	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
 		for _, a := range []harness.Answered{
-			c.Call(t, "initialize", harness.InitializeParams("2025-11-25", "x")), c.Call(t, "tools/list", ""), c.Tool(t, "up__echo", `{}`), refusedTo(t, c, "GET"), refusedTo(t, c, "DELETE"),
+			c.Call(t, "initialize", harness.InitializeParams("2025-11-25", "x")), c.Call(t, "tools/list", ""),
+			c.Tool(t, "up__echo", `{}`), refusedTo(t, c, "GET"), refusedTo(t, c, "DELETE"),
 		} {
 			if got := a.Header.Get("WWW-Authenticate"); a.Status != 401 || got != toSignIn+`/mcp"` {
 				t.Errorf("got %s, %s; want 401 and where to sign in", a, got)
@@ -208,7 +228,8 @@ func TestProtocolT99MetadataForAnybody(t *testing.T) {
 			Resource string
 			Servers  []string `json:"authorization_servers"`
 		}
-		if err := json.Unmarshal(text, &got); err != nil || status != 200 || got.Resource != publicMCP || !slices.Equal(got.Servers, []string{s.URL}) || bytes.Contains(text, []byte("offline_access")) {
+		if err := json.Unmarshal(text, &got); err != nil || status != 200 || got.Resource != publicMCP ||
+			!slices.Equal(got.Servers, []string{s.URL}) || bytes.Contains(text, []byte("offline_access")) {
 			t.Errorf("%s: %d, %s, %v", path, status, text, err)
 		}
 	}
@@ -218,7 +239,8 @@ func TestProtocolT99MetadataForAnybody(t *testing.T) {
 // they write with a slash.
 func TestForeignSlashAtTheEndOfAResource(t *testing.T) {
 	s := authtest.Start(t)
-	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]", "audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))
+	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]",
+		"audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))
 	for _, era := range harness.ClientEras() {
 		for path, resource := range map[string]string{"/mcp/": "/mcp", "/mcp/up/": "/mcp/up"} {
 			tool := "up__echo"

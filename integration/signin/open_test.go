@@ -36,17 +36,21 @@ func TestSafety4NoAccidentalOpening(t *testing.T) {
 					}
 				}
 				want(200, "", harness.Without("Origin"))
-				for _, header := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "Forwarded", "Via", "X-Real-Ip"} {
-					want(row.proxied, "This request came through a proxy (it has the header "+header+"), and Junction has no authentication. Configure api_keys",
+				for _, header := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "Forwarded", "Via",
+					"X-Real-Ip"} {
+					want(row.proxied, "This request came through a proxy (it has the header "+header+
+						"), and Junction has no authentication. Configure api_keys",
 						harness.With(header, "1.1 nginx"))
 				}
 				for _, own := range []string{"http://localhost:", "http://127.0.0.1:", "http://[::1]:"} {
 					want(200, "", harness.With("Origin", own+port))
 				}
 				want(row.other, `add allowed_origins: ["`+inspector+`"]`, harness.With("Origin", inspector))
-				want(row.allowed, "This origin may not use the endpoint (allowed_origins).", harness.With("Origin", "https://app.example.com"))
+				want(row.allowed, "This origin may not use the endpoint (allowed_origins).",
+					harness.With("Origin", "https://app.example.com"))
 				if ci := row.other == 200 && row.allowed == 403; !ci { // every loopback origin may be used with a key
-					for _, origin := range []string{"https://localhost:" + port, "http://localhost", "http://127.0.0.2:" + port, "http://localhost:0" + port, "http://x@localhost:" + port} {
+					for _, origin := range []string{"https://localhost:" + port, "http://localhost", "http://127.0.0.2:" + port,
+						"http://localhost:0" + port, "http://x@localhost:" + port} {
 						want(403, "(allowed_origins)", harness.With("Origin", origin))
 					}
 				}

@@ -22,7 +22,8 @@ import (
 // operate runs a command on the file of the company, and returns what it says.
 func (c *company) operate(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + c.Dir}, append(args, "--config", c.File())...)
+	stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + c.Dir},
+		append(args, "--config", c.File())...)
 	return stdout + stderr, err
 }
 
@@ -39,7 +40,8 @@ func (c *company) mustOperate(t testing.TB, args ...string) string {
 func (c *company) mustIDs(t testing.TB, thing, who string) (ids []string) {
 	t.Helper()
 	var list map[string][]struct{ ID string }
-	if err := json.Unmarshal([]byte(c.mustOperate(t, thing, "list", "--user", who, "--output", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(c.mustOperate(t, thing, "list", "--user", who, "--output", "json")),
+		&list); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range list[thing] {
@@ -140,7 +142,8 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.operate(t, "storage", "rotate"); err == nil || !strings.Contains(out, fmt.Sprintf("process %d ", c.Cmd.Process.Pid)) || !strings.Contains(out, "Stop the proxy") {
+	if out, err := c.operate(t, "storage", "rotate"); err == nil ||
+		!strings.Contains(out, fmt.Sprintf("process %d ", c.Cmd.Process.Pid)) || !strings.Contains(out, "Stop the proxy") {
 		t.Errorf("beside a running program: %v\n%s", err, out)
 	}
 	if after, err := os.ReadFile(keys); err != nil || string(after) != string(before) {
@@ -161,10 +164,12 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	}
 	a.mustSignIn(t, newPerson(t, "bob"))
 	restarted("storage", "rotate", "--revoke-all")
-	if got := showing(t, c.Program, upstream.EraModern, "", "/mcp").Call(t, "tools/list", "", harness.With("Authorization", "Bearer "+next.Access)); got.Status != 401 {
+	if got := showing(t, c.Program, upstream.EraModern, "", "/mcp").Call(t, "tools/list", "",
+		harness.With("Authorization", "Bearer "+next.Access)); got.Status != 401 {
 		t.Errorf("the token after everything was revoked: %s", got)
 	}
-	if g := newPerson(t, "ann").open(a.authorize()); g.status != 400 || !strings.Contains(g.body, "a key that is no longer configured") {
+	if g := newPerson(t, "ann").open(a.authorize()); g.status != 400 ||
+		!strings.Contains(g.body, "a key that is no longer configured") {
 		t.Errorf("an app that was registered with the old key: %d %s", g.status, g.body)
 	}
 	if _, again := a.token(t, "grant_type", "refresh_token", "refresh_token", next.Refresh); again.Access != "" {
@@ -188,7 +193,8 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 		// ends does something that ends what a sign-in has, and nothing of another.
 		ends := func(a oauthApp, p, other tokenPair, does func()) {
 			t.Helper()
-			mcp, stays := showing(t, c.Program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.Program, upstream.EraModern, other.Access, "/mcp")
+			mcp, stays := showing(t, c.Program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.Program, upstream.EraModern,
+				other.Access, "/mcp")
 			stream := mcp.MustOpen(t)
 			harness.WantEcho(t, stays.Tool(t, "up__echo", `{}`))
 			began := time.Now()
@@ -211,7 +217,8 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 		byBad, byGood := bad.mustSignIn(t, ann), good.mustSignIn(t, ann)
 		ends(bad, byBad, byGood, func() { t.Log(c.mustOperate(t, "clients", "block", bad.id, "--reason", "phishing")) })
 		for name, who := range map[string]*person{"one who has let it in": ann, "one who has not": bob} {
-			if g := who.through(bad.authorize()); g.status != 400 || !strings.Contains(g.body, "The operator of this server has blocked this app.") || g.next() != "" {
+			if g := who.through(bad.authorize()); g.status != 400 ||
+				!strings.Contains(g.body, "The operator of this server has blocked this app.") || g.next() != "" {
 				t.Errorf("%s is shown %d at %s: %s", name, g.status, g.url, g.body)
 			}
 		}
@@ -219,10 +226,15 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 		byBad = bad.mustSignIn(t, bob)
 
 		ends(good, byGood, byBad, func() { t.Log(c.mustOperate(t, "users", "disable", "ann@acme.example")) })
-		if g := ann.through(good.authorize()); g.status != 403 || !strings.Contains(g.body, "this account may not use this server") || !strings.Contains(g.body, "error=access_denied") {
+		if g := ann.through(good.authorize()); g.status != 403 ||
+			!strings.Contains(g.body, "this account may not use this server") ||
+			!strings.Contains(g.body, "error=access_denied") {
 			t.Errorf("who is shut out is shown %d at %s: %s", g.status, g.url, g.body)
 		}
-		c.Stderr.MustMatch(t, regexp.MustCompile(`error="the user may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused user=[\w-]{22} `), harness.Patience, c.Done)
+		c.Stderr.MustMatch(t,
+			regexp.MustCompile(
+				`error="the user may not sign in here: the operator has disabled [\w-]{22}"\n.*event=sign_in_refused `+
+					`user=[\w-]{22} `), harness.Patience, c.Done)
 		c.mustOperate(t, "users", "enable", "ann@acme.example")
 		good.mustSignIn(t, ann)
 	})

@@ -62,7 +62,8 @@ func (a oauthApp) refresh(t testing.TB, token string) (int, tokenPair) {
 func (a oauthApp) mustSignIn(t testing.TB, who *person) tokenPair {
 	t.Helper()
 	back := who.mustAllow(a.authorize())
-	status, p := a.token(t, "grant_type", "authorization_code", "code", back.Query().Get("code"), "code_verifier", appVerifier, "redirect_uri", a.redirect)
+	status, p := a.token(t, "grant_type", "authorization_code", "code", back.Query().Get("code"), "code_verifier",
+		appVerifier, "redirect_uri", a.redirect)
 	if status != 200 || p.Access == "" || p.Refresh == "" {
 		t.Fatalf("%d %+v after %s", status, p, back)
 	}
@@ -129,7 +130,8 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	mine := showing(t, c.Program, upstream.EraLegacy, one.Access, "/mcp")
 	foreign := harness.NewClient(t, &harness.Endpoint{URL: c.origin + "/web/mcp"}, upstream.EraModern)
 	foreign.Key = one.Access
-	wantRefused(t, "POST", refusedTo(t, foreign, "POST"), 401, refusedToken+"its audience is "+c.origin+"/mcp, but this is "+c.origin+"/web/mcp")
+	wantRefused(t, "POST", refusedTo(t, foreign, "POST"), 401,
+		refusedToken+"its audience is "+c.origin+"/mcp, but this is "+c.origin+"/web/mcp")
 	if got := mine.Call(t, "tools/list", "", harness.With("Authorization", "Bearer "+other.Access)); got.Status != 404 {
 		t.Errorf("POST by another person: %s, want 404", got)
 	}
@@ -151,7 +153,8 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	}
 	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
+	c := mustCompany(t, up, "",
+		"policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
 	a := mustRegister(t, c, appRedirect)
 	leaves, moves := a.mustSignIn(t, newPerson(t, "ann")), a.mustSignIn(t, newPerson(t, "cid"))
 	list := func(p tokenPair) harness.Answered {
@@ -191,11 +194,13 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 // too.
 func TestAuthT117SignedInAndNotGranted(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompany(t, up, "", "policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
+	c := mustCompany(t, up, "",
+		"policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
 	a := mustRegister(t, c, appRedirect)
 	c.command("groups ben sales")
 	g := newPerson(t, "ben").through(a.authorize())
-	if g.status != 403 || !strings.Contains(g.body, "ben@acme.example") || !strings.Contains(g.body, "error=access_denied") || strings.Contains(g.body, "code=") {
+	if g.status != 403 || !strings.Contains(g.body, "ben@acme.example") ||
+		!strings.Contains(g.body, "error=access_denied") || strings.Contains(g.body, "code=") {
 		t.Errorf("ben is told %d at %s: %s", g.status, g.url, g.body)
 	}
 }
@@ -204,7 +209,8 @@ func TestAuthT117SignedInAndNotGranted(t *testing.T) {
 // its id.
 func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
-	c := mustCompany(t, up, "", "policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
+	c := mustCompany(t, up, "",
+		"policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann") // which calls itself "An app"
 	if g := ann.through(a.authorize()); g.status != 403 || !strings.Contains(g.body, "error=access_denied") {
 		t.Errorf("by the name of an app ann gets %d at %s: %s", g.status, g.url, g.body)
@@ -229,7 +235,8 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	a := mustRegister(t, c, appRedirect)
 	as := func(name string) *harness.Talker {
 		p := a.mustSignIn(t, newPerson(t, name))
-		return (&harness.Talker{URL: c.URL, Era: upstream.EraModern, Capabilities: harness.AllCapabilities, Key: p.Access}).Start(t)
+		return (&harness.Talker{URL: c.URL, Era: upstream.EraModern, Capabilities: harness.AllCapabilities,
+			Key: p.Access}).Start(t)
 	}
 	ann, ben := as("ann"), as("ben")
 	late := map[string]harness.Query{}
@@ -240,7 +247,8 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 			q.Params = strings.Replace(q.Params, "up__ask", tool, 1)
 			again := func(m jsonrpc.Message) (q2 harness.Query, state string) {
 				q2 = q
-				q2.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+				q2.Params = harness.Retried(q.Params, m,
+					string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
 				return q2, harness.Text(t, m.Result, "requestState")
 			}
 			good, state := again(ann.Begin(t, q).Answer(t))
@@ -299,7 +307,8 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 		}
 		answered := make(chan tokenPair, 1)
 		go func() {
-			if resp, err := http.PostForm(c.origin+"/oauth/token", url.Values{"client_id": {a.id}, "grant_type": {"refresh_token"}, "refresh_token": {late.Refresh}}); err == nil {
+			if resp, err := http.PostForm(c.origin+"/oauth/token",
+				url.Values{"client_id": {a.id}, "grant_type": {"refresh_token"}, "refresh_token": {late.Refresh}}); err == nil {
 				defer resp.Body.Close()
 				var p tokenPair
 				_ = json.NewDecoder(resp.Body).Decode(&p)
@@ -384,7 +393,8 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 func TestStepUpAtHome(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up+`", capabilities: [danger], era: "modern`, "",
-		"policies: [{ name: all, capabilities: [danger], rules: [{ allow: { upstreams: [up] } }] }]\n", `  scope_capabilities: { mcp: [], "mcp:danger": [danger] }`)
+		"policies: [{ name: all, capabilities: [danger], rules: [{ allow: { upstreams: [up] } }] }]\n",
+		`  scope_capabilities: { mcp: [], "mcp:danger": [danger] }`)
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
 	p := a.mustSignIn(t, ann)
 	got := showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`)
@@ -416,7 +426,8 @@ func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
 			}
 			c.MustReload(t, "group: engineering", "group: nobody")
 			client.MustWrite("again")
-			if said = mustSay(client); said.Authorize != "" || !strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
+			if said = mustSay(client); said.Authorize != "" ||
+				!strings.Contains(said.Error, "signed in as ann@acme.example; no policy grants access") {
 				t.Errorf("it says %+v, want what there is to know and no browser", said)
 			}
 		})
@@ -446,13 +457,15 @@ audit: { file: stderr }
 		return id
 	}
 	for _, path := range []string{
-		"/mcp", "/mcp/none", "/x", "/", "/account", "/account/x", "/oauth/authorize", "/oauth/token", "/oauth/x", "/.well-known/oauth-authorization-server",
+		"/mcp", "/mcp/none", "/x", "/", "/account", "/account/x", "/oauth/authorize", "/oauth/token", "/oauth/x",
+		"/.well-known/oauth-authorization-server",
 		"/.well-known/oauth-protected-resource", "/.well-known/x",
 	} {
 		for _, verb := range []string{"GET", "HEAD", "POST", "OPTIONS", "PUT"} {
 			status, header, body := mustGet(t, verb, c.origin+path)
 			id := keep(fmt.Sprint(verb, " ", path, " ", status), header)
-			if strings.HasPrefix(header.Get("Content-Type"), "text/html") && status >= 400 && !bytes.Contains(body, []byte(id)) && verb != "HEAD" {
+			if strings.HasPrefix(header.Get("Content-Type"), "text/html") && status >= 400 &&
+				!bytes.Contains(body, []byte(id)) && verb != "HEAD" {
 				t.Errorf("%s %s: the page does not show %s:\n%s", verb, path, id, body)
 			}
 		}
@@ -465,9 +478,14 @@ audit: { file: stderr }
 	for range 20 {
 		keep("a bad token", refusedTo(t, mcp, "POST").Header)
 	}
-	c.Stderr.MustMatch(t, regexp.MustCompile(`"request_id":"`+first+`","address":"127.0.0.1","path":"/mcp","outcome":"refused","status":401,"error":"invalid_token"}`), harness.Patience, c.Done)
+	c.Stderr.MustMatch(t,
+		regexp.MustCompile(`"request_id":"`+first+
+			`","address":"127.0.0.1","path":"/mcp","outcome":"refused","status":401,"error":"invalid_token"}`), harness.Patience,
+		c.Done)
 	got := refusedTo(t, showing(t, c.Program, upstream.EraModern, ci.key, "/mcp/none"), "POST")
-	c.Stderr.MustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.Header)+`","principal":"key:ci".*"endpoint":"none","outcome":"refused"`), harness.Patience, c.Done)
+	c.Stderr.MustMatch(t,
+		regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.Header)+
+			`","principal":"key:ci".*"endpoint":"none","outcome":"refused"`), harness.Patience, c.Done)
 	if n := strings.Count(c.Stderr.String(), `"status":401`); n != 1 {
 		t.Errorf("the audit has %d lines of bad tokens, want one", n)
 	}
@@ -477,7 +495,8 @@ audit: { file: stderr }
 		harness.WantEcho(t, got)
 		id := keep("a call", got.Header)
 		c.Stderr.MustMatch(t, regexp.MustCompile(`msg=call .*name=up__echo .* request_id=`+id+` `), harness.Patience, c.Done)
-		c.Stderr.MustMatch(t, regexp.MustCompile(`"request_id":"`+id+`","principal":"user:.*"outcome":"ok"`), harness.Patience, c.Done)
+		c.Stderr.MustMatch(t, regexp.MustCompile(`"request_id":"`+id+`","principal":"user:.*"outcome":"ok"`),
+			harness.Patience, c.Done)
 		stream := mcp.MustOpen(t)
 		keep("a stream", stream.Header)
 	})
@@ -485,7 +504,9 @@ audit: { file: stderr }
 	mcp.Key = p.Access
 	got = refusedTo(t, mcp, "POST")
 	wantNoAccess(t, "POST", got, "signed in as ann@acme.example")
-	c.Stderr.MustMatch(t, regexp.MustCompile(`"request_id":"`+keep("no access", got.Header)+`".*"verdict":"deny","outcome":"refused"`), harness.Patience, c.Done)
+	c.Stderr.MustMatch(t,
+		regexp.MustCompile(`"request_id":"`+keep("no access", got.Header)+`".*"verdict":"deny","outcome":"refused"`),
+		harness.Patience, c.Done)
 }
 
 // TestSignInsAreWrittenDownWithTheirAddress: it is the one that policies and keys go by, also after
@@ -495,8 +516,11 @@ func TestSignInsAreWrittenDownWithTheirAddress(t *testing.T) {
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	asks := func(address string) {
 		t.Helper()
-		_, header, _ := mustGet(t, "GET", c.origin+"/oauth/authorize?client_id=x", harness.With("X-Forwarded-For", "203.0.113.9"))
-		c.Stderr.MustMatch(t, regexp.MustCompile(`msg=sign-in event=authorize_refused .* address=`+address+` request_id=`+header.Get("X-Request-Id")+`\n`), harness.Patience, c.Done)
+		_, header, _ := mustGet(t, "GET", c.origin+"/oauth/authorize?client_id=x",
+			harness.With("X-Forwarded-For", "203.0.113.9"))
+		c.Stderr.MustMatch(t,
+			regexp.MustCompile(`msg=sign-in event=authorize_refused .* address=`+address+` request_id=`+
+				header.Get("X-Request-Id")+`\n`), harness.Patience, c.Done)
 	}
 	asks("203.0.113.9")
 	c.MustReload(t, "trusted_proxies: [127.0.0.1/32]", "trusted_proxies: [10.0.0.0/8]")

@@ -43,7 +43,8 @@ func mustReal(t *testing.T) *real {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("npm", append([]string{"install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts=false"}, realClients...)...)
+		cmd := exec.Command("npm",
+			append([]string{"install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts=false"}, realClients...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -54,14 +55,17 @@ func mustReal(t *testing.T) *real {
 	if err := os.Mkdir(tools, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\nfor last; do :; done\nprintf %s \"$last\" >" + r.url + ".new && mv " + r.url + ".new " + r.url + "\n"
+	script := "#!/bin/sh\nfor last; do :; done\nprintf %s \"$last\" >" + r.url + ".new && mv " + r.url + ".new " + r.url +
+		"\n"
 	for _, name := range []string{"xdg-open", "browser"} {
 		if err := os.WriteFile(filepath.Join(tools, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.env = []string{"HOME=" + r.home, "PATH=" + tools + ":" + r.bin + ":" + os.Getenv("PATH"), "BROWSER=" + filepath.Join(tools, "browser"), "LANG=C.UTF-8",
-		"DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "ANTHROPIC_API_KEY=none", "DISPLAY=:0"}
+	r.env = []string{"HOME=" + r.home, "PATH=" + tools + ":" + r.bin + ":" + os.Getenv("PATH"),
+		"BROWSER=" + filepath.Join(tools, "browser"), "LANG=C.UTF-8",
+		"DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"ANTHROPIC_API_KEY=none", "DISPLAY=:0"}
 	return r
 }
 
@@ -128,7 +132,8 @@ func (r *real) mustAge() (refresh string) {
 	}
 	var all map[string]json.RawMessage
 	var servers map[string]map[string]any
-	if err := errors.Join(json.Unmarshal(text, &all), json.Unmarshal(all["mcpOAuth"], &servers)); err != nil || len(servers) != 1 {
+	if err := errors.Join(json.Unmarshal(text, &all), json.Unmarshal(all["mcpOAuth"], &servers)); err != nil ||
+		len(servers) != 1 {
 		r.t.Fatalf("%v: %s", err, text)
 	}
 	for _, s := range servers {
@@ -191,8 +196,10 @@ func eachIdentity(t *testing.T, id, document string, f func(t *testing.T, r *rea
 
 func TestAuthT121T126ClaudeCode(t *testing.T) {
 	const id = "https://claude.ai/oauth/claude-code-client-metadata"
-	eachIdentity(t, id, `{"client_id":"`+id+`","client_name":"Claude Code","redirect_uris":["http://localhost/callback","http://127.0.0.1/callback"],
-		"grant_types":["authorization_code","refresh_token"],"response_types":["code"],"token_endpoint_auth_method":"none"}`, func(t *testing.T, r *real, c *company) {
+	metadata := `{"client_id":"` + id +
+		`","client_name":"Claude Code","redirect_uris":["http://localhost/callback","http://127.0.0.1/callback"],
+		"grant_types":["authorization_code","refresh_token"],"response_types":["code"],"token_endpoint_auth_method":"none"}`
+	eachIdentity(t, id, metadata, func(t *testing.T, r *real, c *company) {
 		r.run(nil, "claude", "mcp", "add", "--transport", "http", "--scope", "user", "junction", c.origin+"/mcp")
 		t.Log(r.run(newPerson(t, "ann"), "claude", "mcp", "login", "junction"))
 		out := r.run(nil, "claude", "mcp", "get", "junction")
@@ -246,15 +253,18 @@ func TestAuthT122ParallelRefreshes(t *testing.T) {
 		t.Error("a refresh token was taken for stolen")
 	}
 	c.mustOperate(t, "sessions", "revoke", "--all")
-	if out, _ := r.quietly("claude", "mcp", "get", "junction"); strings.Contains(out, "Connected") || !strings.Contains(out, "authentication") {
+	if out, _ := r.quietly("claude", "mcp", "get", "junction"); strings.Contains(out, "Connected") ||
+		!strings.Contains(out, "authentication") {
 		t.Errorf("after everybody was signed out: %s", out)
 	}
 }
 
 func TestAuthT123T126Codex(t *testing.T) {
 	const id = "https://chatgpt.com/oauth/codex/client.json"
-	eachIdentity(t, id, `{"client_id":"`+id+`","client_name":"Codex","redirect_uris":["http://127.0.0.1/callback","http://localhost/callback"],
-		"grant_types":["authorization_code","refresh_token"],"response_types":["code"],"token_endpoint_auth_method":"none"}`, func(t *testing.T, r *real, c *company) {
+	metadata := `{"client_id":"` + id +
+		`","client_name":"Codex","redirect_uris":["http://127.0.0.1/callback","http://localhost/callback"],
+		"grant_types":["authorization_code","refresh_token"],"response_types":["code"],"token_endpoint_auth_method":"none"}`
+	eachIdentity(t, id, metadata, func(t *testing.T, r *real, c *company) {
 		t.Log(r.run(newPerson(t, "ann"), "codex", "mcp", "add", "junction", "--url", c.origin+"/mcp"))
 		out := r.run(nil, "codex", "mcp", "list")
 		if t.Log(out); !strings.Contains(out, "OAuth") {

@@ -50,7 +50,8 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 				t.Fatalf("it does not ask for a browser: %+v", said)
 			}
 			q, err := url.Parse(said.Authorize)
-			if err != nil || q.Query().Get("resource") != c.origin+"/mcp" || !strings.HasPrefix(q.Query().Get("client_id"), "dcr_") {
+			if err != nil || q.Query().Get("resource") != c.origin+"/mcp" ||
+				!strings.HasPrefix(q.Query().Get("client_id"), "dcr_") {
 				t.Errorf("it asks for %s", said.Authorize)
 			}
 			back := ann.mustAllow(said.Authorize)
@@ -59,13 +60,15 @@ func TestAuthT125SDKSignsIn(t *testing.T) {
 			}
 			client.MustWrite(back.String())
 			said = mustSay(client)
-			if !slices.Contains(said.Tools, "up__echo") || !strings.HasPrefix(said.Tokens.AccessToken, "jct_at_") || said.Tokens.ExpiresIn != 3600 {
+			if !slices.Contains(said.Tools, "up__echo") || !strings.HasPrefix(said.Tokens.AccessToken, "jct_at_") ||
+				said.Tokens.ExpiresIn != 3600 {
 				t.Fatalf("signed in it says %+v", said)
 			}
 			first := said
 			client.MustWrite("again")
 			said = mustSay(client)
-			if !slices.Equal(said.Tools, first.Tools) || said.Tokens.AccessToken == first.Tokens.AccessToken || said.Tokens.RefreshToken == first.Tokens.RefreshToken {
+			if !slices.Equal(said.Tools, first.Tools) || said.Tokens.AccessToken == first.Tokens.AccessToken ||
+				said.Tokens.RefreshToken == first.Tokens.RefreshToken {
 				t.Errorf("refreshed it says %+v, before it was %+v", said, first)
 			}
 		})

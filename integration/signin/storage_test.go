@@ -65,7 +65,8 @@ func (a oauthApp) mustEnter(t testing.TB, name string) url.Values {
 	if code == "" || back.Query().Get("iss") != a.c.origin {
 		t.Fatalf("the app is answered with %s", back)
 	}
-	return url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {a.redirect}, "code_verifier": {appVerifier}}
+	return url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {a.redirect},
+		"code_verifier": {appVerifier}}
 }
 
 func refreshing(token string) url.Values {
@@ -152,10 +153,12 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 		t.Fatalf("the successor: %d, %+v", status, third)
 	}
 	harness.WantEcho(t, showing(t, replicas[1], upstream.EraModern, third.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
-	if status, got := app.mustExchange(t, origin(1), refreshing(first.RefreshToken)); status != 400 || got.Error != "invalid_grant" {
+	if status, got := app.mustExchange(t, origin(1), refreshing(first.RefreshToken)); status != 400 ||
+		got.Error != "invalid_grant" {
 		t.Errorf("the first token after its successor was used: %d, %+v; want invalid_grant", status, got)
 	}
-	if status, got := app.mustExchange(t, origin(0), refreshing(third.RefreshToken)); status != 400 || got.Error != "invalid_grant" {
+	if status, got := app.mustExchange(t, origin(0), refreshing(third.RefreshToken)); status != 400 ||
+		got.Error != "invalid_grant" {
 		t.Errorf("the last token after that: %d, %+v; want invalid_grant", status, got)
 	}
 	for i := range replicas {
@@ -182,7 +185,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	// What one revokes ends at the other.
 	_, fourth := app.mustExchange(t, origin(0), app.mustEnter(t, "cid"))
 	harness.WantEcho(t, showing(t, replicas[1], upstream.EraModern, fourth.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
-	resp, err := http.PostForm(origin(0)+"/oauth/revoke", url.Values{"token": {fourth.RefreshToken}, "client_id": {app.id}})
+	resp, err := http.PostForm(origin(0)+"/oauth/revoke",
+		url.Values{"token": {fourth.RefreshToken}, "client_id": {app.id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +251,8 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 	// wantRefusal starts another process on the same file, which says why it does not.
 	wantRefusal := func(why ...string) {
 		t.Helper()
-		stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + dir}, "--config", c.File(), "--listen", harness.FreePort(t))
+		stdout, stderr, err := harness.RunJunction(t, []string{"XDG_STATE_HOME=" + dir}, "--config", c.File(), "--listen",
+			harness.FreePort(t))
 		out := stdout + stderr
 		if _, ok := err.(*exec.ExitError); !ok {
 			t.Errorf("the process ended with %v; want it to refuse:\n%s", err, out)
@@ -257,7 +262,8 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 				t.Errorf("it does not say %q:\n%s", why, out)
 			}
 		}
-		if strings.Contains(out, string(ringOf("new")[len("new:"):])) || strings.Contains(out, string(ringOf("old")[len("old:"):])) {
+		if strings.Contains(out, string(ringOf("new")[len("new:"):])) ||
+			strings.Contains(out, string(ringOf("old")[len("old:"):])) {
 			t.Errorf("it tells a key:\n%s", out)
 		}
 	}
