@@ -42,7 +42,8 @@ func (h *Hash) UnmarshalText(text []byte) error {
 		copy(h[:], b)
 		return nil
 	}
-	return errors.New(`want "sha256:" and 64 hexadecimal digits, as junction keys create and junction keys hash print them`)
+	return errors.New(`want "sha256:" and 64 hexadecimal digits, as printed by junction keys create ` +
+		"and junction keys hash")
 }
 
 // String formats the hash as in the configuration file.

@@ -27,7 +27,8 @@ func (c Config) Warnings(upstreams []Known) []Problem {
 		e, at := &c[i], fmt.Sprintf("[%d]", i)
 		if e.enforced() && !slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow == nil }) {
 			ps = append(ps, Problem{at + ".enforced",
-				"has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"})
+				"has no effect: only denies and asks are enforced, and this policy has none; " +
+					"add one, or remove the key"})
 		}
 		for k, r := range e.Rules {
 			if r.Deny != nil && len(r.Deny.Where) > 1 {

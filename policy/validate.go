@@ -199,7 +199,8 @@ func (v *validator) selector(at string, s *Selector) {
 				v.bad(at, "%s", problem)
 			} else if c := plainBracket(g); c != "" && f.key != "resources" {
 				v.bad(at,
-					`contains %s, which has no special meaning in these globs and is in no name; write a list of globs instead`, c)
+					"contains %s, which has no special meaning in these globs and is in no name; "+
+						"write a list of globs instead", c)
 			}
 		})
 	}

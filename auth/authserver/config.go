@@ -167,7 +167,8 @@ func (c *Config) Validate() []Problem {
 	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
 	if len(c.IdentityProviders) == 0 {
 		add("identity_providers",
-			`needs at least one, for people to sign in with: { id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
+			"needs at least one provider for users to sign in with: "+
+				`{ id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
 	}
 	ids := map[string]int{}
 	for i, p := range c.IdentityProviders {

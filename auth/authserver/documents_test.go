@@ -274,7 +274,7 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 		}
 	}
 	// While it cannot be had, it is what it was, for a day.
-	n.put(documentAt, "", errors.New("the server could not be reached"))
+	n.put(documentAt, "", errors.New("the server cannot be reached"))
 	s.clock.forward(10 * time.Minute)
 	if _, err := s.clientOf(t.Context(), documentAt); err != nil {
 		t.Errorf("stale: %v", err)
@@ -282,7 +282,7 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 	s.clock.forward(50 * time.Hour)
 	b := newBrowser(t)
 	p := b.once(http.MethodGet, a.asks(), nil)
-	if p.status != 400 || !strings.Contains(p.body, "could not be reached") ||
+	if p.status != 400 || !strings.Contains(p.body, "cannot be reached") ||
 		!strings.Contains(p.body, "client.example") {
 		t.Errorf("after two days: %d %s", p.status, p.body)
 	}

@@ -105,7 +105,7 @@ func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 		t.Errorf("with its keys: %d %v, and %d fetches", status, code, asked(keysAt))
 	}
 	// Keys that were good stay so while their host is away, and it is asked once a minute.
-	n.put(keysAt, "", errors.New("the server could not be reached"))
+	n.put(keysAt, "", errors.New("the server cannot be reached"))
 	s.clock.forward(2 * time.Hour)
 	for i := range 10 {
 		if status, code := a.signed(t, fmt.Sprint("z", i), key); status != 400 || code != "invalid_grant" ||

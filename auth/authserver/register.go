@@ -47,8 +47,10 @@ type sealedClient struct {
 
 // dictionary is the common text of real registrations, so that ids are short. A change makes old
 // ids unreadable; use a new version for another dictionary.
-const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/oauth/https://www.cursor.com/agents/mcp/oauth/callback` +
-	`cursor://anysphere.cursor-mcp/oauth/callback","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude Code (","r":["http://localhost:`
+const dictionary = `https://claude.ai/api/mcp/auth_callbackhttps://vscode.dev/redirecthttps://chatgpt.com/connector/` +
+	`oauth/https://www.cursor.com/agents/mcp/oauth/callbackcursor://anysphere.cursor-mcp/oauth/callba` +
+	`ck","http://127.0.0.1:33418/","http://127.0.0.1/","http://localhost:8787/callback"]}{"n":"Claude` +
+	` Code (","r":["http://localhost:`
 
 func keyID(key []byte) []byte {
 	sum := sha256.Sum256(append([]byte("id of "), key...))

@@ -214,7 +214,7 @@ func (srv *Server) audit(ctx context.Context, what, user, client, detail string)
 	}
 	e := store.Event{Event: what, Principal: user, ClientID: client, Address: by.address, RequestID: by.request}
 	if detail != "" {
-		e.Detail = fmt.Appendf(nil, "{%q:%q}", "detail", detail)
+		e.Detail = store.DetailJSON(map[string]string{"detail": detail})
 	}
 	if err := srv.store.Audit(ctx, e); err != nil {
 		srv.log.Error("cannot store an audit event", "event", what, "error", err)

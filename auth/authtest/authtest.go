@@ -1,7 +1,6 @@
-// Package authtest is an authorization server that does what a test wants, good or bad: it signs
-// tokens, says where its keys are, and answers about tokens that only it can read. Beside it are
-// the secrets that no log may show (secrets.go), and what tests of stored sign-ins share
-// (storage.go).
+// Package authtest is a fake authorization server for tests, which can also misbehave: it signs
+// tokens, publishes its keys, and answers introspection. secrets.go finds secrets in logs, and
+// storage.go has helpers for tests of stores.
 package authtest
 
 import (
@@ -25,8 +24,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Server is an authorization server on loopback, or in memory. Its methods may be called by several
-// goroutines at once.
+// Server is an authorization server on loopback or in memory. Its methods may be called by several
+// goroutines.
 type Server struct {
 	URL string // its issuer
 
@@ -38,7 +37,7 @@ type Server struct {
 	down    bool
 }
 
-// Key is a key that it signs with.
+// Key is a signing key.
 type Key struct {
 	ID        string
 	Algorithm jose.SignatureAlgorithm
@@ -53,13 +52,13 @@ const (
 	Introspect = "/introspect"
 )
 
-// ClientID and ClientSecret are whom it answers about tokens.
+// ClientID and ClientSecret authenticate introspection requests.
 const (
 	ClientID     = "junction"
 	ClientSecret = "the canary-secret: of + junction"
 )
 
-// Start starts a server on loopback, with a key rsa for RS256. It ends with the test.
+// Start starts a server on loopback with an RS256 key named rsa. It stops at the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := New(t)
@@ -69,7 +68,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// New returns a server that is not started: Client reaches it at its URL, which nobody else does.
+// New returns a server that is not listening. Only its Client reaches it.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{URL: "https://login.example.com", asked: map[string]int{}, changed: map[string]http.HandlerFunc{},
@@ -78,7 +77,7 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Client returns a client whose requests are all answered by the server, in memory.
+// Client returns a client whose requests the server answers in memory.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: inMemory{s}} }
 
 type inMemory struct{ s *Server }
@@ -101,7 +100,7 @@ func (s *Server) isDown() bool {
 	return s.down
 }
 
-// NewKey makes a key. Making one for RSA takes a while, so tests share what they can.
+// NewKey makes a key. RSA keys take a while, so tests should share them.
 func NewKey(t testing.TB, id string, algorithm jose.SignatureAlgorithm) *Key {
 	t.Helper()
 	k := &Key{ID: id, Algorithm: algorithm}
@@ -127,21 +126,21 @@ func (s *Server) SetKeys(keys ...*Key) {
 	s.keys = keys
 }
 
-// Keys returns the keys as SetKeys has set them.
+// Keys returns the keys of SetKeys.
 func (s *Server) Keys() []*Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.keys)
 }
 
-// SetDown has all requests fail, or not any more.
+// SetDown makes all requests fail, or not.
 func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-// Answer has another function answer requests for a path; nil is the server's own again.
+// Answer replaces the handler of a path; nil restores the server's own.
 func (s *Server) Answer(path string, f http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,14 +149,14 @@ func (s *Server) Answer(path string, f http.HandlerFunc) {
 	}
 }
 
-// Asked returns how many requests there were for a path.
+// Asked returns the number of requests for a path.
 func (s *Server) Asked(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path]
 }
 
-// Opaque has the server say this of a token from now on; nil is that it is not active.
+// Opaque sets the introspection answer for a token; nil means not active.
 func (s *Server) Opaque(token string, claims map[string]any) {
 	Secret("an opaque token", token)
 	s.mu.Lock()
@@ -165,7 +164,7 @@ func (s *Server) Opaque(token string, claims map[string]any) {
 	s.opaque[token] = claims
 }
 
-// ServeHTTP is that of http.Handler.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked[r.URL.Path]++
@@ -188,7 +187,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// KeySet returns the public keys as they are published.
+// KeySet returns the public keys as published.
 func (s *Server) KeySet() jose.JSONWebKeySet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +229,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	w.Write(text)
 }
 
-// Claims returns those of a good token for an audience, which is over in an hour, with others
-// instead; one that is nil is left out.
+// Claims returns the claims of a valid token for an audience, which expires in an hour. other
+// overrides claims; nil removes one.
 func (s *Server) Claims(audience any, other map[string]any) map[string]any {
 	now := time.Now().Unix()
 	c := map[string]any{"iss": s.URL, "sub": "ann", "aud": audience, "exp": now + 3600, "iat": now, "client_id": "app"}
@@ -243,8 +242,8 @@ func (s *Server) Claims(audience any, other map[string]any) map[string]any {
 	return c
 }
 
-// Token signs claims with the first of the keys. The headers are put into the token's own beside
-// alg and kid; typ is at+jwt unless they say otherwise, and one that is nil is left out.
+// Token signs claims with the first key. headers are added to alg and kid; typ is at+jwt by
+// default, and nil removes a header.
 func (s *Server) Token(t testing.TB, claims map[string]any, headers ...map[string]any) string {
 	t.Helper()
 	s.mu.Lock()
@@ -287,7 +286,7 @@ func (k *Key) Token(t testing.TB, claims map[string]any, headers ...map[string]a
 	return token
 }
 
-// Large answers with a key set of n bytes, most of them nothing, as far as the client takes it.
+// Large answers with a key set of n bytes of padding, as far as the client reads it.
 func Large(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"keys":[`))
@@ -301,7 +300,7 @@ func Large(n int) http.HandlerFunc {
 	}
 }
 
-// Dripping answers with a byte every now and then, until the request ends.
+// Dripping answers with a byte now and then, until the request ends.
 func Dripping(pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for {

@@ -11,24 +11,24 @@ import (
 	"testing"
 )
 
-// secrets are those that the tests of this process have come by so far: whoever obtains one says
-// so, and whoever has a log at its end looks for all of them.
+// secrets are the secrets that the tests of this process have obtained. Tests register them, and
+// search their logs for all of them.
 type secrets struct {
 	mu    sync.Mutex
 	whole map[string]string // short ones, with their kind
-	// of long ones: the pieces are next to each other, so that each part of a secret that is twice
-	// as long holds one
+	// pieces of long secrets; they are adjacent, so that each part of twice their length contains
+	// one
 	pieces map[string]string
 }
 
 const piece = 12
 
-// known is the one of a process.
+// known is the registry of a process.
 var known = sync.OnceValue(func() *secrets { return &secrets{whole: map[string]string{}, pieces: map[string]string{}} })
 
-// Secret has no log show a value from now on, nor a part of it that is worth anything. What
-// everybody may know of it is left out: what tokens of a kind begin with, the id of a key, the
-// claims of a JWT. Values of less than six letters are too common to look for.
+// Secret registers a secret: no log may show it, or a useful part of it. Public parts are ignored:
+// token prefixes, key ids, claims of a JWT. Values of less than six characters are too common to
+// search for.
 func Secret(kind, value string) {
 	switch {
 	case strings.HasPrefix(value, "jct_key_") && len(value) > 17:
@@ -52,13 +52,11 @@ func Secret(kind, value string) {
 	}
 }
 
-// Log returns a log of everything that there is to say, which also goes to others, and fails the
-// test at its end if it shows a secret. That of a benchmark says nothing. A process that a test has
-// started has no test, but nil: what it says goes to others alone, and the test searches what it
-// reads of that.
+// Log returns a debug log, which also writes to others, and fails the test at its end if the log
+// shows a secret. For a benchmark it discards. In a child process t is nil: the log only writes to
+// others, and the parent's test searches it.
 //
-// All that a test makes of ours takes its log from here: what makes one in another way, or leaves
-// it out, is found by integration/searched_test.go.
+// All tests must use this log; integration/searched_test.go finds others.
 func Log(t testing.TB, others ...io.Writer) *slog.Logger {
 	w := io.MultiWriter(others...)
 	if t != nil {
@@ -71,8 +69,8 @@ func Log(t testing.TB, others ...io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Searched returns where to write what others may read, which also goes to them, and fails the test
-// at its end if it shows a secret. Several goroutines may write at once.
+// Searched returns a writer, which also writes to others, and fails the test at its end if the
+// written text shows a secret. It may be used by several goroutines.
 func Searched(t testing.TB, what string, others ...io.Writer) io.Writer {
 	t.Helper()
 	w := &written{others: others}
@@ -84,9 +82,8 @@ func Searched(t testing.TB, what string, others ...io.Writer) io.Writer {
 	return w
 }
 
-// Command returns where the program writes while it runs a command to its end: what also goes to
-// stdout and stderr is searched, but for what a command is asked to print, which it does on
-// standard output alone.
+// Command returns the writers for a command that runs to its end. Its output is searched for
+// secrets, except what it is meant to print on standard output.
 func Command(t testing.TB, args []string, stdout, stderr io.Writer) (out, errs io.Writer) {
 	t.Helper()
 	what := "what junction " + strings.Join(args[:min(2, len(args))], " ") + " writes"
@@ -94,13 +91,13 @@ func Command(t testing.TB, args []string, stdout, stderr io.Writer) (out, errs i
 	switch {
 	case len(args) > 0 && args[0] == "call": // what a tool has answered
 		return stdout, errs
-	case len(args) > 1 && args[0] == "keys" && args[1] == "create": // a key, which nobody is shown again
+	case len(args) > 1 && args[0] == "keys" && args[1] == "create": // prints the new key, this once
 		return made{stdout}, errs
 	}
 	return Searched(t, what, stdout), errs
 }
 
-// made is where new keys are written.
+// made receives new keys and registers them.
 type made struct{ io.Writer }
 
 func (m made) Write(key []byte) (int, error) {
@@ -108,7 +105,7 @@ func (m made) Write(key []byte) (int, error) {
 	return m.Writer.Write(key)
 }
 
-// written is what was written so far, for the end of the test.
+// written keeps what was written until the end of the test.
 type written struct {
 	others []io.Writer
 
@@ -128,17 +125,17 @@ func (w *written) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Canary is what each secret begins with that is a constant of a test, so that it is found wherever
-// it comes to, in whatever process and package.
+// Canary is the prefix of all constant secrets in tests, so that they are found in every process
+// and package.
 const Canary = "canary-"
 
-// shaped is what can only be a key, a token or a code of ours, of which clients that others wrote
-// tell nobody, or a constant of a test.
+// shaped matches keys, tokens and codes of this server, including those of foreign clients, and
+// constant secrets of tests.
 var shaped = regexp.MustCompile(`jct_key_[0-9A-Za-z]{8}_[0-9A-Za-z]{8}|jct_(?:at|rt|ac)_[0-9A-Za-z_-]{20}|` + Canary +
 	`[0-9A-Za-z]+`)
 
-// MustTellNothing fails the test for each kind of secret that a log shows, with the first line that
-// does.
+// MustTellNothing fails the test for each kind of secret that a text shows, with the first line
+// that does.
 func MustTellNothing(t testing.TB, what, text string) {
 	t.Helper()
 	k := known()
@@ -166,7 +163,7 @@ func MustTellNothing(t testing.TB, what, text string) {
 	}
 }
 
-// WithCheck completes what somebody made up to the form of an API key: the check is no secret.
+// WithCheck completes a made-up text to the form of an API key.
 func WithCheck(s string) string {
 	const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	sum, check := crc32.ChecksumIEEE([]byte(s)), make([]byte, 6)

@@ -13,8 +13,8 @@ import (
 )
 
 // Schema returns the DSN of an empty schema in the Postgres of JUNCTION_TEST_POSTGRES, which is
-// dropped when the test ends. Where there is none, the test is skipped, or fails if
-// JUNCTION_REQUIRE_NODE=1 says that all is there.
+// dropped at the end of the test. Without that variable the test is skipped, or fails if
+// JUNCTION_REQUIRE_NODE=1.
 func Schema(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("JUNCTION_TEST_POSTGRES")
@@ -48,7 +48,7 @@ func Schema(t testing.TB) string {
 	return u.String()
 }
 
-// Size returns how many bytes the files of a pattern have together. There must be some.
+// Size returns the total size of the files of a pattern. There must be some.
 func Size(t testing.TB, pattern string) (bytes int64) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

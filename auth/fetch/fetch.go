@@ -1,9 +1,9 @@
-// Package fetch gets documents from URLs that strangers name: what a client says about itself, its
-// keys, what an upstream says about its sign-in.
+// Package fetch gets documents from untrusted URLs: client metadata documents, their keys, and the
+// sign-in metadata of upstreams.
 //
-// Whoever names a URL has us connect to it, so that the address is checked when it is dialled,
-// whatever a name resolved to before; nothing is followed, nothing is unpacked, and bytes and time
-// are bounded. Only what the operator has named may be somewhere else than on the public internet.
+// Such a URL could make this server connect into its own network. So the address is checked when it
+// is dialled, after name resolution; redirects are not followed, bodies are not decompressed, and
+// size and time are limited. Only networks that the operator allows may be non-public.
 package fetch
 
 import (
@@ -25,53 +25,51 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Fetcher gets documents. The zero value gets them by https, from port 443 of public addresses, in
-// 5 seconds each. It may be used by several goroutines at once, and is not to be changed then.
+// Fetcher gets documents. The zero value gets them by https from port 443 of public addresses,
+// within 5 seconds each. It may be used by several goroutines, and must not change then.
 type Fetcher struct {
-	// AllowPrivate are the networks that may be connected to although they are not public: any
-	// port, and by http too. Its prefixes are of IPv4 and IPv6, none of IPv4 in IPv6.
+	// AllowPrivate are non-public networks to allow, on any port and also by http. The prefixes
+	// must not be IPv4-mapped IPv6.
 	AllowPrivate []netip.Prefix
 	// Ports of public addresses; nil means 443.
 	Ports []uint16
-	// RootCAs are whose certificates are believed; nil means those of the system.
+	// RootCAs are the trusted certificate authorities; nil means those of the system.
 	RootCAs *x509.CertPool
-	// Timeout is for all of one fetch, from the look-up of the name to the last byte; 0 means 5
-	// seconds.
+	// Timeout is for a whole fetch, from name resolution to the last byte; 0 means 5 seconds.
 	Timeout time.Duration
-	// MaxBody bounds the bodies that Client gets; 0 means 64 KiB.
+	// MaxBody is the largest body for Client, in bytes; 0 means 64 KiB.
 	MaxBody int64
-	// Resolver looks up names; nil means the system's way.
+	// Resolver resolves names; nil means the system's resolver.
 	Resolver *net.Resolver
 }
 
-// Document is what was found at a URL.
+// Document is the content of a URL.
 type Document struct {
 	Body   []byte
-	Header http.Header // for how long it is fresh, say
+	Header http.Header // for example Cache-Control
 }
 
-// Class is what went wrong, in words that a page may show: they tell nothing about the network that
-// we are in.
+// Class is the kind of a failure, in words for a page. It reveals nothing about the local network.
 type Class string
 
 const (
-	BadURL      Class = "the URL is not one that can be fetched"
-	DNS         Class = "the name could not be resolved"
-	Private     Class = "the address is not a public one"
-	Unreachable Class = "the server could not be reached"
+	BadURL      Class = "the URL cannot be fetched"
+	DNS         Class = "the host name cannot be resolved"
+	Private     Class = "the address is not public"
+	Unreachable Class = "the server cannot be reached"
 	Certificate Class = "the server's certificate is not valid"
 	Timeout     Class = "the server took too long"
 	Status      Class = "the server did not answer with the document"
 	TooLarge    Class = "the document is too large"
-	Type        Class = "the document is not of the right type"
+	Type        Class = "the document has the wrong type"
 )
 
-// Error is why a document could not be had. Its text names the host and the class alone; the cause,
-// which it wraps, is for logs.
+// Error is a failed fetch. Its text contains only the host and the class; the cause, which it
+// wraps, is for logs.
 type Error struct {
 	Class Class
-	Host  string // as it was named
-	Code  int    // of a Status
+	Host  string // as in the URL
+	Code  int    // HTTP status, for Status
 	Err   error  // may be nil
 }
 
@@ -84,19 +82,19 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// errPrivate is why an address is not dialled.
-var errPrivate = errors.New("the address may not be connected to")
+// errPrivate means that an address must not be dialled.
+var errPrivate = errors.New("connections to this address are not allowed")
 
-// errTooLarge is what a body ends with that is larger than it may be.
+// errTooLarge is the read error of a body beyond its limit.
 var errTooLarge = errors.New("the body is too large")
 
-// Get returns the document of a URL, of at most max bytes, which an answer of 200 gives. The error
-// is an *Error.
+// Get returns the document of a URL, of at most max bytes, from an answer with status 200. The
+// error is an *Error.
 func (f *Fetcher) Get(ctx context.Context, address string, max int64) (Document, error) {
 	return f.get(ctx, address, max, false)
 }
 
-// GetJSON is Get for a document that the server says is JSON. What is in it is not looked at.
+// GetJSON is Get for a document with a JSON content type. It does not parse the document.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, max int64) (Document, error) {
 	return f.get(ctx, address, max, true)
 }
@@ -115,8 +113,8 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	if wantJSON {
 		r.Header.Set("Accept", "application/json")
 	}
-	// A server that sees us leave may still end its answer in time for us to read it: what there is
-	// of it is not the document, nor why there is none.
+	// After a timeout the server may still complete its answer, but a late answer is not the
+	// document.
 	failed := func(err error) (Document, error) {
 		if late := ctx.Err(); late != nil {
 			err = late
@@ -141,10 +139,9 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	return Document{body, response.Header}, nil
 }
 
-// Client returns a client for libraries that fetch by themselves, with the same guard: no
-// redirects, no other addresses, and bodies of at most MaxBody, the reading of which fails beyond
-// it. An error of it wraps an *Error where the guard was the reason. Nobody but its caller has it,
-// or its connections.
+// Client returns an HTTP client for libraries, with the same restrictions: no redirects, only
+// allowed addresses, and bodies of at most MaxBody, beyond which reading fails. Its errors wrap an
+// *Error if a restriction was the reason. Each call returns a new client with its own connections.
 func (f *Fetcher) Client() *http.Client {
 	max := f.MaxBody
 	if max == 0 {
@@ -170,9 +167,9 @@ func isJSON(contentType string) bool {
 		strings.HasSuffix(media, "+json"))
 }
 
-// guarded is a way to servers that checks every URL and every address, and bounds every answer.
+// guarded is a transport that checks every URL and address, and limits every answer.
 type guarded struct {
-	secure, plain *http.Transport // plain is nil where nothing may be had by http
+	secure, plain *http.Transport // plain is nil if http is not allowed
 	max           int64
 }
 
@@ -184,8 +181,8 @@ func (f *Fetcher) guarded(max int64) *guarded {
 	return g
 }
 
-// transport keeps no connection: who is at its other end was checked for one request. Proxies of
-// the environment would connect in our place, unchecked.
+// transport returns a transport without keep-alive, since an address is checked for one request,
+// and without proxies, which would connect unchecked.
 func (f *Fetcher) transport(control func(network, address string, c syscall.RawConn) error) *http.Transport {
 	dialer := net.Dialer{Timeout: f.timeout(), Resolver: f.Resolver, Control: control}
 	return &http.Transport{
@@ -198,7 +195,7 @@ func (f *Fetcher) transport(control func(network, address string, c syscall.RawC
 	}
 }
 
-// control refuses an address that is about to be dialled.
+// control rejects addresses that must not be dialled.
 func (f *Fetcher) control(network, address string, c syscall.RawConn) error {
 	if f.controlPrivate(network, address, c) == nil {
 		return nil
@@ -213,11 +210,11 @@ func (f *Fetcher) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// controlPrivate refuses all addresses but those of AllowPrivate.
+// controlPrivate rejects all addresses outside of AllowPrivate.
 func (f *Fetcher) controlPrivate(_, address string, _ syscall.RawConn) error {
 	if to, err := netip.ParseAddrPort(address); err == nil {
 		for _, prefix := range f.AllowPrivate {
-			if prefix.Contains(to.Addr()) { // never of IPv4 in IPv6, or of one with a zone
+			if prefix.Contains(to.Addr()) { // never for IPv4-mapped addresses, or with a zone
 				return nil
 			}
 		}
@@ -225,12 +222,12 @@ func (f *Fetcher) controlPrivate(_, address string, _ syscall.RawConn) error {
 	return fmt.Errorf("%w: %s", errPrivate, address)
 }
 
-// RoundTrip sends a request whose URL may be fetched.
+// RoundTrip sends a request if its URL is allowed.
 func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	transport := g.secure
 	switch u := r.URL; {
 	case u.Hostname() == "" || u.User != nil || u.Opaque != "" || u.Fragment != "":
-		return refuse(r, errors.New("a URL has a host, and no user or fragment"))
+		return refuse(r, errors.New("the URL must have a host, and no user or fragment"))
 	case u.Scheme == "http" && g.plain != nil:
 		transport = g.plain
 	case u.Scheme != "https":
@@ -247,7 +244,7 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &Error{Class: class, Host: r.URL.Host}
 	}
 	if e := response.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return fail(Type) // a few bytes that unpack to gigabytes
+		return fail(Type) // a small body could expand to gigabytes
 	}
 	if response.ContentLength > g.max {
 		return fail(TooLarge)
@@ -256,7 +253,7 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// refuse answers a request that is not sent.
+// refuse rejects a request without sending it.
 func refuse(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
@@ -264,7 +261,7 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 	return nil, &Error{Class: BadURL, Host: r.URL.Host, Err: err}
 }
 
-// bounded is a body that fails where it is too large, instead of ending there as if that were all.
+// bounded is a body whose reading fails beyond a limit, instead of ending there.
 type bounded struct {
 	io.ReadCloser
 	left int64
@@ -282,7 +279,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// classify tells what went wrong.
+// classify returns the error with its class.
 func classify(host string, err error) *Error {
 	var (
 		known *Error

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// Ring is the master keys of a store, in their order: the first one seals, every one opens, so that
-// a key is replaced by putting a new one in front, sealing everything again, and taking the old one
-// away. It is immutable, and may be used by several goroutines at once.
+// Ring holds the master keys of a store. The first key seals, and every key opens. To replace a
+// key, put the new one in front, reseal everything, and remove the old one. A Ring is immutable,
+// and may be used by several goroutines.
 type Ring struct {
 	ids  []string
 	keys []*Key
 }
 
-// maxID is the longest id of a key; its length is one byte of what is sealed.
+// maxID is the longest id of a key; its length is stored in one byte.
 const maxID = 32
 
-// ParseRing reads <id>:<base64 of 32 bytes>[,<id>:<base64>…], the form of JUNCTION_MASTER_KEYS and
-// of a key file; line breaks separate as commas do. The error never holds any of the text but ids.
+// ParseRing parses <id>:<base64 of 32 bytes>[,<id>:<base64>…], the form of JUNCTION_MASTER_KEYS and
+// of a key file; line breaks separate like commas. Its error contains no secret.
 func ParseRing(text string) (*Ring, error) {
 	r := &Ring{}
 	for i, entry := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == '\n' || c == '\r' }) {
@@ -35,7 +35,7 @@ func ParseRing(text string) (*Ring, error) {
 				"digits, - or _", i+1, SecretSize, maxID)
 		}
 		if r.index(id) >= 0 {
-			return nil, fmt.Errorf("master key %s is there twice; a new key needs a new id", id)
+			return nil, fmt.Errorf("master key %s occurs twice; give each key its own id", id)
 		}
 		plain, err := unbase64(strings.TrimSpace(secret))
 		if err != nil || len(plain) != SecretSize {
@@ -49,14 +49,13 @@ func ParseRing(text string) (*Ring, error) {
 		r.ids, r.keys = append(r.ids, id), append(r.keys, key)
 	}
 	if len(r.ids) == 0 {
-		return nil, errors.New("there is no master key")
+		return nil, errors.New("no master key given")
 	}
 	return r, nil
 }
 
-// LoadRing reads the ring of a file, and makes the file, with one new key and for its owner alone,
-// where there is none. made reports that: without that file what is sealed from then on is lost, so
-// that somebody has to be told to keep a copy.
+// LoadRing reads a key file. If there is none, it creates one with a new key, readable by its
+// owner, and made is true: tell the operator to keep a copy, without which sealed data is lost.
 func LoadRing(file string) (ring *Ring, made bool, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,13 +73,13 @@ func LoadRing(file string) (ring *Ring, made bool, err error) {
 	return ring, made, nil
 }
 
-// NewEntry returns a new key as ParseRing reads it, with an id that is none of others. It is a
+// NewEntry returns a new key in the form of ParseRing, with an id that is not among others. It is
 // secret.
 func NewEntry(now time.Time, others []string) string {
 	return KeyID(now, others) + ":" + base64.StdEncoding.EncodeToString(NewSecret())
 }
 
-// KeyID returns an id for a key that is made now: one that is none of others.
+// KeyID returns an id for a key made now that is not among others.
 func KeyID(now time.Time, others []string) string {
 	day := "k" + now.UTC().Format("20060102")
 	id := day
@@ -90,7 +89,7 @@ func KeyID(now time.Time, others []string) string {
 	return id
 }
 
-// create writes a file that is not there yet, and is on the disk when it returns.
+// create writes a new file, and syncs it to the disk.
 func create(file string, text []byte) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -109,7 +108,7 @@ func isID(id string) bool {
 	return id != "" && len(id) <= maxID
 }
 
-// unbase64 reads both alphabets, with padding and without: whatever tool made the key.
+// unbase64 decodes both alphabets, with or without padding.
 func unbase64(s string) ([]byte, error) {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
 	return base64.RawStdEncoding.Strict().DecodeString(s)
@@ -124,11 +123,11 @@ func (r *Ring) index(id string) int {
 	return -1
 }
 
-// IDs returns the ids of the keys in their order. They are no secret.
+// IDs returns the ids of the keys in order. They are not secret.
 func (r *Ring) IDs() []string { return append([]string(nil), r.ids...) }
 
-// Secrets returns a secret of 32 bytes for a purpose from each key, the first key's first: to make
-// MACs with that one, and to accept those of all.
+// Secrets returns a secret of 32 bytes for a purpose from each key, in order: make MACs with the
+// first, and accept those of all.
 func (r *Ring) Secrets(purpose string) ([][]byte, error) {
 	var all [][]byte
 	for _, key := range r.keys {
@@ -141,14 +140,14 @@ func (r *Ring) Secrets(purpose string) ([][]byte, error) {
 	return all, nil
 }
 
-// Vault seals values that have a place: one that is found in another place than it was sealed for
-// does not open. It is immutable, and may be used by several goroutines at once.
+// Vault seals values for a place; in another place they do not open. It is immutable, and may be
+// used by several goroutines.
 type Vault struct {
 	ids   []string
 	boxes []*Box
 }
 
-// Vault returns the vault for a purpose. It is meant to be made once and kept.
+// Vault returns the vault for a purpose. Keep it, since making it takes time.
 func (r *Ring) Vault(purpose string) (*Vault, error) {
 	v := &Vault{ids: r.ids}
 	for _, key := range r.keys {
@@ -161,19 +160,19 @@ func (r *Ring) Vault(purpose string) (*Vault, error) {
 	return v, nil
 }
 
-// ringFormat is the first byte of what a Vault seals. The length of the key's id follows, the id,
-// the nonce and the sealed text.
+// ringFormat is the first byte of a Vault's output. The length of the key id, the id, the nonce and
+// the ciphertext follow.
 const ringFormat = 2
 
-// Seal returns plain sealed with the first key, for a place such as table|row|column. It says
-// nothing about plain but its length.
+// Seal seals plain with the first key, for a place such as table|row|column. The result reveals
+// only the length of plain.
 func (v *Vault) Seal(plain []byte, place string) []byte {
 	head := append([]byte{ringFormat, byte(len(v.ids[0]))}, v.ids[0]...)
 	return append(head, v.boxes[0].aead.Seal(nil, nil, plain, append(head[:len(head):len(head)], place...))...)
 }
 
-// Open returns what was sealed with any of the keys for the place. The error wraps ErrInvalid;
-// where the key is not in the ring it names its id.
+// Open opens a value that was sealed for the place with any of the keys. The error wraps
+// ErrInvalid; it names the key id if that is not in the ring.
 func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 	id, head, ok := sealedWith(sealed)
 	if !ok {
@@ -189,7 +188,7 @@ func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 		}
 		return plain, nil
 	}
-	return nil, fmt.Errorf("%w: there is no master key %q", ErrInvalid, id)
+	return nil, fmt.Errorf("%w: the ring has no master key %q", ErrInvalid, id)
 }
 
 // Current reports whether a value is sealed with the first key.
@@ -198,8 +197,7 @@ func (v *Vault) Current(sealed []byte) bool {
 	return ok && id == v.ids[0]
 }
 
-// sealedWith returns the id of the key that something is sealed with, and how long the head is that
-// says so.
+// sealedWith returns the key id of a sealed value, and the length of the head that contains it.
 func sealedWith(sealed []byte) (id string, head int, ok bool) {
 	if len(sealed) < 2 || sealed[0] != ringFormat {
 		return "", 0, false
@@ -211,14 +209,14 @@ func sealedWith(sealed []byte) (id string, head int, ok bool) {
 	return string(sealed[2:head]), head, true
 }
 
-// RingOf returns a ring of one key, which is made of random bytes that somebody else keeps.
+// RingOf returns a ring of one key made of random bytes that the caller keeps.
 func RingOf(id string, secret [SecretSize]byte) (*Ring, error) {
 	key, err := NewKey(secret[:])
 	if err != nil {
 		return nil, err
 	}
 	if !isID(id) {
-		return nil, fmt.Errorf("%q is no id of a key", id)
+		return nil, fmt.Errorf("%q is not a valid key id", id)
 	}
 	return &Ring{ids: []string{id}, keys: []*Key{key}}, nil
 }

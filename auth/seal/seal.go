@@ -1,5 +1,5 @@
-// Package seal makes opaque strings that only a holder of the key can make or read: session ids,
-// cursors, and whatever else a client carries for us.
+// Package seal encrypts and authenticates values: session ids, cursors and other strings that
+// clients carry (Key, Box), and secrets in the store (Ring, Vault).
 package seal
 
 import (
@@ -16,18 +16,17 @@ import (
 // SecretSize is the size of a secret in bytes.
 const SecretSize = 32
 
-// ErrInvalid means that a string was not sealed with this key for this purpose, or was changed
-// since.
-var ErrInvalid = errors.New("not sealed by us")
+// ErrInvalid means that a value was not sealed with this key for this purpose, or was changed.
+var ErrInvalid = errors.New("not sealed with this key")
 
-// Key seals and opens strings. It is immutable, and may be used by several goroutines at once.
+// Key seals and opens strings. It is immutable, and may be used by several goroutines.
 type Key struct{ secret []byte }
 
-// NewKey returns the key of a secret of SecretSize bytes. Replicas with one secret read each
+// NewKey returns the key of a secret of SecretSize bytes. Replicas with the same secret open each
 // other's strings.
 func NewKey(secret []byte) (*Key, error) {
 	if len(secret) != SecretSize {
-		return nil, fmt.Errorf("a secret has %d bytes, not %d", SecretSize, len(secret))
+		return nil, fmt.Errorf("a secret must have %d bytes, not %d", SecretSize, len(secret))
 	}
 	return &Key{append([]byte(nil), secret...)}, nil
 }
@@ -39,13 +38,13 @@ func NewSecret() []byte {
 	return secret
 }
 
-// Box seals for one purpose: a string sealed for one cannot be opened for another.
+// Box seals strings for one purpose; boxes of other purposes cannot open them.
 type Box struct{ aead cipher.AEAD }
 
-// format is the first byte of what is sealed; another scheme or key ring will get another.
+// format is the first byte of a Box's output.
 const format = 1
 
-// Box returns the box for a purpose. It is meant to be made once and kept.
+// Box returns the box for a purpose. Keep it, since making it takes time.
 func (k *Key) Box(purpose string) (*Box, error) {
 	key, err := hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, 32)
 	if err != nil {
@@ -62,15 +61,15 @@ func (k *Key) Box(purpose string) (*Box, error) {
 	return &Box{aead}, nil
 }
 
-// Seal returns plain as a string of letters, digits, - and _ that says nothing about it but its
-// length. Two seals of one text differ.
+// Seal returns plain as a string of letters, digits, - and _, which reveals only its length. Two
+// seals of a text differ.
 func (b *Box) Seal(plain []byte) string {
 	out := make([]byte, 1, 1+b.aead.Overhead()+len(plain))
 	out[0] = format
 	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(out, nil, plain, out[:1]))
 }
 
-// Open returns what was sealed, or ErrInvalid.
+// Open returns the sealed text, or ErrInvalid.
 func (b *Box) Open(sealed string) ([]byte, error) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < 1 || text[0] != format {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -21,11 +22,21 @@ type Event struct {
 // Principal are kept for a shorter time.
 func Unproven() []string { return []string{"authorize_refused", "consent_denied", "sign_in_refused"} }
 
+// DetailJSON returns the Detail of an event.
+func DetailJSON(members map[string]string) []byte {
+	text, err := json.Marshal(members)
+	if err != nil {
+		return nil // strings can always be marshalled
+	}
+	return text
+}
+
 // Audit stores an event. It ignores ID and At.
 func (s *Store) Audit(ctx context.Context, e Event) error {
 	now := s.now()
 	_, err := s.exec(ctx,
-		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		fmt.Sprintf("%016x-%s", now.UnixNano(),
 			NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
 	return err

@@ -20,7 +20,8 @@ type Document struct {
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
 	_, err := s.exec(ctx,
 		`INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
-		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,
+		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure,
+		fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,
 		d.URL, d.Body, d.Failure, seconds(d.Fetched), seconds(d.FreshUntil))
 	if err == nil {
 		err = s.trimDocuments(ctx)
@@ -51,7 +52,8 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 		return nil, errors.New("cannot block a client without its client_id")
 	}
 	_, err = s.exec(ctx,
-		`INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client_hash)
+		`INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (client_hash)
 		DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`,
 		hash(b.ClientID), b.ClientID, b.ClientName, b.Reason, seconds(s.now()))
 	if err != nil {
@@ -97,7 +99,8 @@ func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
 // assertion succeeds; the others get ErrUsed.
 func (s *Store) UseAssertion(ctx context.Context, issuer, jti string, expires time.Time) error {
 	n, err := s.exec(ctx,
-		`INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3) ON CONFLICT (issuer, jti_hash) DO NOTHING`,
+		`INSERT INTO assertion_jtis (issuer, jti_hash, expires_at) VALUES ($1, $2, $3)
+			ON CONFLICT (issuer, jti_hash) DO NOTHING`,
 		issuer, hash(jti), seconds(expires))
 	if err == nil && n == 0 {
 		err = ErrUsed

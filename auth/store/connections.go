@@ -72,11 +72,16 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 		}
 		now := seconds(s.now())
 		_, err := s.exec(ctx,
-			`INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer, resource, client_id, expires_at, state, version,
-			claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '`+connectionOK+`', $12, 0, $13, $13)
-			ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
-			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, expires_at = excluded.expires_at, state = excluded.state,
-			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`,
+			`INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer,
+				resource, client_id, expires_at, state, version,
+			claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+			'`+connectionOK+`', $12, 0, $13, $13)
+			ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc,
+			refresh_enc = excluded.refresh_enc, scope = excluded.scope,
+			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id,
+			expires_at = excluded.expires_at, state = excluded.state,
+			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at,
+			updated_at = excluded.updated_at`,
 			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh,
 				c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
 			// differs from the version of every earlier connection, also a deleted one
@@ -104,7 +109,8 @@ func (s *Store) Connections(ctx context.Context, user string) (all []Connection,
 		all = append(all, c)
 		return err
 	},
-		`SELECT upstream, owner, scope, issuer, state, created_at FROM upstream_tokens WHERE owner = $1 ORDER BY upstream`, user)
+		`SELECT upstream, owner, scope, issuer, state, created_at FROM upstream_tokens WHERE owner = $1
+			ORDER BY upstream`, user)
 	return all, err
 }
 
@@ -134,8 +140,10 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 // stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
 	return s.only(ctx,
-		`UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6, version = version + 1, claimed_until = 0, updated_at = $7
-		WHERE id = $1 AND version = $2`, c.row(), c.version, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
+		`UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6,
+			version = version + 1, claimed_until = 0, updated_at = $7
+		WHERE id = $1 AND version = $2`, c.row(), c.version,
+		s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
 		seconds(c.Expires), seconds(s.now()))
 }
 
@@ -179,8 +187,11 @@ func (c *UpstreamClient) row() string { return hash(c.Upstream + " " + c.Issuer 
 // AddUpstreamClient stores a registration unless there is one. It returns the stored one.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
 	_, err := s.exec(ctx,
-		`INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (id) DO NOTHING`, c.row(), c.Upstream, c.Issuer, c.RedirectURI, c.ClientID, s.seal(upstreamSecret, c.row(), c.Secret), c.AuthMethod, seconds(s.now()))
+		`INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method,
+			created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (id) DO NOTHING`,
+		c.row(), c.Upstream, c.Issuer, c.RedirectURI, c.ClientID, s.seal(upstreamSecret, c.row(), c.Secret),
+		c.AuthMethod, seconds(s.now()))
 	if err != nil {
 		return c, err
 	}

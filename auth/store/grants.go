@@ -48,8 +48,10 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	g.Created, g.Revoked, g.Reason = s.now(), time.Time{}, ""
 	g.Used = g.Created
 	_, err := s.exec(ctx,
-		`INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host, resource, scope, detail, created_at,
-		last_used_at, expires_at, revoked_at, revoke_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12, 0, '')`,
+		`INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host,
+			resource, scope, detail, created_at,
+		last_used_at, expires_at, revoked_at, revoke_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+		$11, $11, $12, 0, '')`,
 		g.ID, g.User, g.IDPSession, g.ClientID, g.ClientKind, g.ClientName, g.RedirectHost, g.Resource, g.Scope,
 		g.Detail, seconds(g.Created), seconds(g.Expires))
 	return g, err
@@ -73,7 +75,8 @@ type GrantFilter struct {
 	Standing                   bool // neither revoked nor expired
 }
 
-const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2) AND ($3 = '' OR idp_session_id = $3)
+const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2)
+	AND ($3 = '' OR idp_session_id = $3)
 	AND (CAST($4 AS BIGINT) = 0 OR (revoked_at = 0 AND expires_at > CAST($4 AS BIGINT)))`
 
 func (f GrantFilter) args(now time.Time) []any {

@@ -67,7 +67,8 @@ func (l *lease) give() error {
 func (s *Store) signLease(ctx context.Context) error {
 	host, _ := os.Hostname() // "" does as well
 	_, err := s.exec(ctx,
-		`INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2) ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
+		`INSERT INTO leases (id, holder, since) VALUES ('sqlite', $1, $2)
+			ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, since = excluded.since`,
 		fmt.Sprintf("process %d on %q", os.Getpid(), host), seconds(s.now()))
 	return err
 }

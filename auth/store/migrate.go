@@ -42,9 +42,11 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 		}
 		switch {
 		case done > len(steps):
-			return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, done, len(steps))
+			return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, done,
+				len(steps))
 		case done < len(steps) && !apply:
-			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which migrates it", done,
+			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which "+
+				"migrates it", done,
 				len(steps))
 		}
 		sealed := false
@@ -72,7 +74,8 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 func (s *Store) version(ctx context.Context) (n int, err error) {
 	catalog := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'`
 	if s.postgres {
-		catalog = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'schema_migrations'`
+		catalog = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()
+			AND table_name = 'schema_migrations'`
 	}
 	if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, catalog); err != nil || n == 0 {
 		return 0, err

@@ -109,7 +109,8 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 		replay = vault.Seal(next.Response, replayPlace(p.Signature))
 	}
 	n, err := s.exec(ctx,
-		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4 WHERE signature = $1 AND state = 'active'`,
+		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4
+			WHERE signature = $1 AND state = 'active'`,
 		p.Signature, seconds(s.now()), next.Signature, replay)
 	if err == nil && n == 0 {
 		err = errors.New("the token was revoked during the exchange")
@@ -139,7 +140,7 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 		return nil, err
 	}
 	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID,
-		Detail: fmt.Appendf(nil, `{"grant":%q}`, t.Grant)}
+		Detail: DetailJSON(map[string]string{"grant": t.Grant})}
 	if err := s.Audit(ctx, e); err != nil {
 		return nil, err
 	}

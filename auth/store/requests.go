@@ -48,7 +48,8 @@ func (a *AuthRequest) scan(s *Store, row scanner) error {
 // binding. Beyond the limit of its network, the oldest requests are deleted.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
 	_, err := s.exec(ctx,
-		`INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope, resource, code_challenge, request,
+		`INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope,
+			resource, code_challenge, request,
 		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at, network)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14, $15)`,
 		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge,
@@ -102,8 +103,10 @@ func (s *Store) ApproveAuthRequest(
 	}
 	now := seconds(s.now())
 	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
-		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7, detail = COALESCE($8, detail)
-		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3 RETURNING `+authRequestColumns,
+		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7,
+			detail = COALESCE($8, detail)
+		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3
+		RETURNING `+authRequestColumns,
 		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id),
 			approval.Verifier), approval.Detail)
 	switch err {

@@ -40,7 +40,8 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 	}
 	i.Created, i.Ended = s.now(), time.Time{}
 	_, err := s.exec(ctx,
-		`INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, claimed_until, ended_at)
+		`INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until,
+			claimed_until, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
 		i.ID, i.User, i.IDP, s.seal(idpRefreshToken, i.ID,
 			i.RefreshToken), i.Claims, seconds(i.Created), seconds(i.Checked), seconds(i.OKUntil))
@@ -83,7 +84,8 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 // releases the claim.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
 	return s.only(ctx,
-		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
+		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5,
+			claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
 		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
 }
 
@@ -121,7 +123,8 @@ func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession,
 		all = append(all, i)
 		return err
 	},
-		`SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
+		`SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0
+			AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
 	return all, err
 }
 
@@ -165,7 +168,8 @@ type WebSession struct {
 // AddWebSession stores a session under the hash of its secret.
 func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
 	_, err := s.exec(ctx,
-		`INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+		`INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5)`,
 		hash(secret), w.User, w.IDPSession, seconds(s.now()), seconds(w.Expires))
 	return err
 }
@@ -196,7 +200,8 @@ func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession,
 		all = append(all, w)
 		return err
 	},
-		`SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
+		`SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2
+			AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
 		user, seconds(s.now()))
 	return all, err
 }

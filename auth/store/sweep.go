@@ -27,9 +27,11 @@ var sweeps = []struct {
 	{"oauth_codes", "signature", "expires_at < $1", afterwards},
 	{"oauth_tokens", "signature", "expires_at < $1", afterwards},
 	{"grants", "id", `(expires_at < $1 OR (revoked_at > 0 AND revoked_at < $1))
-		AND NOT EXISTS (SELECT 1 FROM oauth_tokens WHERE grant_id = grants.id) AND NOT EXISTS (SELECT 1 FROM oauth_codes WHERE grant_id = grants.id)`, keptGrants},
+		AND NOT EXISTS (SELECT 1 FROM oauth_tokens WHERE grant_id = grants.id)
+		AND NOT EXISTS (SELECT 1 FROM oauth_codes WHERE grant_id = grants.id)`, keptGrants},
 	{"idp_sessions", "id", `checked_at < $1 AND created_at < $1
-		AND NOT EXISTS (SELECT 1 FROM grants WHERE idp_session_id = idp_sessions.id) AND NOT EXISTS (SELECT 1 FROM web_sessions WHERE idp_session_id = idp_sessions.id)`,
+		AND NOT EXISTS (SELECT 1 FROM grants WHERE idp_session_id = idp_sessions.id)
+		AND NOT EXISTS (SELECT 1 FROM web_sessions WHERE idp_session_id = idp_sessions.id)`,
 		afterwards},
 	{"cimd_cache", "url", "fresh_until < $1", 7 * 24 * time.Hour},
 	{"assertion_jtis", "jti_hash", "expires_at < $1", 10 * time.Minute}, // a margin for clock differences

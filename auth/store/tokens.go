@@ -17,7 +17,8 @@ type Code struct {
 // AddCode stores a new code.
 func (s *Store) AddCode(ctx context.Context, c Code) error {
 	_, err := s.exec(ctx,
-		`INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at) VALUES ($1, $2, $3, $4, 1, $5)`,
+		`INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at)
+			VALUES ($1, $2, $3, $4, 1, $5)`,
 		c.Signature, c.Grant, c.RequestID, c.Request, seconds(c.Expires))
 	return err
 }
@@ -124,7 +125,8 @@ func (t *Token) over(now time.Time) error {
 // AddToken stores a new token. The caller has locked its grant and knows that it stands.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	_, err := s.exec(ctx,
-		`INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at, successor, replay_enc, expires_at)
+		`INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at,
+			successor, replay_enc, expires_at)
 		VALUES ($1, $2, $3, $4, $5, 'active', $6, 0, '', NULL, $7)`,
 		t.Signature, t.Kind, t.Grant, t.RequestID, t.Request, seconds(s.now()), seconds(t.Expires))
 	return err

@@ -28,8 +28,10 @@ func (u *User) fields() []any {
 func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	now := seconds(s.now())
 	err := s.change(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
-		`INSERT INTO users (id, issuer, subject, email, display, claims, created_at, last_seen_at, disabled_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0)
-		ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email, display = excluded.display, claims = excluded.claims, last_seen_at = excluded.last_seen_at
+		`INSERT INTO users (id, issuer, subject, email, display, claims, created_at, last_seen_at, disabled_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0)
+		ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email, display = excluded.display,
+		claims = excluded.claims, last_seen_at = excluded.last_seen_at
 		RETURNING `+userColumns, NewID(), u.Issuer, u.Subject, u.Email, u.Display, u.Claims, now)
 	return u, err
 }
@@ -68,7 +70,8 @@ func (s *Store) Users(ctx context.Context, email string) (all []User, err error)
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		err := s.only(ctx,
-			`UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END WHERE id = $1`, id, seconds(s.now()))
+			`UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END
+				WHERE id = $1`, id, seconds(s.now()))
 		if err != nil {
 			return err
 		}

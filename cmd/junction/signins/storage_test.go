@@ -131,7 +131,7 @@ func TestRotateRefuses(t *testing.T) {
 	for _, tt := range []struct{ keys, says string }{
 		{"other:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "\n", "the master keys are not those of this store"},
 		{"old:short\n", "master key old is not the base64 of 32 bytes"},
-		{"", "there is no master key"},
+		{"", "no master key given"},
 	} {
 		mustWrite(t, o.keys, tt.keys)
 		o.want(o.run("storage", "rotate"), 1, tt.says)
