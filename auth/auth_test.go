@@ -26,14 +26,14 @@ func mustHash(t testing.TB, key string) auth.Hash {
 	return h
 }
 
-// verify is a Verifier of one function; it has no Still.
+// verify is a Verifier made of a function; it has no Still.
 type verify func(token string, from netip.Addr) (*auth.Principal, error)
 
 func (v verify) Verify(_ context.Context, token string, from netip.Addr) (*auth.Principal, error) {
 	return v(token, from)
 }
 
-// ask sends a request through a guard, whose log is searched.
+// ask sends a request through a guard, whose log is searched for secrets.
 func ask(t testing.TB, g *auth.Guard, method, target string, header http.Header) (*auth.Principal, *http.Response) {
 	t.Helper()
 	if g != nil && g.Log == nil {
@@ -130,7 +130,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// mustSay checks the body of a refusal, and that nobody keeps it.
+// mustSay checks the body of a rejection, and that it is not cached.
 func mustSay(t *testing.T, resp *http.Response) {
 	t.Helper()
 	var body map[string]string
@@ -197,8 +197,8 @@ func TestGuardLocal(t *testing.T) {
 	}
 }
 
-// TestGuardUnavailable: whoever cannot find out says so, and nobody is let in or loses a token for
-// it.
+// TestGuardUnavailable: a failed check answers 503; the request is not accepted, and the client
+// keeps its token.
 func TestGuardUnavailable(t *testing.T) {
 	for name, v := range map[string]verify{
 		"error": func(string, netip.Addr) (*auth.Principal, error) {
@@ -221,7 +221,7 @@ func TestGuardUnavailable(t *testing.T) {
 	}
 }
 
-// TestGuardReason: the reason is quoted safely, whatever is in it.
+// TestGuardReason: the reason is quoted safely, whatever it contains.
 func TestGuardReason(t *testing.T) {
 	g := &auth.Guard{Verifier: verify(func(string, netip.Addr) (*auth.Principal, error) {
 		return nil, fmt.Errorf("%w: a \"quote\", a \\, a line\r\nX-Evil: 1, an ä", auth.ErrInvalidToken)

@@ -124,7 +124,7 @@ func printable(s string) bool {
 func UserID(issuer, subject string) string { return signedInID(KindUser, issuer, subject) }
 
 // signedInID returns the ID of a user or service. It contains a short hash of the issuer: issuers
-// are configured, so that nobody can search for a collision.
+// are configured, so that collisions cannot be searched for.
 func signedInID(kind Kind, issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer))
 	return string(kind) + ":" + hex.EncodeToString(sum[:8]) + ":" + subject

@@ -84,7 +84,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestConfigGuard: with keys the guard wants one, without it lets in who reaches it.
+// TestConfigGuard: with keys the guard requires one; without keys it accepts every request.
 func TestConfigGuard(t *testing.T) {
 	key := auth.NewKey()
 	c := auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}},
@@ -103,7 +103,7 @@ func TestConfigGuard(t *testing.T) {
 	}
 }
 
-// TestConfigServers: what makes a request need a token, and what is most likely not meant.
+// TestConfigServers: which settings require a token, and which cause a warning.
 func TestConfigServers(t *testing.T) {
 	issuer := auth.Issuer{TokenRules: auth.TokenRules{Issuer: "https://login.example.com",
 		Audiences: []string{"https://mcp.example.com/mcp", "https://MCP.example.com/web/mcp/", "api://x",

@@ -72,7 +72,7 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// TestIntrospectionMemory: how long an answer is good, and for what has begun with it.
+// TestIntrospectionMemory: how long an answer is cached, for calls and for open streams.
 func TestIntrospectionMemory(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestIntrospectionMemory(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		wantOut(t, g, "short", 401, "it is expired")
 
-		// A revocation is seen within a minute: by calls, and by what has begun.
+		// A revocation takes effect within a minute, for calls and for streams.
 		n = asked()
 		time.Sleep(15 * time.Second) // 35 s after the answer
 		if !g.Still(who) || asked() != n {
@@ -113,8 +113,7 @@ func TestIntrospectionMemory(t *testing.T) {
 	})
 }
 
-// TestIntrospectionOfARevokedToken: without anybody who looks at streams, an answer is good for a
-// minute.
+// TestIntrospectionOfARevokedToken: without checks of streams, an answer is valid for a minute.
 func TestIntrospectionOfARevokedToken(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +128,7 @@ func TestIntrospectionOfARevokedToken(t *testing.T) {
 	})
 }
 
-// TestOursAreAskedAboutNowhere: what looks like a token of ours is shown to nobody.
+// TestOursAreAskedAboutNowhere: a token of our form is never sent to another server.
 func TestOursAreAskedAboutNowhere(t *testing.T) {
 	s := authtest.New(t)
 	g := signIn(t, s, introspects(s))
@@ -141,7 +140,7 @@ func TestOursAreAskedAboutNowhere(t *testing.T) {
 	}
 }
 
-// TestIntrospectionOutage: an outage costs nobody a token.
+// TestIntrospectionOutage: an outage does not make clients drop their tokens.
 func TestIntrospectionOutage(t *testing.T) {
 	s := authtest.New(t)
 	answers := map[string]http.HandlerFunc{
@@ -174,7 +173,7 @@ func TestIntrospectionOutage(t *testing.T) {
 	}
 }
 
-// TestIntrospectionAtOnce: many requests with one token are one question.
+// TestIntrospectionAtOnce: concurrent requests with one token share one query.
 func TestIntrospectionAtOnce(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -199,8 +198,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestIntrospectionCloses: whoever closes the providers waits for the questions in progress, also
-// those that nobody waits for any more, and no other begins.
+// TestIntrospectionCloses: Close waits for running queries, also abandoned ones, and no further
+// query begins.
 func TestIntrospectionCloses(t *testing.T) {
 	s := authtest.New(t)
 	for name, begin := range map[string]func(t *testing.T, g *auth.Guard, hang func()){
@@ -258,7 +257,7 @@ func TestIntrospectionCloses(t *testing.T) {
 	}
 }
 
-// TestBoth: a token that can be read goes to its issuer, any other to the server that is asked.
+// TestBoth: a readable token is verified by its issuer, and any other one by introspection.
 func TestBoth(t *testing.T) {
 	s := authtest.New(t)
 	c := introspects(s, func(i *auth.Introspection) { i.Issuer = "https://as.example.com" })

@@ -44,7 +44,7 @@ func newIssuer(c *Issuer, p *Providers) *issuer {
 	i := &issuer{
 		claimRules: newJudge(&c.TokenRules, fingerprint(c), p.now),
 		keys: &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client,
-			foreign: cmp.Or(p.Strangers, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
+			foreign: cmp.Or(p.Untrusted, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
 		algorithms: c.algorithms(),
 		onlyAT:     c.RequireATJWT,
 	}

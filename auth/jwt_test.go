@@ -24,7 +24,7 @@ const (
 	resource  = publicURL + "/mcp"
 )
 
-// entry is what the file would have for a server.
+// entry is the configuration of a server.
 func entry(s *authtest.Server, change ...func(*auth.Issuer)) auth.Issuer {
 	i := auth.Issuer{TokenRules: auth.TokenRules{Issuer: s.URL, Audiences: []string{resource}}}
 	for _, f := range change {
@@ -56,7 +56,7 @@ func server(t *testing.T, change ...func(*auth.Issuer)) (*authtest.Server, *auth
 
 func bearerOf(token string) http.Header { return authorization("Bearer " + token) }
 
-// wantIn wants a token to be let in.
+// wantIn checks that a token is accepted.
 func wantIn(t *testing.T, g *auth.Guard, token string) *auth.Principal {
 	t.Helper()
 	p, resp := ask(t, g, "POST", "/mcp", bearerOf(token))
@@ -66,7 +66,7 @@ func wantIn(t *testing.T, g *auth.Guard, token string) *auth.Principal {
 	return p
 }
 
-// wantOut wants a token to be refused, with a reason where it is the token's fault.
+// wantOut checks that a token is rejected, with a reason if it is the token's fault.
 func wantOut(t *testing.T, g *auth.Guard, token string, status int, reason string) {
 	t.Helper()
 	p, resp := ask(t, g, "POST", "/mcp", bearerOf(token))
@@ -107,8 +107,7 @@ func TestJWT(t *testing.T) {
 	}
 }
 
-// TestJWTKeys: each of the algorithms that are there by default, with keys that have names and
-// without.
+// TestJWTKeys: each default algorithm, with and without key ids.
 func TestJWTKeys(t *testing.T) {
 	s := authtest.New(t)
 	rsa, ec := authtest.NewKey(t, "", jose.RS256), authtest.NewKey(t, "", jose.ES256)
@@ -203,7 +202,7 @@ func TestJWTRefused(t *testing.T) {
 	wantIn(t, g, good)
 }
 
-// unsigned returns the two parts of a token that nobody has signed.
+// unsigned returns the first two parts of an unsigned token.
 func unsigned(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	var parts []string
@@ -217,7 +216,7 @@ func unsigned(t *testing.T, header, claims map[string]any) string {
 	return strings.Join(parts, ".")
 }
 
-// hs256 signs with what everybody can know of a key.
+// hs256 signs with the public part of a key.
 func hs256(t *testing.T, k *authtest.Key, claims map[string]any) string {
 	t.Helper()
 	secret, err := json.Marshal(jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID})
@@ -228,7 +227,7 @@ func hs256(t *testing.T, k *authtest.Key, claims map[string]any) string {
 		new(jose.SignerOptions).WithHeader("kid", k.ID))
 }
 
-// withOwnKey is a token that brings the key to verify it with.
+// withOwnKey is a token that contains its own verification key.
 func withOwnKey(t *testing.T, k *authtest.Key, claims map[string]any) string {
 	return signed(t, jose.SigningKey{Algorithm: k.Algorithm, Key: k.Private}, claims,
 		&jose.SignerOptions{EmbedJWK: true})
@@ -278,7 +277,7 @@ func TestJWTAccepted(t *testing.T) {
 	}
 }
 
-// TestJWTEntry: what an entry may say of its tokens.
+// TestJWTEntry: the settings of an entry.
 func TestJWTEntry(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -384,8 +383,8 @@ func TestJWTClaims(t *testing.T) {
 	}
 }
 
-// TestKeyRotation: a new key is good at once, an old one ends when it is taken back, also for
-// tokens that were good before.
+// TestKeyRotation: a new key is accepted at once; a removed one is rejected, also for tokens that
+// were accepted before.
 func TestKeyRotation(t *testing.T) {
 	s, g := server(t)
 	before := s.Token(t, s.Claims(resource, nil))
@@ -408,8 +407,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// TestKeyRevocation: keys that are taken back, and never replaced by one that is asked for, are
-// noticed in time.
+// TestKeyRevocation: removed keys are noticed in time without a request for a new key.
 func TestKeyRevocation(t *testing.T) {
 	s := authtest.New(t)
 	other := authtest.NewKey(t, "other", jose.ES256)
@@ -430,7 +428,7 @@ func TestKeyRevocation(t *testing.T) {
 	})
 }
 
-// TestUnknownKeys: whoever makes up names of keys makes us ask once a minute.
+// TestUnknownKeys: made-up key ids cause one fetch a minute.
 func TestUnknownKeys(t *testing.T) {
 	s := authtest.New(t)
 	ec := authtest.NewKey(t, "ec", jose.ES256)
@@ -452,7 +450,7 @@ func TestUnknownKeys(t *testing.T) {
 	})
 }
 
-// TestForeignReplacedKeyIsFetched has an issuer replace its key under the same name.
+// TestForeignReplacedKeyIsFetched: an issuer replaces its key under the same id.
 func TestForeignReplacedKeyIsFetched(t *testing.T) {
 	s := authtest.New(t)
 	old, forged := authtest.NewKey(t, "same", jose.ES256), authtest.NewKey(t, "same", jose.ES256)
@@ -467,8 +465,8 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 		if g.Still(who) {
 			t.Error("what has begun goes on without the key")
 		}
-		// A flood of wrong signatures makes one fetch a minute, and delays the next key by no more
-		// than that.
+		// A flood of wrong signatures causes one fetch a minute, which delays the next key by at
+		// most that.
 		time.Sleep(2 * time.Minute)
 		n := s.Asked(authtest.Keys)
 		for range 100 {
@@ -489,8 +487,7 @@ func TestForeignReplacedKeyIsFetched(t *testing.T) {
 	})
 }
 
-// TestOutage: what was fetched is good while the issuer cannot be reached; where nothing can be
-// known it is 503, until it can.
+// TestOutage: fetched keys stay valid while the issuer is down; without any, the answer is 503.
 func TestOutage(t *testing.T) {
 	s := authtest.New(t)
 	ec := authtest.NewKey(t, "ec", jose.ES256)
@@ -529,7 +526,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestBackoff: an issuer that cannot answer is not asked by each request.
+// TestBackoff: an issuer that is down is not queried for each request.
 func TestBackoff(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -547,7 +544,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestKeysWithoutMetadata: where the keys are is known once it was said.
+// TestKeysWithoutMetadata: the URL of the keys stays known once it was discovered.
 func TestKeysWithoutMetadata(t *testing.T) {
 	s := authtest.New(t)
 	next := authtest.NewKey(t, "next", jose.ES256)
@@ -559,7 +556,7 @@ func TestKeysWithoutMetadata(t *testing.T) {
 	wantIn(t, g, s.Token(t, s.Claims(resource, nil)))
 }
 
-// TestIssuerMismatch: metadata that speak of somebody else are worth nothing.
+// TestIssuerMismatch: metadata of another issuer are rejected.
 func TestIssuerMismatch(t *testing.T) {
 	for name, document := range map[string]map[string]string{
 		"another issuer":       {"issuer": "https://evil.example.com", "jwks_uri": "https://login.example.com/keys"},
@@ -588,8 +585,7 @@ func TestIssuerMismatch(t *testing.T) {
 	}
 }
 
-// TestKeysElsewhere: where an issuer says that its keys are is not what the file says, unless it is
-// the same host.
+// TestKeysElsewhere: keys on another host than the issuer's are fetched as from an untrusted URL.
 func TestKeysElsewhere(t *testing.T) {
 	for _, row := range []struct {
 		at, fixed string
@@ -603,7 +599,7 @@ func TestKeysElsewhere(t *testing.T) {
 		other.SetKeys(authtest.NewKey(t, "ec", jose.ES256))
 		p := auth.NewProviders(s.Client(), authtest.Log(t))
 		t.Cleanup(p.Close)
-		p.Strangers = other.Client()
+		p.Untrusted = other.Client()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p,
 			publicURL, nil)
 		signs, not := s, other
@@ -615,7 +611,7 @@ func TestKeysElsewhere(t *testing.T) {
 	}
 }
 
-// TestMetadataPlaces: where an issuer with a path has its document by either standard.
+// TestMetadataPlaces: the metadata URLs of an issuer with a path, by both standards.
 func TestMetadataPlaces(t *testing.T) {
 	for _, path := range []string{"/realms/main" + authtest.Metadata, authtest.OAuth + "/realms/main"} {
 		s := authtest.New(t)
@@ -629,8 +625,8 @@ func TestMetadataPlaces(t *testing.T) {
 	}
 }
 
-// TestBadDocuments: what is too large, too slow, somewhere else or nothing at all is no document,
-// and takes a bounded time.
+// TestBadDocuments: documents that are too large, too slow, redirected or malformed are rejected in
+// bounded time.
 func TestBadDocuments(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"50 MB":    authtest.Large(50 << 20),
@@ -665,7 +661,7 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// TestLargeDocuments: of what is too large little is taken.
+// TestLargeDocuments: only a bounded part of a large document is read.
 func TestLargeDocuments(t *testing.T) {
 	s := authtest.Start(t)
 	taken := make(chan int, 10)
@@ -695,7 +691,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestUselessKeys: one key that is of no use leaves the others good.
+// TestUselessKeys: an unusable key does not affect the others.
 func TestUselessKeys(t *testing.T) {
 	s, _ := server(t)
 	good := s.KeySet().Keys[0]
@@ -733,8 +729,7 @@ func TestUselessKeys(t *testing.T) {
 	}
 }
 
-// TestTokenEnds: a token that is remembered ends at its time, and the entry it was verified by with
-// the file.
+// TestTokenEnds: a cached token ends at its expiry, and with its configuration entry.
 func TestTokenEnds(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -783,7 +778,7 @@ func TestAddressOfARememberedToken(t *testing.T) {
 	}
 }
 
-// TestKeysOutliveAnEntry: an entry that says something else about the same issuer needs no keys.
+// TestKeysOutliveAnEntry: a changed entry of the same issuer keeps the keys.
 func TestKeysOutliveAnEntry(t *testing.T) {
 	s := authtest.New(t)
 	p := auth.NewProviders(s.Client(), authtest.Log(t))
@@ -797,7 +792,7 @@ func TestKeysOutliveAnEntry(t *testing.T) {
 	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 403, "insufficient_scope")
 }
 
-// FuzzToken: nothing but the tokens that the server has signed is let in, whatever it looks like.
+// FuzzToken: only tokens that the server has signed are accepted.
 func FuzzToken(f *testing.F) {
 	s := authtest.New(f)
 	p := auth.NewProviders(s.Client(), authtest.Log(f))
@@ -829,8 +824,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzDocuments: whatever an issuer says of itself and of its keys, a token that none of these has
-// signed is not let in.
+// FuzzDocuments: whatever an issuer publishes, a token that none of its keys has signed is
+// rejected.
 func FuzzDocuments(f *testing.F) {
 	s := authtest.New(f)
 	text, err := json.Marshal(s.KeySet())

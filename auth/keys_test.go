@@ -54,7 +54,7 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// TestHashKey holds the form of keys to what is in people's files: a key of today is one for ever.
+// TestHashKey keeps the form of keys: a valid key stays valid for ever.
 func TestHashKey(t *testing.T) {
 	const known = "jct_key_Example0_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg0kcQpA"
 	h, err := auth.HashKey(known)
@@ -199,7 +199,7 @@ func flip(c byte) string {
 	return "x"
 }
 
-// TestKeysExpire lives through the last moment of a key, and of what was begun with it.
+// TestKeysExpire passes the expiry of a key, and of the streams it opened.
 func TestKeysExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := auth.NewKey()
@@ -224,7 +224,7 @@ func TestKeysExpire(t *testing.T) {
 	})
 }
 
-// TestStill: after a reload a principal is judged by what it was verified with.
+// TestStill: after a reload a principal is checked with its original credential.
 func TestStill(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	in := func(hours int) auth.Moment { return auth.Moment{Time: now.Add(time.Duration(hours) * time.Hour)} }

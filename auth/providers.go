@@ -18,10 +18,10 @@ import (
 // the program: entries that a reload has not changed keep their keys and their answers. It may be
 // used by several goroutines.
 type Providers struct {
-	// Strangers fetches the keys of an issuer whose metadata names a URL on another host. That host
+	// Untrusted fetches the keys of an issuer whose metadata names a URL on another host. That host
 	// is not configured by the operator, so it must not reach private networks. If it is nil, the
 	// other client is used. Set it before the first use.
-	Strangers *http.Client
+	Untrusted *http.Client
 
 	client *http.Client
 	log    *slog.Logger

@@ -26,8 +26,8 @@ import (
 	"junction/auth/store"
 )
 
-// The tests of this file have a number: they are the assertions about what must not happen between
-// a client, a person and a provider. They talk HTTP alone.
+// The numbered tests of this file assert what must not happen between a client, a person and a
+// provider. They use only HTTP.
 
 func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	s := mustStand(t, nil)
@@ -51,8 +51,8 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedClients has the operator shut out an app that somebody has let in, and that
-// others are about to.
+// TestAuthT59BlockedClients blocks an app that one user has allowed, and that others are about to
+// allow.
 func TestAuthT59BlockedClients(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -83,7 +83,7 @@ func TestAuthT59BlockedClients(t *testing.T) {
 					t.Errorf("the app %s: %d at %s, to %q\n%s", what, p.status, p.url, p.next(), p.body)
 				}
 			}
-			// With invalid_client it would register again, and be let in.
+			// With invalid_client it would register again, and be allowed.
 			for what, try := range map[string]func() (int, map[string]any){
 				"its code":          func() (int, map[string]any) { return a.redeem(t, code) },
 				"its refresh token": func() (int, map[string]any) { return a.refresh(t, m["refresh_token"]) },
@@ -106,7 +106,7 @@ func TestAuthT59BlockedClients(t *testing.T) {
 			a.mustSignIn(t, b)
 		})
 	}
-	// Nobody asks where one comes from that is blocked.
+	// Nothing is fetched for a blocked client.
 	document.id = "https://evil.example/client.json"
 	if _, err := s.store.BlockClient(t.Context(), store.Block{ClientID: document.id}); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestAuthT59BlockedClients(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedWhileACodeIsMade has the operator shut an app out in the one moment in which
-// nobody asks whether it is.
+// TestAuthT59BlockedWhileACodeIsMade blocks an app at the one moment between the check and the
+// grant.
 func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -255,8 +255,7 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	if n := s.idp.Asked("/authorize"); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
 	}
-	// A page of somebody else's sends the browser on: what it says of where it comes from is no
-	// reason to ask less.
+	// A request from another site gets the same consent page.
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 		r *http.Request) {
 		http.Redirect(w, r, a.asks(), http.StatusFound)
@@ -350,7 +349,7 @@ func TestAuthT69OnceAndInTime(t *testing.T) {
 	if p := b.once(http.MethodGet, s.url+"/oauth/callback/other?code=x&state=unknown", nil); p.status != 404 {
 		t.Errorf("unknown provider: %d", p.status)
 	}
-	// A page that was opened twice, and a double click.
+	// The page is opened twice, and the button clicked twice.
 	first := b.once(http.MethodGet, a.asks(), nil)
 	b.once(http.MethodGet, a.asks(), nil)
 	b.press(first, "allow")
@@ -404,7 +403,7 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	try("another code", "invalid_grant")
 	s.idp.set(func() { s.idp.answer = nil })
 
-	// ID tokens that are signed in another way, or not at all.
+	// ID tokens with another algorithm, or without a signature.
 	for name, sign := range map[string]func(claims map[string]any) string{
 		"an algorithm that nobody has named": func(claims map[string]any) string {
 			key := authtest.NewKey(t, "es384", jose.ES384)
@@ -435,7 +434,7 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	}
 	s.idp.set(func() { s.idp.sign = nil })
 
-	// What one provider answers is worth nothing where another's answer is expected.
+	// The answer of one provider is rejected at the callback of another.
 	b := newBrowser(t)
 	going := b.press(b.once(http.MethodGet, a.asks(), nil), "idp:other")
 	_, where, _ := strings.Cut(going.header.Get("Refresh"), "url=")
@@ -444,7 +443,7 @@ func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	if p := b.once(http.MethodGet, back, nil); p.status != 403 || p.next() != "" {
 		t.Errorf("at the other's callback: %d to %q", p.status, p.next())
 	}
-	// An ID token that somebody else has signed.
+	// An ID token signed by another key.
 	ours := s.idp.KeySet()
 	s.idp.SetKeys(foreign)
 	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, ours) })
@@ -753,8 +752,8 @@ func TestAuthT88StoreAway(t *testing.T) {
 	}
 }
 
-// TestAuthT88PartOfTheStoreAway: a store may also fail half-way through. Whatever a refresh looks
-// up and cannot read, nobody is signed out for it.
+// TestAuthT88PartOfTheStoreAway fails the store half-way through a refresh. Such a failure must not
+// end a sign-in.
 func TestAuthT88PartOfTheStoreAway(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -936,8 +935,8 @@ func TestNotGranted(t *testing.T) {
 	}
 }
 
-// TestWhoAgreedIsWhoGoesOn: what somebody has allowed is for nobody who signs in in that browser in
-// between.
+// TestWhoAgreedIsWhoGoesOn: an approval does not carry over to another user who signs in in the
+// same browser in between.
 func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
 	for name, between := range map[string]func(s *stand, a app, b *browser){
 		"nobody": func(*stand, app, *browser) {},
@@ -962,7 +961,7 @@ func TestWhoAgreedIsWhoGoesOn(t *testing.T) {
 	}
 }
 
-// TestFloods: who floods what needs no credential keeps nobody from their token.
+// TestFloods: a flood of endpoints without credentials does not stop clients with tokens.
 func TestFloods(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -979,8 +978,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestStrangersFillNothing: whoever makes requests that are refused fills neither the audit nor the
-// log, and what people do is still written down.
+// TestStrangersFillNothing: rejected requests fill neither the audit nor the log, and the actions
+// of users are still recorded.
 func TestStrangersFillNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -1002,7 +1001,8 @@ func TestStrangersFillNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT132TwoProviders: people choose, and one subject at two providers is two people.
+// TestAuthT132TwoProviders: users choose a provider, and the same subject at two providers is two
+// users.
 func TestAuthT132TwoProviders(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
@@ -1041,7 +1041,7 @@ func TestAuthT132TwoProviders(t *testing.T) {
 	}
 }
 
-// TestAuthT135CookiesBlocked: whoever blocks cookies is told so, and nothing goes round in circles.
+// TestAuthT135CookiesBlocked: without cookies a clear page is shown, and no redirect loop occurs.
 func TestAuthT135CookiesBlocked(t *testing.T) {
 	s := mustStand(t, nil)
 	a := s.mustApp(t)
@@ -1054,8 +1054,7 @@ func TestAuthT135CookiesBlocked(t *testing.T) {
 	}
 }
 
-// TestProviderDownAtFirst: a provider that is away keeps nothing from starting, and is found when
-// it is back.
+// TestProviderDownAtFirst: the server starts while a provider is down, and discovers it later.
 func TestProviderDownAtFirst(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
@@ -1072,8 +1071,8 @@ func TestProviderDownAtFirst(t *testing.T) {
 	}
 }
 
-// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a proxy that
-// is believed.
+// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a trusted
+// proxy.
 func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
 	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
 	s := mustStand(t, func(o *Options) { o.Address = guard.Address })

@@ -159,8 +159,7 @@ func TestAuthT76T77T78Codes(t *testing.T) {
 	}
 }
 
-// TestEndedSessionGrantsNothing ends what a person has signed in to between the look at it and the
-// code that is made of it.
+// TestEndedSessionGrantsNothing ends a session between its check and the code.
 func TestEndedSessionGrantsNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	a, ctx := s.mustApp(t), t.Context()
@@ -203,7 +202,7 @@ func TestScopesThatAClientAsksFor(t *testing.T) {
 	}
 }
 
-// TestHalfATokenIsNone: the half that the store has is worth nothing, and does no harm either.
+// TestHalfATokenIsNone: the half of a token that the store has is not valid, and does no harm.
 func TestHalfATokenIsNone(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)

@@ -25,8 +25,7 @@ import (
 	"junction/auth/fetch"
 )
 
-// net is where strangers' URLs lead in a test: documents by their URL, and how often each was asked
-// for.
+// net is the internet of a test: documents by URL, with the number of requests for each.
 type net struct {
 	mu    sync.Mutex
 	at    map[string]string
@@ -78,9 +77,8 @@ func mustNet(t *testing.T, change func(*Options)) (*stand, *net) {
 	}), n
 }
 
-// TestAuthT50ClientsByDocument has the document fetched over TLS, from a server whose certificate
-// is of an authority that outbound.ca_file could name. Only the port is another than a client_id
-// can have.
+// TestAuthT50ClientsByDocument fetches the document over TLS, from a server with a private
+// certificate authority, as with outbound.ca_file. Only the port differs from a real client_id.
 func TestAuthT50ClientsByDocument(t *testing.T) {
 	asked := 0
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,8 +117,8 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52T53T54WhatThePageSays: a document that is not fetched, or no good, is told as what it
-// is, and as nothing of the network that we are in.
+// TestAuthT52T53T54WhatThePageSays: the page names the reason why a document cannot be used, and no
+// detail of the local network.
 func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter,
 		*http.Request) {
@@ -273,7 +271,7 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 			t.Errorf("after %v: %d fetches, want %d, %v", after, n.asked.Load(), want, err)
 		}
 	}
-	// While it cannot be had, it is what it was, for a day.
+	// While the document cannot be fetched, the cached one is used for a day.
 	n.put(documentAt, "", errors.New("the server cannot be reached"))
 	s.clock.forward(10 * time.Minute)
 	if _, err := s.clientOf(t.Context(), documentAt); err != nil {
@@ -323,7 +321,7 @@ func TestAuthT58OnlyTheHostsOfTheFile(t *testing.T) {
 	}
 }
 
-// mustClientKey returns the key of a client that signs, and how it is published.
+// mustClientKey returns the key of a signing client, and its published form.
 func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -338,8 +336,7 @@ func mustClientKey(t *testing.T) (key *ecdsa.PrivateKey, published string) {
 	return key, string(keys)
 }
 
-// mustAssert returns what the client of documentAt says who it is by, to an authorization server;
-// change may be nil.
+// mustAssert returns a client assertion of the client of documentAt; change may be nil.
 func (s *stand) mustAssert(
 	t *testing.T, id string, change func(c *jwt.Claims), algorithm jose.SignatureAlgorithm, key any,
 ) string {

@@ -15,10 +15,10 @@ import (
 // Fetches for clients that a user has allowed have a rate of their own, which others cannot use up.
 // Make it with newLimitedFetcher.
 type limitedFetcher struct {
-	fetch     Fetch
-	strangers *rateLimit
-	allowed   *rate.Limiter
-	now       func() time.Time
+	fetch      Fetch
+	unapproved *rateLimit
+	allowed    *rate.Limiter
+	now        func() time.Time
 
 	mu   sync.Mutex
 	busy map[string]chan struct{} // by URL; closed when the turn has ended
@@ -26,7 +26,7 @@ type limitedFetcher struct {
 
 func newLimitedFetcher(fetch Fetch, strangers *rateLimit, now func() time.Time) *limitedFetcher {
 	return &limitedFetcher{
-		fetch: fetch, strangers: strangers, allowed: rate.NewLimiter(20, 200), now: now,
+		fetch: fetch, unapproved: strangers, allowed: rate.NewLimiter(20, 200), now: now,
 		busy: map[string]chan struct{}{},
 	}
 }
@@ -62,7 +62,7 @@ func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), e
 // get fetches a URL for the request of ctx. allowed means that a user has allowed the client.
 func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
 	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed &&
-		o.strangers.pass(callerOf(ctx).from, o.now()) != withinLimit {
+		o.unapproved.pass(callerOf(ctx).from, o.now()) != withinLimit {
 		return Fetched{}, errTooManyFetches
 	}
 	return o.fetch(ctx, where, max)

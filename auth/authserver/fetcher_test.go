@@ -18,8 +18,7 @@ import (
 
 const keysAt = "https://client.example/keys.json"
 
-// mustSigner is mustNet for a client that signs, with keys at keysAt. Its fetches are counted by
-// URL.
+// mustSigner is mustNet for a signing client with keys at keysAt. It counts fetches by URL.
 func mustSigner(t *testing.T) (s *stand, n *net, a app, asked func(where string) int) {
 	t.Helper()
 	s, n = mustNet(t, behindProxy(t))
@@ -27,7 +26,7 @@ func mustSigner(t *testing.T) (s *stand, n *net, a app, asked func(where string)
 	return s, n, app{s, documentAt, strings.Repeat("v", 43), clientAt}, n.count(s)
 }
 
-// count has fetches counted by URL from now on.
+// count starts to count fetches by URL.
 func (n *net) count(s *stand) func(where string) int {
 	var mu sync.Mutex
 	counts := map[string]int{}
@@ -50,8 +49,8 @@ func (n *net) count(s *stand) func(where string) int {
 	}
 }
 
-// signed sends a refresh token that is none, with an assertion that key has signed, and returns
-// what the client is told: invalid_grant if it is let in.
+// signed sends an invalid refresh token with an assertion signed by key. The result is
+// invalid_grant if the client was authenticated.
 func (a app) signed(t *testing.T, id string, key any) (status int, code any) {
 	t.Helper()
 	text := a.s.mustAssert(t, id, func(c *jwt.Claims) { c.Issuer, c.Subject = a.id, a.id }, jose.ES256, key)
@@ -59,9 +58,8 @@ func (a app) signed(t *testing.T, id string, key any) (status int, code any) {
 	return status, m["error"]
 }
 
-// TestSafety9KeysAreFetchedForAllowedClients has strangers send signed requests of a client of
-// theirs. As long as no user has allowed the client nothing is fetched from its jwks_uri, and no
-// assertion is written down.
+// TestSafety9KeysAreFetchedForAllowedClients sends signed requests of a client that no user has
+// allowed: its jwks_uri is not fetched, and no assertion is stored.
 func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
 	key, _ := mustClientKey(t)
 	_, _, a, asked := mustSigner(t)
@@ -78,8 +76,8 @@ func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysThatCannotBeHad has a client that a user has allowed publish no keys. Strangers
-// who send requests in its name cause one fetch a minute, and its keys are found again.
+// TestSafety9KeysThatCannotBeHad: an allowed client publishes no keys. Requests in its name cause
+// one fetch a minute, and its keys are found again.
 func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	key, keys := mustClientKey(t)
 	s, n, a, asked := mustSigner(t)
@@ -104,7 +102,7 @@ func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	if status, code := a.signed(t, "y", key); status != 400 || code != "invalid_grant" || asked(keysAt) != 3 {
 		t.Errorf("with its keys: %d %v, and %d fetches", status, code, asked(keysAt))
 	}
-	// Keys that were good stay so while their host is away, and it is asked once a minute.
+	// Valid keys stay in use while their host is down, with one fetch a minute.
 	n.put(keysAt, "", errors.New("the server cannot be reached"))
 	s.clock.forward(2 * time.Hour)
 	for i := range 10 {
@@ -115,7 +113,7 @@ func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysOnceAtATime has many requests need the keys of a client at the same time.
+// TestSafety9KeysOnceAtATime: many concurrent requests need the keys of a client.
 func TestSafety9KeysOnceAtATime(t *testing.T) {
 	key, keys := mustClientKey(t)
 	s, n, a, asked := mustSigner(t)
@@ -146,9 +144,9 @@ func TestSafety9KeysOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSafety9ARotatedKeyIsFetched has a client replace its key under the same name, just after and
-// long after its keys were fetched, while strangers send signatures that fit no key. It waits a
-// minute at most.
+// TestSafety9ARotatedKeyIsFetched: a client replaces its key under the same id, just after and long
+// after its keys were fetched, while others send signatures that fit no key. It waits a minute at
+// most.
 func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
 	key, keys := mustClientKey(t)
 	stranger, _ := mustClientKey(t)
@@ -187,8 +185,7 @@ func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysOnTheHostOfTheDocument: nobody has us fetch anything from a host that is not
-// theirs.
+// TestSafety9KeysOnTheHostOfTheDocument: a document cannot cause fetches from another host.
 func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
 	for where, want := range map[string]bool{
 		keysAt: true, "https://client.example/a/b?c": true, "https://keys.client.example/keys.json": false,
@@ -204,9 +201,8 @@ func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
 	}
 }
 
-// TestSafety9FetchesAreBounded has strangers name one URL after the other, at both endpoints. One
-// address gets a few fetches, all addresses together get more, and clients that a user has allowed
-// have their own.
+// TestSafety9FetchesAreBounded names many URLs at both endpoints. One address gets a few fetches,
+// all addresses together get more, and allowed clients have their own limit.
 func TestSafety9FetchesAreBounded(t *testing.T) {
 	s, n := mustNet(t, behindProxy(t))
 	s.clock.stop()
@@ -236,7 +232,7 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 		nil); p.status != 200 {
 		t.Errorf("a person's client is answered %d %s", p.status, p.body)
 	}
-	// A fetch that was refused says nothing about the URL, and nothing of it is remembered.
+	// A rejected fetch says nothing about the URL, and is not cached.
 	n.put(name(149).id, strings.Replace(describe(""), documentAt, name(149).id, 1), nil)
 	if p := newBrowserAt(t, "203.0.113.9").once(http.MethodGet, name(149).asks(), nil); p.status != 200 {
 		t.Errorf("a client whose document was not fetched for a stranger is answered %d %s", p.status, p.body)
@@ -259,7 +255,7 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSafety9KeptKeysAreBounded counts what is kept of keys.
+// TestSafety9KeptKeysAreBounded checks the limits of the key cache.
 func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	c := &clock{}
 	c.stop()
@@ -292,7 +288,7 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestSafety9CostlyKeys has a client publish keys that take long to try.
+// TestSafety9CostlyKeys: a client publishes keys that are expensive to try.
 func TestSafety9CostlyKeys(t *testing.T) {
 	large := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), maxRSA, 1), E: 65537}
 	most := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), maxRSA-1, 1), E: 65537}
@@ -309,7 +305,7 @@ func TestSafety9CostlyKeys(t *testing.T) {
 	}
 }
 
-// TestSafety9Parameters sends parameters that are as long as they may be, and longer ones, to each
+// TestSafety9Parameters sends parameters of the largest allowed size, and larger ones, to each
 // endpoint.
 func TestSafety9Parameters(t *testing.T) {
 	s := mustStand(t, nil)

@@ -14,7 +14,7 @@ import (
 
 type ctx = context.Context
 
-// query asks the file of the store, beside it.
+// query reads the file of the store directly.
 func (s *stand) query(t *testing.T, query string) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.dir, "junction.db")+"?_pragma=busy_timeout(10000)")
@@ -32,9 +32,8 @@ func (s *stand) rows(t *testing.T, table string) int {
 	return s.query(t, "SELECT count(*) FROM "+table)
 }
 
-// TestSafety9TheStoreStaysSmall has a stranger begin sign-ins, and approve them, with parameters
-// that are as long as they may be, and look for pages that want to know who they are. After a while
-// the file of the store grows no more.
+// TestSafety9TheStoreStaysSmall begins and approves sign-ins with the largest parameters, and opens
+// pages that require a sign-in. After a while the file of the store stops growing.
 func TestSafety9TheStoreStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it makes many thousand requests, one after the other")
@@ -91,7 +90,7 @@ func TestSafety9TheStoreStaysSmall(t *testing.T) {
 	if last > first+first/4 {
 		t.Errorf("the store grows from %d to %d bytes", first, last)
 	}
-	// A person at another address began before all that, and goes on.
+	// A person at another address began before that, and can go on.
 	b := newBrowserAt(t, "203.0.113.9")
 	p := b.once(http.MethodGet, s.mustApp(t).asks(), nil)
 	attack(60)
@@ -100,8 +99,8 @@ func TestSafety9TheStoreStaysSmall(t *testing.T) {
 	}
 }
 
-// connectable is a Connector with an upstream that nobody gets to.
+// connectable is a Connector with an unreachable upstream.
 type connectable struct{ Connector }
 
-// Upstreams is Connector's.
+// Upstreams implements Connector.
 func (connectable) Upstreams() []string { return []string{"up"} }

@@ -22,16 +22,16 @@ import (
 	"junction/auth/store"
 )
 
-// issued is a Server over a copy of testdata/issued.sql. The authorization server on ory/fosite has
-// written that store; had holds the codes and tokens that it has issued, by their names in
-// issued.json. The time stands five seconds later.
+// issued is a Server over a copy of testdata/issued.sql, which the authorization server on
+// ory/fosite wrote. had contains the codes and tokens that it issued, by their names in
+// issued.json. The clock stands five seconds later.
 type issued struct {
 	*Server
 	had  map[string]string
 	file string // of the store
 }
 
-// mustIssued opens the store of the old code. keys, if any, are put before the key of that store.
+// mustIssued opens the store of the old code. keys, if any, precede the key of that store.
 func mustIssued(t *testing.T, keys ...string) issued {
 	t.Helper()
 	i := issued{file: filepath.Join(t.TempDir(), "junction.db")}
@@ -91,7 +91,7 @@ func (i issued) sql(t *testing.T, text string) {
 	}
 }
 
-// ask asks the token endpoint; a parameter of no value is left out.
+// ask calls the token endpoint; a parameter without a value is left out.
 func (i issued) ask(t *testing.T, parameters ...string) (int, map[string]any) {
 	t.Helper()
 	q := url.Values{"client_id": {"app"}}
@@ -143,7 +143,7 @@ func (i issued) mustNotVerify(t *testing.T, token any) {
 	}
 }
 
-// refused wants an answer of the token endpoint to be an error with a code.
+// refused checks an error answer of the token endpoint.
 func refused(t *testing.T, what string, status int, m map[string]any, code string) {
 	t.Helper()
 	if status != http.StatusBadRequest || m["error"] != code || m["access_token"] != nil || m["refresh_token"] != nil {
@@ -156,8 +156,8 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// TestTokensOfTheOldCode uses the codes and tokens of the old code, with the key that it had and
-// after that key was rotated.
+// TestTokensOfTheOldCode uses the codes and tokens of the old code, with its key and after a
+// rotation.
 func TestTokensOfTheOldCode(t *testing.T) {
 	newer := "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
 	for name, keys := range map[string][]string{"one key": nil, "rotated": {newer}} {
@@ -187,7 +187,8 @@ func TestTokensOfTheOldCode(t *testing.T) {
 	}
 }
 
-// TestTokensOfTheOldCodeReused shows used codes and tokens of the old code again: their grants end.
+// TestTokensOfTheOldCodeReused presents used codes and tokens of the old code again: their grants
+// end.
 func TestTokensOfTheOldCodeReused(t *testing.T) {
 	i := mustIssued(t)
 	i.mustVerify(t, i.had["access"])
@@ -205,7 +206,7 @@ func TestTokensOfTheOldCodeReused(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutTheKey opens the store of the old code with another secret for tokens alone.
+// TestTokensWithoutTheKey opens the store of the old code with another secret for tokens.
 func TestTokensWithoutTheKey(t *testing.T) {
 	i := mustIssued(t)
 	i.minter = minter{[][]byte{seal.NewSecret()}}
@@ -216,7 +217,7 @@ func TestTokensWithoutTheKey(t *testing.T) {
 	refused(t, "a code", status, m, "invalid_grant")
 }
 
-// TestTokensRowsKeepTheirForm compares the rows of the old code with those that are written now.
+// TestTokensRowsKeepTheirForm compares rows of the old code with rows that are written now.
 func TestTokensRowsKeepTheirForm(t *testing.T) {
 	i := mustIssued(t)
 	before := i.forms(t)

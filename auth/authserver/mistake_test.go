@@ -13,7 +13,7 @@ import (
 	"junction/auth/store"
 )
 
-// mistakes are requests that are not in order, and the error of each.
+// mistakes are invalid requests, with the error of each.
 func mistakes(s *stand) map[string]struct {
 	changes []string
 	code    string
@@ -33,8 +33,8 @@ func mistakes(s *stand) map[string]struct {
 	}
 }
 
-// mistake sends a browser to us with a request that is not in order, and reports whether it was
-// sent on. In both cases the client is told the same where the browser arrives.
+// mistake sends a browser with an invalid request, and reports whether it was redirected. The
+// client receives the same error in both cases.
 func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn bool) {
 	t.Helper()
 	p := newBrowser(t).once(http.MethodGet, a.asks(changes...), nil)
@@ -63,8 +63,8 @@ func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn
 	return sentOn
 }
 
-// TestSafety5NoOpenRedirect has strangers register clients, and send people to us with requests
-// that are not in order. Nobody is sent on to a place that no user has been to on purpose.
+// TestSafety5NoOpenRedirect registers clients and sends people with invalid requests. They are not
+// redirected to a client that no user has allowed.
 func TestSafety5NoOpenRedirect(t *testing.T) {
 	s, n := mustNet(t, nil)
 	register := func(redirects ...string) string {
@@ -90,7 +90,7 @@ func TestSafety5NoOpenRedirect(t *testing.T) {
 			}
 		}
 	}
-	// One of two places that a client has registered is not the other.
+	// A user's consent for one redirect URI does not cover another one.
 	const port = "https://good.example:8443/cb"
 	two := app{s, register(good, evil, port), verifier, good}
 	if p := newBrowser(t).follow(two.allow(t)); p.url.Host != "good.example" || p.url.Query().Get("code") == "" {
@@ -114,9 +114,8 @@ func (a app) allow(t *testing.T) page {
 	return b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
 }
 
-// TestSafety5AllowedClientsAreTold: a client that a user allows, or that the operator has named,
-// hears of its mistakes at once, at every port of this machine, until the last of its users takes
-// that back.
+// TestSafety5AllowedClientsAreTold: an allowed or configured client receives errors by redirect, at
+// every loopback port, until its last user disconnects it.
 func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		o.Config.Clients.Static = []StaticClient{{ID: "legacy", RedirectURIs: []string{"https://app.example.com/cb"}}}
@@ -160,8 +159,8 @@ func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	}
 }
 
-// FuzzSafety5Authorize feeds the query of an authorization request of a client that nobody has
-// allowed: whatever it is, the answer is a page that stays.
+// FuzzSafety5Authorize fuzzes the query of an authorization request of a client that no user has
+// allowed: the answer is always a page without a redirect.
 func FuzzSafety5Authorize(f *testing.F) {
 	s := mustStand(f, nil)
 	s.limits.begin.open()

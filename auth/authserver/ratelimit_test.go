@@ -16,10 +16,9 @@ import (
 	"junction/auth/authtest"
 )
 
-// The tests of this file are about strangers: programs that show no credential, and send as much as
-// they can.
+// The tests of this file send unauthenticated requests at any rate.
 
-// open lets everything through.
+// open is a limit without effect.
 func (g *rateLimit) open() {
 	g.near.limit, g.wide.limit = rate.Inf, rate.Inf
 	g.all.SetLimit(rate.Inf)
@@ -38,13 +37,13 @@ func newBrowserAt(t *testing.T, address string) *browser {
 	return b
 }
 
-// lines is a log that a test reads.
+// lines is a log for a test to read.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-// Write is io.Writer's.
+// Write implements io.Writer.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,8 +56,8 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// flood sends requests over four connections until the returned function is called, and returns
-// when each of them has been refused. The requests come from the addresses one after the other.
+// flood sends requests over four connections until the returned function is called. It returns when
+// each connection has been rejected once. The requests rotate through the addresses.
 func (s *stand) flood(t *testing.T, method, where, body string, addresses ...string) (stop func()) {
 	t.Helper()
 	var done atomic.Bool
@@ -98,8 +97,8 @@ func (s *stand) flood(t *testing.T, method, where, body string, addresses ...str
 	}
 }
 
-// TestSafety9OneStrangerKeepsNobodyOut has a stranger flood each path over four connections, from
-// one address and from all those that one customer of a provider has, while ten people sign in.
+// TestSafety9OneStrangerKeepsNobodyOut floods each path over four connections, from one address and
+// from all addresses of one customer, while ten people sign in.
 func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 	var nets []string
 	for i := range 1000 {
@@ -137,7 +136,7 @@ func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestSafety9Gate counts what a gate lets through, at a time that stands still or goes on.
+// TestSafety9Gate counts what a rate limit accepts while the clock stands still or moves.
 func TestSafety9Gate(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	count := func(g *rateLimit, n int, from func(i int) string) (through, others int) {
@@ -176,7 +175,7 @@ func TestSafety9Gate(t *testing.T) {
 			t.Errorf("%s: ten seconds later %d go through, want %d", name, through, row.through/4)
 		}
 	}
-	// Who is refused for their own address takes nothing from the others.
+	// A rejection of one source does not count against the others.
 	g := newRateLimit(100, 1000)
 	count(g, 100_000, func(int) string { return "198.51.100.7" })
 	if through, _ := count(g, 1000, func(i int) string {
@@ -185,8 +184,7 @@ func TestSafety9Gate(t *testing.T) {
 	}); through != 800 {
 		t.Errorf("after a flood of one address %d of the others go through, want 800", through)
 	}
-	// What is remembered is bounded, and what is forgotten lets nobody have more than the burst of
-	// all.
+	// The memory is limited, and a forgotten source gets no more than the burst of all.
 	g = newRateLimit(100, 1000)
 	through, _ := count(g, 3*maxSources, func(i int) string {
 		return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255,
@@ -197,8 +195,8 @@ func TestSafety9Gate(t *testing.T) {
 	}
 }
 
-// TestSafety9TooManyRequests has a person and a program told that they are too fast, and how long
-// to wait, and the operator told whom to look for.
+// TestSafety9TooManyRequests: a person and a program learn how long to wait, and the operator which
+// address to look for.
 func TestSafety9TooManyRequests(t *testing.T) {
 	log := &lines{}
 	s := mustStand(t, func(o *Options) {

@@ -163,8 +163,7 @@ func random(n int) string {
 	return b.String()[:n]
 }
 
-// TestAuthT47RegistrationsKeepNothing has a hundred thousand clients register, and looks at the
-// store.
+// TestAuthT47RegistrationsKeepNothing registers a hundred thousand clients, and checks the store.
 func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	s.limits.register.open()
@@ -188,8 +187,8 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT48IDsAreForEver: an id that was altered is nobody's, and one that was not is good after
-// a restart, at another replica, and with a new key in front.
+// TestAuthT48IDsAreForEver: an altered id is invalid; an unaltered one is valid after a restart, at
+// another replica, and with a new key in front.
 func TestAuthT48IDsAreForEver(t *testing.T) {
 	var options Options
 	s := mustStand(t, func(o *Options) { options = *o })
@@ -261,7 +260,7 @@ func TestAuthT48AlteredIDs(t *testing.T) {
 			t.Errorf("cut after %d letters it is of %+v", i, c)
 		}
 	}
-	// Another key makes the ids now, and those that the first has made stay good.
+	// New ids use the new key, and old ones stay valid.
 	next := newRegistrar(seal.NewSecret(), s.registrar.keys[0])
 	if c, err := next.open(a.id); err != nil || c.Redirects[0] != "http://localhost:3118/callback" {
 		t.Errorf("after the rotation: %+v, %v", c, err)
@@ -308,8 +307,7 @@ func TestAuthT49Names(t *testing.T) {
 	}
 }
 
-// FuzzRegister feeds the body of a registration: what is accepted can be read back, and may be
-// registered.
+// FuzzRegister fuzzes the body of a registration: an accepted one can be read back, and is allowed.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"client_name":"x","redirect_uris":["http://localhost/callback","cursor://a/b"]}`)
 	f.Add(`{"redirect_uris":["https://a.example/cb?x=1"]}`)
@@ -339,7 +337,7 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// FuzzDocument feeds a client's metadata document.
+// FuzzDocument fuzzes a client metadata document.
 func FuzzDocument(f *testing.F) {
 	f.Add(describe(""))
 	f.Add(describe(`,"jwks":{"keys":[{"kty":"EC"}]}`))
@@ -364,9 +362,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// FuzzAuthorize feeds the query of an authorization request: whatever it is, nobody is sent
-// anywhere but to what the client has registered, and a request that is in order is for an endpoint
-// of ours.
+// FuzzAuthorize fuzzes the query of an authorization request: redirects only go to registered URIs,
+// and a valid request is for an endpoint of this server.
 func FuzzAuthorize(f *testing.F) {
 	s := mustStand(f, nil)
 	redirects := []string{"http://localhost/callback", "https://a.example/cb?x=1", "cursor://a/b"}
@@ -408,7 +405,7 @@ func FuzzAuthorize(f *testing.F) {
 	})
 }
 
-// FuzzOpen feeds what stands where an id of a client should.
+// FuzzOpen fuzzes client ids.
 func FuzzOpen(f *testing.F) {
 	r := newRegistrar(seal.NewSecret())
 	id, err := r.seal(sealedClient{Name: "x", Redirects: []string{"https://a.example/cb"}})

@@ -20,8 +20,7 @@ import (
 	"junction/auth/store"
 )
 
-// second starts another replica of the stand: of the same URL, over the same store, with a memory
-// of its own.
+// second starts another replica of the stand: with the same URL and store, and a cache of its own.
 func (s *stand) second(t *testing.T, o Options) *Server {
 	t.Helper()
 	f, err := New(o)
@@ -32,7 +31,7 @@ func (s *stand) second(t *testing.T, o Options) *Server {
 	return f
 }
 
-// onPostgres has a stand's store in a schema of its own.
+// onPostgres returns a store in a new schema of Postgres.
 func onPostgres(t *testing.T) *store.Store {
 	t.Helper()
 	ring, err := seal.ParseRing("k1:" + base64.StdEncoding.EncodeToString(seal.NewSecret()))
@@ -48,7 +47,7 @@ func onPostgres(t *testing.T) *store.Store {
 	return s
 }
 
-// TestAuthT75T82T83T90TwoReplicas has requests of one sign-in come to one replica or the other.
+// TestAuthT75T82T83T90TwoReplicas spreads the requests of one sign-in over two replicas.
 func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				turn.Add(1)
 			}
 
-			// T75: of 20 that redeem one code at once, here and there, one gets tokens.
+			// T75: 20 concurrent redemptions at both replicas give tokens once.
 			code, redeemed := a.mustCode(t, b), make(chan int, 20)
 			for range cap(redeemed) {
 				go func() {
@@ -121,8 +120,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				t.Errorf("one code at both replicas: %v", counts)
 			}
 
-			// T82 and T83: 50 that refresh at once get one pair; once its successor was used, the
-			// first token ends everything at both.
+			// T82 and T83: 50 concurrent refreshes give one pair; once its successor was used, the
+			// first token ends the grant at both.
 			m := a.mustSignIn(t, b)
 			pairs := make(chan string, 50)
 			for range cap(pairs) {
@@ -159,7 +158,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				}
 			}
 
-			// An assertion that was used at one is used up at the other.
+			// An assertion that was used at one replica is rejected at the other.
 			signs := app{s, documentAt, a.verifier, a.redirect}
 			signs.mustCode(t, b) // assertions of a client that no user has allowed are not looked at
 			once := s.mustAssert(t, "once", nil, jose.ES256, key)
@@ -173,7 +172,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	}
 }
 
-// BenchmarkVerify is what checking a token costs on the path of a call.
+// BenchmarkVerify measures the check of a token on the path of a call.
 func BenchmarkVerify(b *testing.B) {
 	s := mustStand(b, nil)
 	grant := store.Grant{ClientID: "app", Resource: s.url + "/mcp", Scope: "mcp", Expires: time.Now().Add(time.Hour)}

@@ -23,7 +23,7 @@ import (
 	"junction/auth/store"
 )
 
-// stand is a facade on loopback, with a provider that does what a test wants.
+// stand is an authorization server on loopback, with a scriptable provider.
 type stand struct {
 	*Server
 	idp   *idp
@@ -34,7 +34,7 @@ type stand struct {
 	keys  string // as a ring is written
 }
 
-// clock is a time that a test moves.
+// clock is a clock for a test to move.
 type clock struct {
 	mu      sync.Mutex
 	offset  time.Duration
@@ -50,7 +50,7 @@ func (c *clock) now() time.Time {
 	return time.Now().Add(c.offset)
 }
 
-// stop has the time stand still, but for what forward adds.
+// stop stops the clock, except for forward.
 func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *clock) forward(d time.Duration) {
 	c.offset += d
 }
 
-// mustStand starts a facade with one provider, sso, whose section change may alter.
+// mustStand starts a server with one provider, sso; change may alter its options.
 func mustStand(t testing.TB, change func(*Options)) *stand {
 	t.Helper()
 	s := &stand{idp: mustIDP(t), clock: &clock{}, dir: t.TempDir(),
@@ -102,7 +102,7 @@ func mustStand(t testing.TB, change func(*Options)) *stand {
 	return s
 }
 
-// idp is an identity provider at which ann is always signed in.
+// idp is an identity provider where ann is always signed in.
 type idp struct {
 	*authtest.Server
 	t testing.TB
@@ -228,7 +228,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	w.Write(text)
 }
 
-// browser is one with cookies, also those for https alone: this machine is as good.
+// browser keeps cookies, also secure ones, since loopback counts as secure.
 type browser struct {
 	t       *testing.T
 	cookies map[string]map[string]string // by host
@@ -239,7 +239,7 @@ func newBrowser(t *testing.T) *browser {
 	return &browser{t: t, cookies: map[string]map[string]string{}, header: http.Header{}}
 }
 
-// page is where a browser is, or where it was sent and cannot go: the client's redirect URI.
+// page is the current page of a browser, or the redirect URI that it was sent to.
 type page struct {
 	status int
 	header http.Header
@@ -294,7 +294,7 @@ func (b *browser) once(method, where string, form url.Values) page {
 
 const clientAt = "http://localhost:61802/callback"
 
-// follow goes where pages lead, up to the client.
+// follow follows pages up to the client.
 func (b *browser) follow(p page) page {
 	b.t.Helper()
 	for range 10 {
@@ -334,7 +334,7 @@ func fill(p page, action string) url.Values {
 	return form
 }
 
-// app is a client, which has registered, and its verifier.
+// app is a registered client with its PKCE verifier.
 type app struct {
 	s            *stand
 	id, verifier string
@@ -378,8 +378,8 @@ func (s *stand) post(t *testing.T, path, media, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// asks is where the app sends the browser; changes are name, value pairs, and "" takes a parameter
-// out.
+// asks returns the app's authorization URL; changes are name, value pairs, and "" removes a
+// parameter.
 func (a app) asks(changes ...string) string {
 	sum := sha256.Sum256([]byte(a.verifier))
 	q := url.Values{
@@ -413,7 +413,7 @@ func (a app) mustCode(t *testing.T, b *browser) string {
 	return p.url.Query().Get("code")
 }
 
-// exchange asks the token endpoint.
+// exchange calls the token endpoint.
 func (a app) exchange(t *testing.T, changes ...string) (int, map[string]any) {
 	t.Helper()
 	q := url.Values{"client_id": {a.id}, "resource": {a.s.url + "/mcp"}}

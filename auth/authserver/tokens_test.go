@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTokensVerifiers redeems a code with verifiers that are not the one of its challenge. The
-// client has one try, and what it is told stays as it was.
+// TestTokensVerifiers redeems a code with wrong verifiers. The client has one try, and the error
+// texts stay as they were.
 func TestTokensVerifiers(t *testing.T) {
 	const (
 		tooShort      = "The PKCE code verifier must be at least 43 characters."
@@ -74,8 +74,7 @@ func TestTokensVerifiers(t *testing.T) {
 	}
 }
 
-// TestTokensPlainIsRefused alters the stored challenges: no method but S256 is good, whoever wrote
-// it.
+// TestTokensPlainIsRefused alters stored challenges: only the method S256 is accepted.
 func TestTokensPlainIsRefused(t *testing.T) {
 	for name, form := range map[string]string{
 		"plain":        `{"code_challenge":["VERIFIER"],"code_challenge_method":["plain"]}`,
@@ -100,8 +99,8 @@ func TestTokensPlainIsRefused(t *testing.T) {
 	}
 }
 
-// TestTokensOneRedemptionWins has twenty redeem one code of the old code at once. One gets tokens,
-// which the others end.
+// TestTokensOneRedemptionWins redeems one code of the old code twenty times at once. One call gets
+// tokens, and the others revoke them.
 func TestTokensOneRedemptionWins(t *testing.T) {
 	i := mustIssued(t)
 	i.sql(t, "DELETE FROM oauth_tokens")
@@ -138,8 +137,8 @@ func TestTokensOneRedemptionWins(t *testing.T) {
 	refused(t, "its refresh token", status, m, "invalid_grant")
 }
 
-// TestTokensGuessesBesideARedemption has ten with a wrong verifier beside ten with the right one:
-// the first of the twenty decides, and nobody gets a second pair.
+// TestTokensGuessesBesideARedemption redeems a code ten times with a wrong verifier and ten times
+// with the right one: the first call decides, and there is never a second pair.
 func TestTokensGuessesBesideARedemption(t *testing.T) {
 	i := mustIssued(t)
 	i.sql(t, "DELETE FROM oauth_tokens")
@@ -185,8 +184,8 @@ func (i issued) states(t *testing.T) map[string]int {
 	return all
 }
 
-// TestTokensAltered shows tokens of the old code with a change in each part, and in ways that
-// decode to the same bytes: a token has one spelling.
+// TestTokensAltered presents tokens of the old code with a change in each part, and in other
+// encodings of the same bytes: a token has one encoding.
 func TestTokensAltered(t *testing.T) {
 	i := mustIssued(t)
 	whole := i.had["access"]
@@ -233,7 +232,7 @@ func TestTokensAltered(t *testing.T) {
 		t.Run(name, func(t *testing.T) { i.mustNotVerify(t, token) })
 	}
 	i.mustVerify(t, whole)
-	// The same of a code and of a refresh token, which stay good.
+	// The same for a code and a refresh token, which stay valid.
 	status, m := i.redeem(t, "pending", "code", respell(i.had["pending"]))
 	refused(t, "a code in another spelling", status, m, "invalid_grant")
 	status, m = i.redeem(t, "pending", "code", i.had["refresh"])
@@ -250,7 +249,7 @@ func TestTokensAltered(t *testing.T) {
 	}
 }
 
-// trailing changes the last bits of 43 characters, which 32 bytes do not need.
+// trailing changes the unused last bits of 43 base64 characters.
 func trailing(s string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return s[:len(s)-1] + string(alphabet[strings.IndexByte(alphabet, s[len(s)-1])|1])
@@ -262,8 +261,7 @@ func respell(token string) string {
 	return trailing(head) + "." + mac
 }
 
-// TestTokensRefreshOfAScopeThatIsGone: a scope that the server does not have any more is not given
-// again.
+// TestTokensRefreshOfAScopeThatIsGone: a scope that the server no longer has is not granted again.
 func TestTokensRefreshOfAScopeThatIsGone(t *testing.T) {
 	i := mustIssued(t)
 	i.scopes = []string{scopeMCP}
@@ -278,8 +276,8 @@ func TestTokensRefreshOfAScopeThatIsGone(t *testing.T) {
 	}
 }
 
-// TestTokensComparedInConstantTime reads mint.go: a MAC or a challenge is compared by crypto/hmac
-// and crypto/subtle, and by no other comparison.
+// TestTokensComparedInConstantTime reads mint.go: it compares MACs and challenges only with
+// crypto/hmac and crypto/subtle.
 func TestTokensComparedInConstantTime(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "mint.go", nil, 0)
 	if err != nil {
@@ -310,8 +308,8 @@ func TestTokensComparedInConstantTime(t *testing.T) {
 	}
 }
 
-// TestTokensRowsOfAnotherGrant alters rows so that they name another client or another endpoint
-// than their grant: no tokens are made of them.
+// TestTokensRowsOfAnotherGrant alters rows to name another client or endpoint than their grant:
+// they give no tokens.
 func TestTokensRowsOfAnotherGrant(t *testing.T) {
 	for name, value := range map[string]string{"client": "'other'",
 		"audience": `json('["https://junction.example/web/mcp"]')`} {

@@ -43,7 +43,7 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	// What the file names may be anywhere; what only an issuer names may not.
 	transport := config.Trusting(fetcher)
 	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
-	p.providers.Strangers = fetcher.Client()
+	p.providers.Untrusted = fetcher.Client()
 	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
 		return err
 	}
