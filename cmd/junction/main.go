@@ -110,6 +110,8 @@ Without a configuration file it serves a small demo server, to try things with.`
 			},
 		},
 		importCommand(stdout, stderr, &o.file),
+		connectCommand(stdout, &o.file),
+		disconnectCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		&cobra.Command{

@@ -51,7 +51,7 @@ type object []member
 
 type member struct {
 	key   string
-	value any // string, bool, []string or object
+	value any // string, bool, []string, object, or what encoding/json decodes
 }
 
 // tree returns o as encoding/json would decode it.

@@ -1,5 +1,16 @@
 package clients
 
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
 // KeyVariable is the environment variable that holds the API key for Junction.
 const KeyVariable = "JUNCTION_KEY"
 
@@ -7,5 +18,228 @@ const KeyVariable = "JUNCTION_KEY"
 type Target struct {
 	Name string
 	URL  string
-	Key  bool // the endpoint wants an API key
+	Key  bool     // the endpoint wants an API key
+	Own  []string // all URLs of the endpoint, to recognize an entry by
+}
+
+// ReadsVariables reports whether the client can take the API key from the environment.
+func (c *Client) ReadsVariables() bool { return c.ID != "zed" }
+
+// A Runner runs a client's own command. Package os/exec has one; tests have another.
+type Runner interface {
+	LookPath(program string) (string, error)
+	Run(ctx context.Context, program string, args ...string) error
+}
+
+// An Outfit is what connecting and disconnecting needs.
+type Outfit struct {
+	Home    Home
+	Runner  Runner // nil edits files only
+	Records *Records
+}
+
+// A Done is what Connect or Disconnect did to a file.
+type Done struct {
+	File    string
+	Changed bool
+	Command bool     // the client's own command did it
+	Backup  string   // "" if there is none
+	Removed []string // servers that were taken out, or put back
+	Notes   []string
+}
+
+// Connect puts the entry of Junction into a file, and takes the servers in remove out of it. It
+// remembers what the file was. A file that cannot be parsed stays as it is.
+func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string) (*Done, error) {
+	done := &Done{File: p.File}
+	old, err := o.readOrNil(p)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	last, err := o.Records.find(p)
+	if err != nil {
+		return nil, err
+	}
+	base := old
+	if last != nil {
+		if base, err = last.restore(p, old); err != nil {
+			return fail(err)
+		}
+		for _, r := range last.Removed { // stays out
+			remove = append(remove, r.Name)
+		}
+	}
+	rec := &Record{Client: p.Client.ID, File: p.File, Name: t.Name, Created: old == nil}
+	if last != nil {
+		rec.Created, rec.Backup = last.Created, last.Backup
+	}
+	states, err := o.edit(p, t, base, remove, rec)
+	if err != nil {
+		return fail(err)
+	}
+	text := states[len(states)-1]
+	for _, r := range rec.Removed {
+		done.Removed = append(done.Removed, r.Name)
+	}
+	if bytes.Equal(text, old) && old != nil {
+		return done, nil
+	}
+	if o.byCommand(ctx, p, t, base, old, rec, done) {
+		done.Changed = true
+		return done, o.Records.put(p, rec)
+	}
+	rec.seal(states...)
+	if err := o.Records.put(p, rec); err != nil {
+		return nil, err
+	}
+	done.Backup, err = Replace(p.File, old, text, true)
+	if err != nil {
+		return nil, errors.Join(&FileError{o.Home.Short(p.File), err}, o.Records.put(p, last))
+	}
+	done.Changed = true
+	if rec.Backup == "" {
+		rec.Backup = done.Backup
+	}
+	return done, o.Records.put(p, rec)
+}
+
+// readOrNil reads a client's file; one that does not exist is nil if its folder does.
+func (o *Outfit) readOrNil(p Place) ([]byte, error) {
+	text, err := ReadFile(p.File)
+	if err == nil {
+		return text, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, &FileError{o.Home.Short(p.File), err}
+	}
+	if _, err := os.Stat(filepath.Dir(p.File)); err != nil {
+		return nil, fmt.Errorf("there is no folder %s; install %s and start it once",
+			o.Home.Short(filepath.Dir(p.File)), p.Client.Name)
+	}
+	return nil, nil
+}
+
+// edit brings base step by step to a text with the entry of Junction and without the servers in
+// remove, which it notes in rec. It returns all states of the text, beginning with base.
+func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Record) (states [][]byte, err error) {
+	servers, err := o.Home.parse(p, base)
+	if err != nil {
+		return nil, err
+	}
+	keys, entry, same := p.servers(base), p.Client.entry(t), false
+	states = [][]byte{base}
+	drop := func(name string) error {
+		text, err := p.Client.format.remove(states[len(states)-1], keys, name)
+		states = append(states, text)
+		return err
+	}
+	for _, s := range servers {
+		out := slices.Contains(remove, s.Name)
+		if s.Name == t.Name {
+			own := s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(o.Home.Getenv))
+			if !own {
+				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
+			}
+			same = equalTrees(s.fields, entry.tree())
+			out = !same
+		} else if out {
+			rec.Removed = append(rec.Removed, Removed{s.Name, s.fields})
+		}
+		if out {
+			if err := drop(s.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if same {
+		return states, nil
+	}
+	text, err := p.Client.format.add(states[len(states)-1], keys, t.Name, entry)
+	return append(states, text), err
+}
+
+// byCommand has Claude Code add the entry itself: its running instances write the same file. It
+// returns false where the command is not installed or does not do it; then the file is as before.
+func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
+	if o.Runner == nil || p.Client.ID != claudeCode || p.Scope != User || !bytes.Equal(base, old) || len(rec.Removed) > 0 {
+		return false
+	}
+	program, err := o.Runner.LookPath("claude")
+	if err != nil {
+		return false
+	}
+	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}
+	if t.Key {
+		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
+	}
+	err = o.Runner.Run(ctx, program, args...)
+	now, readErr := ReadFile(p.File)
+	if err != nil || readErr != nil || bytes.Equal(now, old) {
+		done.Notes = append(done.Notes, "claude mcp add failed; the file was edited instead")
+		return false
+	}
+	rec.Command = true
+	rec.seal(base, now)
+	done.Command = true
+	return true
+}
+
+// Disconnect makes the file what it was before Connect: byte for byte if nothing else has changed,
+// otherwise without the entry of Junction and with the servers that Connect took out.
+func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
+	done := &Done{File: p.File}
+	last, err := o.Records.find(p)
+	if err != nil {
+		return nil, err
+	}
+	old, err := ReadFile(p.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return done, o.Records.put(p, nil)
+	}
+	fail := func(err error) (*Done, error) { return nil, &FileError{o.Home.Short(p.File), err} }
+	if err != nil {
+		return fail(err)
+	}
+	var text []byte
+	if last == nil {
+		text, err = o.without(p, t, old)
+	} else {
+		text, err = last.restore(p, old)
+		for _, r := range last.Removed {
+			done.Removed = append(done.Removed, r.Name)
+		}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	exact := last != nil && last.After == sum(old)
+	switch {
+	case last != nil && last.Created && !last.Command && len(bytes.TrimSpace(text)) == 0:
+		err = os.Remove(p.File)
+	case !bytes.Equal(text, old):
+		done.Backup, err = Replace(p.File, old, text, !exact) // what Connect wrote needs no backup
+	default:
+		return done, o.Records.put(p, nil)
+	}
+	if err != nil {
+		return fail(bare(err))
+	}
+	done.Changed = true
+	return done, o.Records.put(p, nil)
+}
+
+// without returns a text without the entry of Junction, for a file of which nothing is remembered.
+func (o *Outfit) without(p Place, t Target, text []byte) ([]byte, error) {
+	servers, err := o.Home.parse(p, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		own := s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(o.Home.Getenv))
+		if own && s.Name == t.Name {
+			return p.Client.format.remove(text, p.servers(text), s.Name)
+		}
+	}
+	return text, nil
 }

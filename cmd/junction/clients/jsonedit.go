@@ -143,7 +143,14 @@ func literal(value any) string {
 		}
 		return "[" + strings.Join(list, ", ") + "]"
 	}
-	return quote(value.(string))
+	if s, ok := value.(string); ok {
+		return quote(s)
+	}
+	text, err := json.Marshal(value) // of what was decoded from JSON, which has no value without a form
+	if err != nil {
+		return "null"
+	}
+	return string(text)
 }
 
 func quote(s string) string {

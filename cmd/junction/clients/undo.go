@@ -13,8 +13,8 @@ type change struct {
 	After  string `json:"after"`
 }
 
-// context is how many bytes around a change are remembered.
-const context = 40
+// around is how many bytes around a change are remembered.
+const around = 40
 
 // diff returns the smallest change that makes b of a.
 func diff(a, b []byte) change {
@@ -26,13 +26,13 @@ func diff(a, b []byte) change {
 	for end < min(len(a), len(b))-begin && a[len(a)-1-end] == b[len(b)-1-end] {
 		end++
 	}
-	for begin > 0 && !utf8.RuneStart(at(a, begin)) || !utf8.RuneStart(at(b, begin)) { // JSON keeps whole characters only
-		begin--
+	for begin > 0 && !(utf8.RuneStart(at(a, begin)) && utf8.RuneStart(at(b, begin))) {
+		begin-- // the record is JSON, which keeps whole characters only
 	}
 	for end > 0 && (!utf8.RuneStart(at(a, len(a)-end)) || !utf8.RuneStart(at(b, len(b)-end))) {
 		end--
 	}
-	before, after := max(0, begin-context), min(len(a), len(a)-end+context)
+	before, after := max(0, begin-around), min(len(a), len(a)-end+around)
 	for before < begin && !utf8.RuneStart(a[before]) {
 		before++
 	}
@@ -55,12 +55,12 @@ func at(text []byte, i int) byte {
 
 // undo returns text without the change. ok is false if the place of the change is not certain.
 func (c change) undo(text []byte) (out []byte, ok bool) {
-	for _, around := range [][2]string{{c.Before, c.After}, {c.Before, ""}, {"", c.After}, {"", ""}} {
-		find := around[0] + c.New + around[1]
+	for _, near := range [][2]string{{c.Before, c.After}, {c.Before, ""}, {"", c.After}, {"", ""}} {
+		find := near[0] + c.New + near[1]
 		if c.New == "" && find == "" || bytes.Count(text, []byte(find)) != 1 {
 			continue
 		}
-		i := bytes.Index(text, []byte(find)) + len(around[0])
+		i := bytes.Index(text, []byte(find)) + len(near[0])
 		return append(append(bytes.Clone(text[:i]), c.Old...), text[i+len(c.New):]...), true
 	}
 	return nil, false

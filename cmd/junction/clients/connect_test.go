@@ -1,0 +1,345 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// userFiles are files as people have them: one for each client, on Linux.
+var userFiles = map[string]string{
+	".claude.json": "{\n  \"numStartups\": 41,\n  \"mcpServers\": {\n" +
+		"    \"a\": {\n      \"command\": \"one\"\n    }\n  },\n  \"projects\": {}\n}\n",
+	".config/Claude/claude_desktop_config.json": "{}",
+	".cursor/mcp.json": "{\n\t// mine\n\t\"mcpServers\": {\n" +
+		"\t\t\"a\": { \"command\": \"one\", }, // first\n\t\t/* last */\n\t},\n}\n",
+	".config/Code/User/mcp.json": byteOrderMark + "{\r\n    \"servers\": {\r\n" +
+		"        \"a\": {\"command\": \"one\"}\r\n    },\r\n    \"inputs\": []\r\n}",
+	".codex/config.toml": "# mine\nmodel = \"x\"\n\n[mcp_servers.a] # first\n" +
+		"command = \"one\"\n\n[profiles.fast]\nmodel = \"y\"",
+	".gemini/settings.json":             `{"theme":"Dark","mcpServers":{"a":{"command":"one"}},"n":1e400}`,
+	".copilot/mcp-config.json":          "{\n  \"mcpServers\": {}\n}\n",
+	".config/opencode/opencode.jsonc":   "{\n  \"$schema\": \"x\", // é\n  \"mcp\": { // none yet\n  }\n}\n",
+	".codeium/windsurf/mcp_config.json": "",
+	".config/zed/settings.json":         "// Zed\n{\n  \"theme\": \"One\",\n  // \"context_servers\": {}\n}\n// end",
+}
+
+func mustOutfit(t testing.TB, files map[string]string) *Outfit {
+	t.Helper()
+	h := mustHome(t, "linux", files)
+	return &Outfit{Home: h, Records: &Records{File: filepath.Join(h.Dir, "state", "connections.json")}}
+}
+
+const testURL = "http://127.0.0.1:8420/mcp"
+
+var testTarget = Target{Name: "junction", URL: testURL, Key: true, Own: []string{testURL}}
+
+func mustConnect(t testing.TB, o *Outfit, p Place, target Target, remove ...string) *Done {
+	t.Helper()
+	done, err := o.Connect(context.Background(), p, target, remove)
+	if err != nil {
+		t.Fatalf("Connect(%s): %v", p.Client.ID, err)
+	}
+	return done
+}
+
+func mustDisconnect(t testing.TB, o *Outfit, p Place) *Done {
+	t.Helper()
+	done, err := o.Disconnect(p, testTarget)
+	if err != nil {
+		t.Fatalf("Disconnect(%s): %v", p.Client.ID, err)
+	}
+	return done
+}
+
+func mustRead(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mustPlace(t testing.TB, o *Outfit, id string) Place {
+	t.Helper()
+	c, err := Lookup(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := o.Home.UserPlace(c)
+	if !ok {
+		t.Fatalf("%s has no file", id)
+	}
+	return p
+}
+
+// names returns the servers of a place.
+func names(t testing.TB, o *Outfit, p Place) []string {
+	t.Helper()
+	servers, errs := o.Home.Read([]Place{p})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var list []string
+	for _, s := range servers {
+		list = append(list, s.Name)
+	}
+	return list
+}
+
+// TestConnect connects each client and disconnects it: twice each, and byte for byte.
+func TestConnect(t *testing.T) {
+	for _, c := range All() {
+		t.Run(c.ID, func(t *testing.T) {
+			o := mustOutfit(t, userFiles)
+			p := mustPlace(t, o, c.ID)
+			before := mustRead(t, p.File)
+			done := mustConnect(t, o, p, testTarget)
+			connected := mustRead(t, p.File)
+			if !done.Changed || mustRead(t, done.Backup) != before || !slices.Contains(names(t, o, p), "junction") {
+				t.Fatalf("Connect = %+v\n%s", done, connected)
+			}
+			if again := mustConnect(t, o, p, testTarget); again.Changed || mustRead(t, p.File) != connected {
+				t.Errorf("a second Connect changed the file: %+v", again)
+			}
+			moved := testTarget
+			moved.URL, moved.Own = "http://127.0.0.1:9000/mcp", []string{"http://127.0.0.1:9000/mcp"}
+			mustConnect(t, o, p, moved)
+			if text := mustRead(t, p.File); !strings.Contains(text, ":9000/") || strings.Contains(text, ":8420/") {
+				t.Errorf("the URL did not change:\n%s", text)
+			}
+			done = mustDisconnect(t, o, p)
+			if got := mustRead(t, p.File); !done.Changed || got != before {
+				t.Errorf("after Disconnect the file is\n%q\nwant\n%q", got, before)
+			}
+			if done = mustDisconnect(t, o, p); done.Changed {
+				t.Errorf("a second Disconnect = %+v", done)
+			}
+		})
+	}
+}
+
+// TestConnectEntry: each client gets the form that it reads, without a key in the file.
+func TestConnectEntry(t *testing.T) {
+	o := mustOutfit(t, userFiles)
+	var lines []string
+	for _, c := range All() {
+		p := mustPlace(t, o, c.ID)
+		mustConnect(t, o, p, testTarget)
+		text, _ := ReadFile(p.File)
+		servers, err := c.format.servers(text, p.servers(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(servers, func(r raw) bool { return r.name == "junction" })
+		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].fields), testURL, "URL"))
+	}
+	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
+claude-desktop map[args:[-y mcp-remote URL --header Authorization:Bearer ${JUNCTION_KEY}] command:npx]
+cursor map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] url:URL]
+vscode map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] type:http url:URL]
+codex map[bearer_token_env_var:JUNCTION_KEY url:URL]
+gemini map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] httpUrl:URL]
+copilot map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] tools:[*] type:http url:URL]
+opencode map[headers:map[Authorization:Bearer {env:JUNCTION_KEY}] type:remote url:URL]
+windsurf map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] serverUrl:URL]
+zed map[url:URL]`
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("the entries are\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestConnectReplaces: the servers that Connect takes out come back, in whatever the file has
+// become in between.
+func TestConnectReplaces(t *testing.T) {
+	const text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"one\", \"n\": [1, 2.50]}, // first\n" +
+		"    \"b\": {\"command\": \"two\"},\n    \"c\": {}\n  }\n}\n"
+	for _, test := range []struct {
+		name   string
+		change func(string) string
+		want   string // "" is the text as it was, with the same change
+	}{
+		{"nothing", func(s string) string { return s }, ""},
+		{"elsewhere", func(s string) string { return "// new\n" + s + "// end\n" }, ""},
+		{"another server", func(s string) string { return strings.Replace(s, `"c": {}`, `"c": {"command": "x"}`, 1) }, ""},
+		{"the entry", func(s string) string { return strings.Replace(s, "8420", "8421", 1) }, "a b c"},
+		{"its place", func(s string) string { return strings.Replace(s, `"junction"`, "\n\n\"junction\"", 1) }, "a b c"},
+		{"the entry is gone", func(s string) string { return "{\"mcpServers\": {\"c\": {}}}" }, "a b c"},
+		{"a server is back", func(s string) string {
+			return strings.Replace(s, `"c": {}`, `"c": {}, "a": {"command": "own"}`, 1)
+		}, "a b c"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := mustOutfit(t, map[string]string{".cursor/mcp.json": text})
+			p := mustPlace(t, o, "cursor")
+			done := mustConnect(t, o, p, testTarget, "a", "b")
+			if got := names(t, o, p); !slices.Equal(got, []string{"c", "junction"}) || len(done.Removed) != 2 {
+				t.Fatalf("the servers are %q, %q removed", got, done.Removed)
+			}
+			if again := mustConnect(t, o, p, testTarget); again.Changed {
+				t.Errorf("Connect without servers to remove changed the file: %+v", again)
+			}
+			changed := test.change(mustRead(t, p.File))
+			if err := os.WriteFile(p.File, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(done.Backup); err != nil {
+				t.Fatal(err)
+			}
+			mustDisconnect(t, o, p)
+			got, want := mustRead(t, p.File), test.change(text)
+			if test.want == "" && got != want {
+				t.Errorf("the file is\n%s\nwant\n%s", got, want)
+			}
+			servers := strings.Join(slices.Sorted(slices.Values(names(t, o, p))), " ")
+			if test.want != "" && servers != test.want {
+				t.Errorf("the servers are %s\n%s", servers, got)
+			}
+		})
+	}
+}
+
+// TestConnectFiles: mode and links of a file stay; what cannot be edited stays as it is.
+func TestConnectFiles(t *testing.T) {
+	const text = "{\"mcpServers\": {}}"
+	o := mustOutfit(t, map[string]string{"real.json": text, ".cursor/x": ""})
+	p := mustPlace(t, o, "cursor")
+	real := filepath.Join(o.Home.Dir, "real.json")
+	if err := errors.Join(os.Symlink(real, p.File), os.Chmod(real, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	done := mustConnect(t, o, p, testTarget)
+	for _, file := range []string{real, done.Backup} {
+		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o640 {
+			t.Errorf("%s has the mode %v, %v; want that of the file", file, info, err)
+		}
+	}
+	if info, err := os.Lstat(p.File); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link is %v, %v", info, err)
+	}
+	mustDisconnect(t, o, p)
+	if got := mustRead(t, real); got != text {
+		t.Errorf("the file is %q, want %q", got, text)
+	}
+	for _, test := range []struct{ name, text, want string }{
+		{"cut off", "{\n\"mcpServers\": {", "~/.cursor/mcp.json line 2: is not JSON: "},
+		{"another junction", `{"mcpServers": {"junction": {"command": "mine"}}}`, "choose a name with --name"},
+		{"large", strings.Repeat(" ", MaxFile+1), "is larger than 10 MiB"},
+	} {
+		if err := os.WriteFile(real, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := o.Connect(t.Context(), p, testTarget, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) || mustRead(t, real) != test.text {
+			t.Errorf("%s: %v; want %q, and the file as it was", test.name, err, test.want)
+		}
+	}
+	if err := errors.Join(os.WriteFile(real, []byte(text), 0o600), os.Chmod(real, 0o400)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Connect(t.Context(), p, testTarget, nil); err == nil || !strings.Contains(err.Error(), "is read-only") {
+		t.Errorf("a read-only file: %v", err)
+	}
+	if rec, err := o.Records.find(p); rec != nil || err != nil {
+		t.Error("a Connect that failed is remembered")
+	}
+	_, err := o.Connect(t.Context(), mustPlace(t, o, "zed"), testTarget, nil)
+	if err == nil || !strings.Contains(err.Error(), "there is no folder ~/.config/zed; install Zed") {
+		t.Errorf("a client that is not there: %v", err)
+	}
+}
+
+// TestConnectCreates: a file that Connect created is removed, unless something else is in it.
+func TestConnectCreates(t *testing.T) {
+	o := mustOutfit(t, map[string]string{".cursor/x": ""})
+	p := mustPlace(t, o, "cursor")
+	mustConnect(t, o, p, testTarget)
+	mustDisconnect(t, o, p)
+	if _, err := os.Stat(p.File); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	mustConnect(t, o, p, testTarget)
+	text := strings.Replace(mustRead(t, p.File), "\"mcpServers\": {", "\"mcpServers\": {\n    \"a\": {},", 1)
+	if err := os.WriteFile(p.File, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustDisconnect(t, o, p)
+	if got := names(t, o, p); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the servers are %q", got)
+	}
+}
+
+// claude is the command of Claude Code: it formats the file anew, as the real one does.
+type claude struct {
+	file string
+	fail bool
+	args []string
+}
+
+func (c *claude) LookPath(program string) (string, error) { return "/bin/" + program, nil }
+
+func (c *claude) Run(_ context.Context, _ string, args ...string) error {
+	c.args = args
+	if c.fail {
+		return errors.New("exit status 1")
+	}
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		return err
+	}
+	const entry = `"mcpServers":{"junction":{"type":"http","url":"` + testURL + `"},`
+	text = bytes.Replace(text, []byte(`"mcpServers": {`), []byte(entry), 1)
+	return os.WriteFile(c.file, bytes.ReplaceAll(text, []byte("\n"), nil), 0o600)
+}
+
+// TestConnectByCommand: Claude Code adds the entry itself; if it does not, the file is edited.
+func TestConnectByCommand(t *testing.T) {
+	for _, fail := range []bool{false, true} {
+		o := mustOutfit(t, userFiles)
+		p := mustPlace(t, o, "claude-code")
+		run := &claude{file: p.File, fail: fail}
+		o.Runner = run
+		before := mustRead(t, p.File)
+		done := mustConnect(t, o, p, testTarget)
+		if done.Command == fail || !slices.Contains(names(t, o, p), "junction") {
+			t.Errorf("Connect = %+v", done)
+		}
+		const want = "mcp add --scope user --transport http junction " + testURL +
+			" --header Authorization: Bearer ${JUNCTION_KEY}"
+		if got := strings.Join(run.args, " "); got != want {
+			t.Errorf("claude was run with %q, want %q", got, want)
+		}
+		mustDisconnect(t, o, p)
+		if got := mustRead(t, p.File); got != before {
+			t.Errorf("the file is\n%s\nwant\n%s", got, before)
+		}
+	}
+}
+
+// TestRecords: what is remembered is for the user only, and a broken file says what to do.
+func TestRecords(t *testing.T) {
+	o := mustOutfit(t, userFiles)
+	p := mustPlace(t, o, "cursor")
+	mustConnect(t, o, p, testTarget, "a")
+	if info, err := os.Stat(o.Records.File); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of records is %v, %v", info, err)
+	}
+	if err := os.WriteFile(o.Records.File, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := o.Disconnect(p, testTarget)
+	if err == nil || !strings.Contains(err.Error(), "is not what junction connect wrote") {
+		t.Errorf("Disconnect with a broken file of records: %v", err)
+	}
+	if !slices.Contains(names(t, o, p), "junction") {
+		t.Error("the file was changed, and the servers that were taken out are lost")
+	}
+}

@@ -1,0 +1,217 @@
+package clients
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+)
+
+// Records is a file that remembers what Connect changed. It may hold secrets of the servers that
+// were taken out, and is for its owner only.
+type Records struct {
+	File string
+}
+
+// A Record is what Connect did to one file.
+type Record struct {
+	Client  string    `json:"client"`
+	File    string    `json:"file"`
+	Name    string    `json:"name"`    // of the entry
+	Created bool      `json:"created"` // the file did not exist
+	Command bool      `json:"command"` // the client's own command changed it
+	Backup  string    `json:"backup"`  // of the file as it was
+	Before  string    `json:"before"`  // SHA-256 of the file as it was
+	After   string    `json:"after"`   // and as Connect left it
+	Changes []change  `json:"changes"` // in their order
+	Removed []Removed `json:"removed,omitempty"`
+}
+
+// Removed is a server that Connect took out of a file.
+type Removed struct {
+	Name   string         `json:"name"`
+	Fields map[string]any `json:"fields"`
+}
+
+func sum(text []byte) string {
+	s := sha256.Sum256(text)
+	return hex.EncodeToString(s[:])
+}
+
+// seal notes what the file was, and each state of it up to the last.
+func (r *Record) seal(states ...[]byte) {
+	r.Before, r.After = sum(states[0]), sum(states[len(states)-1])
+	r.Changes = nil
+	for i, after := range states[1:] {
+		if before := states[i]; !bytes.Equal(before, after) {
+			r.Changes = append(r.Changes, diff(before, after))
+		}
+	}
+}
+
+// undo takes all changes back, the last one first.
+func (r *Record) undo(text []byte) (out []byte, ok bool) {
+	for _, c := range slices.Backward(r.Changes) {
+		if text, ok = c.undo(text); !ok {
+			return nil, false
+		}
+	}
+	return text, true
+}
+
+// restore returns text as it was before Connect. Where the text has changed since, the change of
+// Connect alone is undone.
+func (r *Record) restore(p Place, text []byte) ([]byte, error) {
+	if text == nil {
+		return nil, nil
+	}
+	if sum(text) == r.After {
+		if backup, err := ReadFile(r.Backup); err == nil && sum(backup) == r.Before {
+			return backup, nil
+		}
+	}
+	if out, ok := r.undo(text); ok && (sum(out) == r.Before || r.undone(p, text, out)) {
+		return out, nil
+	}
+	return r.rebuild(p, text)
+}
+
+// undone reports whether out is text without the entry of Junction and with the servers that were
+// removed, and otherwise the same.
+func (r *Record) undone(p Place, text, out []byte) bool {
+	was, err := p.Client.format.servers(text, p.servers(text))
+	is, isErr := p.Client.format.servers(out, p.servers(out))
+	if err != nil || isErr != nil {
+		return false
+	}
+	want := map[string]map[string]any{}
+	for _, s := range was {
+		want[s.name] = s.fields
+	}
+	delete(want, r.Name)
+	for _, s := range r.Removed {
+		want[s.Name] = s.Fields
+	}
+	got := map[string]map[string]any{}
+	for _, s := range is {
+		got[s.name] = s.fields
+	}
+	return equalTrees(want, got)
+}
+
+// rebuild takes the entry of Junction out, and adds the servers that were removed.
+func (r *Record) rebuild(p Place, text []byte) ([]byte, error) {
+	f, keys := p.Client.format, p.servers(text)
+	servers, err := f.servers(text, keys)
+	if err != nil {
+		return nil, err
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(servers, func(s raw) bool { return s.name == name })
+	}
+	if has(r.Name) {
+		if text, err = f.remove(text, keys, r.Name); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range r.Removed {
+		if has(s.Name) {
+			continue
+		}
+		if text, err = f.add(text, keys, s.Name, objectOf(s.Fields)); err != nil {
+			return nil, fmt.Errorf("cannot put %q back: %w; it is in the backup %s", s.Name, err, r.Backup)
+		}
+	}
+	return text, nil
+}
+
+// objectOf returns a decoded mapping as an object, with its keys in alphabetical order.
+func objectOf(fields map[string]any) object {
+	o := object{}
+	for _, k := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[k]
+		if inner, ok := value.(map[string]any); ok {
+			value = objectOf(inner)
+		}
+		o = append(o, member{k, value})
+	}
+	return o
+}
+
+// equalTrees compares decoded values, whatever types the decoders have for numbers and lists.
+func equalTrees(a, b any) bool {
+	x, err := json.Marshal(a)
+	y, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(x, y) || reflect.DeepEqual(a, b)
+}
+
+type recordsFile struct {
+	Connections []*Record `json:"connections"`
+}
+
+func (r *Records) load() (*recordsFile, []byte, error) {
+	text, err := ReadFile(r.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &recordsFile{}, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", r.File, err)
+	}
+	list := &recordsFile{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(list); err != nil {
+		return nil, nil, fmt.Errorf("%s is not what junction connect wrote: %w; remove it", r.File, err)
+	}
+	return list, text, nil
+}
+
+// find returns what is remembered of a place, or nil.
+func (r *Records) find(p Place) (*Record, error) {
+	list, _, err := r.load()
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range list.Connections {
+		if rec.Client == p.Client.ID && rec.File == p.File {
+			return rec, nil
+		}
+	}
+	return nil, nil
+}
+
+// put replaces what is remembered of a place; nil forgets it.
+func (r *Records) put(p Place, rec *Record) error {
+	list, old, err := r.load()
+	if err != nil {
+		return err
+	}
+	n := len(list.Connections)
+	list.Connections = slices.DeleteFunc(list.Connections, func(other *Record) bool {
+		return other.Client == p.Client.ID && other.File == p.File
+	})
+	if rec != nil {
+		list.Connections = append(list.Connections, rec)
+	} else if len(list.Connections) == n {
+		return nil
+	}
+	text, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(r.File), 0o700); err != nil {
+		return err
+	}
+	if _, err = Replace(r.File, old, text, false); err != nil {
+		return fmt.Errorf("cannot write %s: %w", r.File, err)
+	}
+	return nil
+}

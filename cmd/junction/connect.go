@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+)
+
+// connector is one run of junction connect or disconnect.
+type connector struct {
+	stdout  io.Writer
+	file    string // the configuration file
+	project string
+	name    string
+	url     string
+	replace bool
+	json    bool
+
+	home   clients.Home
+	config *config.Config
+	client *clients.Client
+	place  clients.Place
+	target clients.Target
+	outfit clients.Outfit
+}
+
+// connectCommand is `junction connect`: the entry of Junction in a client's file.
+func connectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "connect CLIENT",
+		Short: "Add Junction to the configuration file of an MCP client",
+		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
+
+The command keeps every other byte of the file, makes a backup, and remembers what it changed:
+junction disconnect undoes it. Claude Code is changed by claude mcp add if that is installed.
+If Junction wants an API key, the client reads it from the environment variable JUNCTION_KEY.`,
+		Example: `  junction connect cursor
+  junction connect vscode --replace
+  junction connect claude-code --project .`,
+		Args: oneClient("connect"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.file = *file
+			return c.connect(cmd.Context(), args[0])
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
+	cmd.Flags().BoolVar(&c.replace, "replace", false, "take the servers that Junction has out of the client's file")
+	return cmd
+}
+
+// disconnectCommand is `junction disconnect`.
+func disconnectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "disconnect CLIENT",
+		Short: "Undo junction connect",
+		Long: `Undo junction connect. CLIENT is ` + allClients() + `.
+
+If nothing else has changed in the file, it becomes byte for byte what it was. Otherwise the command
+removes the entry of Junction and puts back the servers that --replace removed.`,
+		Example: `  junction disconnect cursor`,
+		Args:    oneClient("disconnect"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c.file = *file
+			return c.disconnect(args[0])
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *connector) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.name, "name", "junction", "the `name` of the entry")
+	const project = "the `folder` of a project, whose file is changed (default: the user's)"
+	cmd.Flags().StringVar(&c.project, "project", "", project)
+	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
+}
+
+func allClients() string {
+	var ids []string
+	for _, c := range clients.All() {
+		ids = append(ids, c.ID)
+	}
+	return strings.Join(ids[:len(ids)-1], ", ") + " or " + ids[len(ids)-1]
+}
+
+func oneClient(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usagef("%s needs one client: %s", what, allClients())
+		}
+		return nil
+	}
+}
+
+// prepare finds the file of the client, and what the entry says.
+func (c *connector) prepare(id string) (err error) {
+	if c.client, err = clients.Lookup(id); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if c.home, err = homeOf(c.project); err != nil {
+		return err
+	}
+	if c.file, err = configFile(c.file); err != nil {
+		return err
+	}
+	if c.config, err = loadOrDefault(c.file); err != nil {
+		return err
+	}
+	var ok bool
+	if c.project != "" {
+		c.place, ok = c.home.ProjectPlace(c.client)
+	} else {
+		c.place, ok = c.home.UserPlace(c.client)
+	}
+	if !ok {
+		return fmt.Errorf("%s has no such file on this system", c.client.Name)
+	}
+	own := ownURLs(c.config)
+	if c.url != "" {
+		own = append([]string{c.url}, own...)
+	}
+	auth := &c.config.Auth
+	c.target = clients.Target{Name: c.name, URL: own[0], Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	records := &clients.Records{File: filepath.Join(state, "junction", "connections.json")}
+	c.outfit = clients.Outfit{Home: c.home, Runner: clientProgram{}, Records: records}
+	return nil
+}
+
+// replaceable returns the servers of the client's file that the configuration has, and the others.
+func (c *connector) replaceable() (remove, kept []string, err error) {
+	servers, failures := c.home.Read([]clients.Place{c.place})
+	if len(failures) > 0 {
+		return nil, nil, failures[0]
+	}
+	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: os.LookupEnv}
+	for _, o := range merge.Plan(servers) {
+		switch {
+		case o.Server.Name == c.name:
+		case o.Result == clients.Present && !c.config.Upstreams[o.Name].Off():
+			remove = append(remove, o.Server.Name)
+		default:
+			kept = append(kept, o.Server.Name)
+		}
+	}
+	return remove, kept, nil
+}
+
+func (c *connector) connect(ctx context.Context, id string) error {
+	if err := c.prepare(id); err != nil {
+		return err
+	}
+	if strings.HasSuffix(c.target.URL, ":0/mcp") {
+		return fmt.Errorf("the port of Junction is not known (listen: %s); give --url", c.config.Listen)
+	}
+	var remove, kept []string
+	if c.replace {
+		var err error
+		if remove, kept, err = c.replaceable(); err != nil {
+			return err
+		}
+	}
+	done, err := c.outfit.Connect(ctx, c.place, c.target, remove)
+	if err != nil {
+		return err
+	}
+	if len(kept) > 0 {
+		done.Notes = append(done.Notes, "Kept, because the configuration does not have them: "+strings.Join(kept, ", ")+
+			". junction import --write adds them.")
+	}
+	if c.target.Key && c.client.ReadsVariables() {
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key.",
+			clients.KeyVariable, c.client.Name))
+	} else if c.target.Key {
+		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
+			"add the header Authorization with an API key by hand.")
+	}
+	said := fmt.Sprintf("%s is connected already, in %s.", c.client.Name, c.home.Short(done.File))
+	if done.Changed {
+		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
+	}
+	return c.print(done, said)
+}
+
+func (c *connector) disconnect(id string) error {
+	if err := c.prepare(id); err != nil {
+		return err
+	}
+	done, err := c.outfit.Disconnect(c.place, c.target)
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("%s is not connected; nothing was changed in %s.", c.client.Name, c.home.Short(done.File))
+	if done.Changed {
+		said = fmt.Sprintf("Disconnected %s: %s is without Junction.", c.client.Name, c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
+	}
+	return c.print(done, said)
+}
+
+// connectJSON is what --json prints.
+type connectJSON struct {
+	Client  string   `json:"client"`
+	File    string   `json:"file"`
+	URL     string   `json:"url"`
+	Changed bool     `json:"changed"`
+	Command bool     `json:"command"` // the client's own command made the change
+	Backup  string   `json:"backup,omitempty"`
+	Servers []string `json:"servers,omitempty"` // that were removed, or put back
+	Notes   []string `json:"notes,omitempty"`
+}
+
+func (c *connector) print(done *clients.Done, said string) error {
+	if c.json {
+		raw, err := json.Marshal(connectJSON{
+			c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
+		})
+		if err != nil {
+			return err
+		}
+		return cli.PrintJSON(c.stdout, raw)
+	}
+	if done.Backup != "" {
+		said += " Backup: " + c.home.Short(done.Backup) + "."
+	}
+	for _, line := range append([]string{said}, done.Notes...) {
+		if _, err := fmt.Fprintln(c.stdout, prose.OneLine(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clientProgram runs the commands of clients.
+type clientProgram struct{}
+
+func (clientProgram) LookPath(name string) (string, error) { return exec.LookPath(name) }
+
+// Run waits for the command, for half a minute at most. What it prints may hold secrets of the
+// client, and is dropped.
+func (clientProgram) Run(ctx context.Context, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return exec.CommandContext(ctx, name, args...).Run()
+}
