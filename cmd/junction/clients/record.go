@@ -73,11 +73,6 @@ func (r *Record) restore(p Place, text []byte) ([]byte, error) {
 	if text == nil {
 		return nil, nil
 	}
-	if sum(text) == r.After {
-		if backup, err := ReadFile(r.Backup); err == nil && sum(backup) == r.Before {
-			return backup, nil
-		}
-	}
 	if out, ok := r.undo(text); ok && (sum(out) == r.Before || r.undone(p, text, out)) {
 		return out, nil
 	}

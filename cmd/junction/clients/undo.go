@@ -7,6 +7,7 @@ import (
 
 // A change is one edit of a file: the bytes Old became New.
 type change struct {
+	At     int    `json:"at"`     // the offset
 	Before string `json:"before"` // some bytes before the change, which tell where it is
 	Old    string `json:"old"`
 	New    string `json:"new"`
@@ -40,6 +41,7 @@ func diff(a, b []byte) change {
 		after--
 	}
 	return change{
+		At:     begin,
 		Before: string(a[before:begin]), After: string(a[len(a)-end : after]),
 		Old: string(a[begin : len(a)-end]), New: string(b[begin : len(b)-end]),
 	}
@@ -55,6 +57,10 @@ func at(text []byte, i int) byte {
 
 // undo returns text without the change. ok is false if the place of the change is not certain.
 func (c change) undo(text []byte) (out []byte, ok bool) {
+	if begin := c.At - len(c.Before); begin >= 0 && begin <= len(text) &&
+		bytes.HasPrefix(text[begin:], []byte(c.Before+c.New+c.After)) { // nothing before it has changed
+		return append(append(bytes.Clone(text[:c.At]), c.Old...), text[c.At+len(c.New):]...), true
+	}
 	for _, near := range [][2]string{{c.Before, c.After}, {c.Before, ""}, {"", c.After}, {"", ""}} {
 		find := near[0] + c.New + near[1]
 		if c.New == "" && find == "" || bytes.Count(text, []byte(find)) != 1 {
