@@ -119,7 +119,7 @@ func (c *connector) prepare(id string) (err error) {
 	if c.file, err = configFile(c.file); err != nil {
 		return err
 	}
-	if c.config, err = loadOrDefault(c.file); err != nil {
+	if c.config, _, err = readConfig(c.file); err != nil {
 		return err
 	}
 	var ok bool
@@ -152,7 +152,7 @@ func (c *connector) replaceable() (remove, kept []string, err error) {
 	if len(failures) > 0 {
 		return nil, nil, failures[0]
 	}
-	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: os.LookupEnv}
+	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: lookup}
 	for _, o := range merge.Plan(servers) {
 		switch {
 		case o.Server.Name == c.name:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -63,6 +64,7 @@ type importer struct {
 	json           bool
 	add            bool
 	file           string // the configuration file
+	text           []byte // of it; nil if there is none
 
 	home     clients.Home
 	config   *config.Config // what the file says now; the defaults where there is none
@@ -80,7 +82,7 @@ func (i *importer) run() error {
 	if i.file, err = configFile(i.file); err != nil {
 		return err
 	}
-	if i.config, err = loadOrDefault(i.file); err != nil {
+	if i.config, i.text, err = readConfig(i.file); err != nil {
 		return err
 	}
 	places, err := i.places()
@@ -89,7 +91,7 @@ func (i *importer) run() error {
 	}
 	servers, failures := i.home.Read(places)
 	i.failures = failures
-	merge := clients.Merge{Existing: knownOf(i.config), Own: ownURLs(i.config), Getenv: os.LookupEnv}
+	merge := clients.Merge{Existing: knownOf(i.config), Own: ownURLs(i.config), Getenv: lookup}
 	i.outcomes = merge.Plan(servers)
 	if i.add {
 		if err := i.write(); err != nil {
@@ -159,14 +161,30 @@ func configFile(file string) (string, error) {
 	return filepath.Join(dir, "junction", "config.yaml"), nil
 }
 
-// loadOrDefault reads the configuration file, or returns the defaults where there is none.
-func loadOrDefault(file string) (*config.Config, error) {
-	if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
-		c, _, err := config.Load("", os.LookupEnv)
-		return c, err
+// readConfig reads the configuration file, or returns the defaults where there is none, and text is
+// nil. Variables that are not set, and a file without upstreams, are no mistakes here.
+func readConfig(file string) (c *config.Config, text []byte, err error) {
+	text, err = clients.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		c, _, err = config.Load("", os.LookupEnv)
+		return c, nil, err
 	}
-	return config.LoadForCommand(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+	}
+	c, err = config.Parse(file, text, lookup)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		if len(problems) == 1 && problems[0].Path == "upstreams" && len(c.Upstreams) == 0 {
+			return c, text, nil
+		}
+		return nil, nil, problems.Of(file)
+	}
+	return c, text, err
 }
+
+// lookup is os.LookupEnv, but a variable that is not set is empty: it blocks one upstream later, and
+// does not matter to what is compared here.
+func lookup(name string) (string, bool) { return os.Getenv(name), true }
 
 // knownOf returns the upstreams of a configuration for comparison with servers of clients.
 func knownOf(c *config.Config) []clients.Known {
@@ -255,6 +273,10 @@ func (i *importer) summary() string {
 	if len(variables) > 0 {
 		fmt.Fprintf(&b, "\nSet these environment variables for Junction: %s.", strings.Join(variables, ", "))
 	}
+	if names := i.signIns(); len(names) > 0 {
+		fmt.Fprintf(&b, "\nIf a server wants a sign-in (%s), add auth: { mode: oauth } to its entry, "+
+			"and run junction login NAME.", strings.Join(names, ", "))
+	}
 	fmt.Fprintf(&b, "\nNext: junction --config %s\n", prose.OneLine(i.file))
 	return b.String()
 }
@@ -282,6 +304,18 @@ func (i *importer) result(o clients.Outcome) string {
 		said += "; " + strings.Join(o.Notes, "; ")
 	}
 	return said
+}
+
+// signIns returns the new servers that may want a sign-in: those with a URL and no header with a
+// credential.
+func (i *importer) signIns() []string {
+	var names []string
+	for _, o := range i.outcomes {
+		if o.Result == clients.New && !o.Server.Entry.Off && o.Server.Entry.Anonymous() {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
 
 // importJSON is what --json prints.

@@ -23,10 +23,7 @@ const newFile = "# The configuration of Junction. Validate it with: junction che
 // write adds the new servers to the configuration file. If anything fails, the file stays as it is
 // and no secret is left behind.
 func (i *importer) write() (err error) {
-	old, err := clients.ReadFile(i.file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the configuration %s: %w", i.file, err)
-	}
+	old := i.text
 	keep := &secretFiles{dir: filepath.Join(filepath.Dir(i.file), "secrets")}
 	defer func() {
 		if err != nil {
@@ -64,7 +61,7 @@ func (i *importer) newText(old []byte, keep *secretFiles) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot add to %s: %w", i.file, err)
 		}
-		c, err := config.Parse(i.file, text, os.LookupEnv)
+		c, err := config.Parse(i.file, text, lookup)
 		if problems, ok := errors.AsType[config.Problems](err); ok && i.skip(problems) {
 			continue
 		}
@@ -77,7 +74,7 @@ func (i *importer) newText(old []byte, keep *secretFiles) ([]byte, error) {
 
 // entries renders the new servers, and stores their secrets.
 func (i *importer) entries(keep *secretFiles) ([]yamledit.Entry, error) {
-	r := clients.Renderer{Getenv: os.LookupEnv, Keep: keep.store}
+	r := clients.Renderer{Keep: keep.store}
 	var list []yamledit.Entry
 	for n := range i.outcomes {
 		o := &i.outcomes[n]
@@ -135,7 +132,7 @@ func (i *importer) verify(c *config.Config) error {
 			servers, names = append(servers, o.Server), append(names, o.Name)
 		}
 	}
-	again := clients.Merge{Existing: knownOf(c), Getenv: os.LookupEnv}
+	again := clients.Merge{Existing: knownOf(c), Getenv: lookup}
 	for n, o := range again.Plan(servers) {
 		if o.Result != clients.Present || o.Name != names[n] || len(o.Notes) > 0 {
 			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n], i.file)

@@ -38,7 +38,7 @@ func environment(m map[string]string) func(string) (string, bool) {
 func mustRender(t testing.TB, h Home, name string, e *Entry) string {
 	t.Helper()
 	keep := func(_, label, secret string) (string, error) { return label + "=" + secret, nil }
-	r := Renderer{Getenv: h.Getenv, Keep: keep}
+	r := Renderer{Keep: keep}
 	text, err := r.YAML(name, "", e, false)
 	if err != nil {
 		t.Fatalf("YAML(%s): %v", name, err)
@@ -60,7 +60,7 @@ func TestTranslation(t *testing.T) {
   command: [npx, -y, some-server, --api-key, "${file:api-key=canary-1}", "--token=${file:token=canary-2}", -v]
   env:
     API_TOKEN: "${file:API_TOKEN=canary-3}"
-    CA: "${CA:-}"
+    CA: "${CA}"
     LEVEL: debug
     MAX_TOKENS: "1000"
   dir: HOME/dir`},
@@ -93,7 +93,7 @@ not imported: oauth`},
 			`s:
   command: [HOME/bin/s, HOME/work/src, "${LEVEL:-info}", "$${command:x}"]
   env:
-    API_KEY: "${API_KEY:-}"
+    API_KEY: "${API_KEY}"
 ${workspaceFolder} becomes ~/work
 set the environment variable LEVEL to the value that VS Code asks for
 ${command:…} of VS Code is kept as it is
@@ -113,9 +113,9 @@ disabled_tools = ["write", "drop"]
 			`s:
   url: https://mcp.example.com/mcp
   headers:
-    Authorization: "Bearer ${SERVICE_TOKEN:-}"
+    Authorization: "Bearer ${SERVICE_TOKEN}"
     X-Api-Key: "${file:X-Api-Key=canary-1}"
-    X-Org: "${ORG:-}"
+    X-Org: "${ORG}"
   timeout: 20m0.5s
   max_timeout: 20m0.5s
   connect_timeout: 2m
@@ -136,9 +136,9 @@ disabled_tools = ["write", "drop"]
 			"headers": {"X-Key": "$KEY"}, "timeout": 30000, "trust": true, "includeTools": ["a(x)", "b"],
 			"excludeTools": ["b"]}}}`,
 			`s:
-  url: "https://${HOST:-}/mcp"
+  url: "https://${HOST}/mcp"
   headers:
-    X-Key: "${KEY:-}"
+    X-Key: "${KEY}"
   timeout: 30s
   expose: listed
   tools:
@@ -146,11 +146,11 @@ disabled_tools = ["write", "drop"]
     b: {enabled: false}`},
 		{"Copilot CLI", ".copilot/mcp-config.json", `{"mcpServers": {"s": {"type": "local", "command": "s",
 			"tools": ["*"], "env": {"A": "${A}"}}}}`,
-			"s:\n  command: [s]\n  env:\n    A: \"${A:-}\""},
+			"s:\n  command: [s]\n  env:\n    A: \"${A}\""},
 		{"opencode", ".config/opencode/opencode.jsonc", `{"mcp": {"s": {"type": "local", "command": ["s", "{env:A}",
 			"{file:~/key}"], "environment": {"B": "b"}, "enabled": false, "timeout": 5000},}}`,
 			`s:
-  command: [s, "${A:-}", "${file:HOME/key}"]
+  command: [s, "${A}", "${file:HOME/key}"]
   env:
     B: b
   enabled: false

@@ -51,6 +51,16 @@ func (e *Entry) Variables() []string {
 	return slices.Compact(names)
 }
 
+// Anonymous reports whether the server has a URL and nothing that looks like a credential for it.
+func (e *Entry) Anonymous() bool {
+	for name := range e.Headers {
+		if secretName(name) {
+			return false
+		}
+	}
+	return len(e.Command) == 0 && len(e.Secrets()) == 0
+}
+
 // values returns all values in a fixed order.
 func (e *Entry) values() []Value {
 	list := append(slices.Clone(e.Command), e.URL, e.Dir)

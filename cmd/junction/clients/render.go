@@ -12,7 +12,6 @@ import (
 
 // A Renderer writes entries as the YAML of Junction's configuration.
 type Renderer struct {
-	Getenv func(string) (string, bool)
 	// Keep stores a secret and returns the path for a reference to it.
 	Keep func(upstream, label, secret string) (string, error)
 }
@@ -48,7 +47,7 @@ func (r *Renderer) node(name string, e *Entry) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	var failed error
 	render := func(v Value) *yaml.Node {
-		text, err := v.Render(r.Getenv, func(label, secret string) (string, error) { return r.Keep(name, label, secret) })
+		text, err := v.Render(func(label, secret string) (string, error) { return r.Keep(name, label, secret) })
 		if err != nil && failed == nil {
 			failed = err
 		}

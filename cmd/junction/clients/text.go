@@ -222,9 +222,8 @@ func (v Value) Expand(getenv func(string) (string, bool)) string {
 }
 
 // Render returns the value as Junction's configuration writes it. keep stores a secret and returns
-// the path of its file. A variable that is not set gets an empty default, so that it stops nothing.
-func (v Value) Render(getenv func(string) (string, bool), keep func(label, secret string) (string, error)) (
-	string, error) {
+// the path of its file.
+func (v Value) Render(keep func(label, secret string) (string, error)) (string, error) {
 	if len(v) == 1 && v[0].kind == plainText {
 		name, isReference := strings.CutPrefix(v[0].text, "env:") // to Junction, and not to the client
 		if isReference && variableName.MatchString(name) {
@@ -239,9 +238,8 @@ func (v Value) Render(getenv func(string) (string, bool), keep func(label, secre
 			b.WriteString(strings.ReplaceAll(p.text, "${", "$${"))
 			continue
 		case variable:
-			value, set := getenv(p.text)
 			reference = "${" + p.text + "}"
-			if p.fallback != "" || !set || value == "" {
+			if p.fallback != "" {
 				reference = "${" + p.text + ":-" + p.fallback + "}"
 			}
 		case fileRef:

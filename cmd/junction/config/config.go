@@ -209,14 +209,18 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	return c, d, warnings, nil
 }
 
-// Parse is Load for a text that is to become the content of the file.
+// Parse is Load for a text that is, or is to become, the content of the file. It also resolves the
+// references of disabled upstreams, as far as possible. The error is Problems if the text has
+// mistakes, beside what could be understood.
 func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
 	}
-	c, d := parse(file, text, getenv)
+	c, d := defaultConfig(), newDecoder(file, getenv)
+	d.all = true
+	d.parse(text, c)
 	if len(d.problems) > 0 {
-		return nil, d.problems
+		return c, d.problems
 	}
 	return c, nil
 }
@@ -225,7 +229,7 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 func LoadForCommand(file string) (*Config, error) {
 	c, _, err := Load(file, os.LookupEnv)
 	if problems, ok := errors.AsType[Problems](err); ok {
-		return nil, mistaken(file, problems)
+		return nil, problems.Of(file)
 	}
 	return c, err
 }
@@ -239,7 +243,7 @@ func LoadKeys(file string) (*Config, []int, error) {
 	}
 	c, d := parse(file, text, os.LookupEnv)
 	if len(d.problems) > 0 {
-		return nil, nil, mistaken(file, d.problems)
+		return nil, nil, d.problems.Of(file)
 	}
 	lines := make([]int, len(c.Auth.APIKeys))
 	for i := range lines {
@@ -248,16 +252,20 @@ func LoadKeys(file string) (*Config, []int, error) {
 	return c, lines, nil
 }
 
-// mistaken is the error of a command that a file with mistakes is of no use to.
-func mistaken(file string, problems Problems) error {
-	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(problems), "mistake"), file)
+// Of returns the error of a command that cannot use a file with these mistakes.
+func (ps Problems) Of(file string) error {
+	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(ps), "mistake"), file)
 }
 
 // parse returns what could be understood of a text, and the decoder that knows the lines and the
 // mistakes. The name of the file is for messages, and ${file:…} is relative to its folder.
 func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
-	c := defaultConfig()
-	d := newDecoder(file, getenv)
+	c, d := defaultConfig(), newDecoder(file, getenv)
+	d.parse(text, c)
+	return c, d
+}
+
+func (d *decoder) parse(text []byte, c *Config) {
 	if d.decode(text, c) {
 		c.lower()
 		d.reserve(c)
@@ -265,7 +273,6 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		c.validate(d)
 	}
 	d.problems.sort()
-	return c, d
 }
 
 // readBounded returns the content of a regular file of at most limit bytes. Anything else might

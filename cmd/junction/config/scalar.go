@@ -36,7 +36,8 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		d.plaintext(path)
 		return false
 	}
-	if d.off[entry(path)] && (strings.Contains(n.Value, "${") || strings.HasPrefix(n.Value, "env:")) {
+	off := d.off[entry(path)]
+	if off && !d.all && (strings.Contains(n.Value, "${") || strings.HasPrefix(n.Value, "env:")) {
 		d.mark(path) // not resolved, so nothing can be said about the value
 		return false
 	}
@@ -48,6 +49,10 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		if !strings.Contains(r.text, r.value) { // a default is in the file for all to see
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}
+	}
+	if off && len(wrong) > 0 {
+		d.mark(path)
+		return false
 	}
 	for _, w := range wrong {
 		d.unresolved[path] = true

@@ -34,6 +34,7 @@ type decoder struct {
 	values  int                    // nodes visited so far
 
 	off        map[string]bool     // entries of upstreams that are not used
+	all        bool                // resolve the references of these, too
 	unresolved map[string]bool     // paths with a reference that stands for nothing
 	variables  map[string][]string // the paths that refer to each variable of the environment
 }
