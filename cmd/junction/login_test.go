@@ -218,7 +218,7 @@ func TestLoginCommand(t *testing.T) {
 	until("linear", "ready")
 
 	// Nothing comes back, and the port is taken.
-	o = &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, noBrowser: true, timeout: time.Second}
+	o = &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: newTranscript(), stderr: authtest.Searched(t, "junction login", newTranscript()), noBrowser: true, timeout: time.Second}
 	if err := o.login(context.Background(), "linear"); err == nil || err.Error() != "no answer within 1s; nothing was stored" {
 		t.Errorf("abandoned: %v", err)
 	}
@@ -240,7 +240,7 @@ func TestLoginBeforeTheFirstStart(t *testing.T) {
 	u := mustOAuthUpstream(t)
 	file := filepath.Join(dir, "config.yaml")
 	mustWrite(t, file, addresses+fmt.Sprintf("storage: { dsn: %[1]s/state/junction.db, key_file: %[1]s/state/master.key }\nupstreams: { linear: { url: %[2]s/mcp, auth: { mode: oauth } } }\n", dir, u.URL))
-	o := &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, timeout: 10 * time.Second, open: func(where string) error {
+	o := &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: newTranscript(), stderr: authtest.Searched(t, "junction login", newTranscript()), timeout: 10 * time.Second, open: func(where string) error {
 		to, err := url.Parse(where)
 		if err != nil {
 			return err

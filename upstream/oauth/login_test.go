@@ -259,7 +259,7 @@ func TestLoginOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Store.PutConnection(t.Context(), store.Connection{
-		Upstream: "linear", User: user.ID, Principal: "user:1234:operator", Access: "canary", Resource: s.URL +
+		Upstream: "linear", User: user.ID, Principal: "user:1234:operator", Access: "canary-token", Resource: s.URL +
 			"/mcp", Expires: k.now().Add(time.Hour),
 	}); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestLoginOfAnother(t *testing.T) {
 	if err := c.Logout(t.Context(), "linear"); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("the operator ends another's connection: %v", err)
 	}
-	if token, err := c.Token(t.Context(), "linear", "user:1234:operator"); token != "canary" || err != nil {
+	if token, err := c.Token(t.Context(), "linear", "user:1234:operator"); token != "canary-token" || err != nil {
 		t.Errorf("the person gets %q, %v", token, err)
 	}
 }
