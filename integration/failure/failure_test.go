@@ -40,7 +40,7 @@ func eachFailing(t *testing.T, f func(t *testing.T, x failing, up harness.Way)) 
 		t.Run(up.Era+" "+up.Transport, func(t *testing.T) {
 			config, journal := harness.MustScripted(t, up.Transport,
 				upstreamtest.Script{Era: up.Era, Rules: []upstreamtest.Rule{harness.SilentToPings}})
-			config.Timeout = harness.Soon
+			config.Timeout = harness.Patience
 			config.Tools = upstream.Rules{{Glob: "hang", Rule: upstream.Rule{Timeout: 300 * time.Millisecond}},
 				{Glob: "endless", Rule: upstream.Rule{MaxTimeout: 300 * time.Millisecond}},
 				{Glob: "half", Rule: upstream.Rule{Timeout: 2 * time.Second}}} // which also has to end before that
@@ -68,7 +68,7 @@ func (x failing) mustRecover(t *testing.T) {
 
 func (x failing) mustAwait(t *testing.T, match func(upstreamtest.Record) bool) upstreamtest.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	r, err := x.journal.Await(ctx, match)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestFailureHuge(t *testing.T) {
 			if up.Transport == "stdio" && call.tool == "bad__endless" {
 				continue // a line without end is the last thing that a process says
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), harness.Soon)
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 			got, err := x.Call(ctx, call.tool, call.arguments)
 			cancel()
 			if err != nil || !strings.Contains(got.Answer, `"kind":"`) {
@@ -394,13 +394,13 @@ func TestFailureSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bytewise.SetReadDeadline(time.Now().Add(harness.Soon))
+	bytewise.SetReadDeadline(time.Now().Add(harness.Patience))
 	if answer, err := io.ReadAll(bytewise); err != nil || !strings.Contains(string(answer), `{\"a\":3}`) {
 		t.Errorf("the client that sends bytes gets %q, %v", answer, err)
 	}
 	c.MustCall(t, "up__echo", `{"a":4}`, `{\"a\":4}`)
 	s.MustClose(t, deaf)
-	deaf.SetReadDeadline(time.Now().Add(harness.Soon))
+	deaf.SetReadDeadline(time.Now().Add(harness.Patience))
 	if answer, err := io.ReadAll(deaf); errors.Is(err, os.ErrDeadlineExceeded) ||
 		strings.Contains(string(answer), `"id":"deaf"`) {
 		t.Errorf("the client that does not read got a whole answer of %d bytes, %v", len(answer), err)

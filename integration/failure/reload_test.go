@@ -26,7 +26,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			"child": {Command: child.Command, Env: child.Env},
 			"same":  {URL: sameURL},
 			// A harmless change, and one that means another connection.
-			"rules":   {URL: changedURL, Timeout: harness.Soon + time.Duration(i)},
+			"rules":   {URL: changedURL, Timeout: harness.Patience + time.Duration(i)},
 			"changed": {URL: changedURL, Headers: map[string]string{"X-Reload": fmt.Sprint(i)}},
 		}
 		if i%2 == 0 {
@@ -100,7 +100,7 @@ func TestReloadRemoves(t *testing.T) {
 			c := harness.MustCaller(t, s.URL, harness.LegacyEra)
 			var call sync.WaitGroup
 			call.Go(func() { c.MustCall(t, "goes__gate", `{"gate":"g"}`, "here it is") })
-			ctx, cancel := context.WithTimeout(t.Context(), harness.Soon)
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 			defer cancel()
 			if _, err := journal.Await(ctx, upstreamtest.Method("tools/call")); err != nil {
 				t.Fatal(err)

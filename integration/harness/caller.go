@@ -23,6 +23,7 @@ type Caller struct {
 	ids     atomic.Int64
 }
 
+// MustCaller returns a client of an endpoint. A legacy client has initialized a session.
 func MustCaller(t testing.TB, url, era string) *Caller {
 	t.Helper()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -45,6 +46,7 @@ func MustCaller(t testing.TB, url, era string) *Caller {
 	return c
 }
 
+// Post sends a body. method and name go into the headers of the modern era.
 func (c *Caller) Post(ctx context.Context, method, name, body string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(body))
 	if err != nil {
@@ -125,7 +127,7 @@ func (c *Caller) Call(ctx context.Context, tool, arguments string) (Exchanged, e
 // MustCall expects the call to succeed with a result that contains the words, soon.
 func (c *Caller) MustCall(t testing.TB, tool, arguments, words string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 	defer cancel()
 	x, err := c.Call(ctx, tool, arguments)
 	if err != nil || !strings.Contains(x.Answer, `"result":`) || !strings.Contains(x.Answer, words) {
@@ -137,7 +139,7 @@ func (c *Caller) MustCall(t testing.TB, tool, arguments, words string) {
 // returns the answer.
 func (c *Caller) MustFail(t testing.TB, tool, arguments, kind string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 	defer cancel()
 	x, err := c.Call(ctx, tool, arguments)
 	if err != nil || !strings.Contains(x.Answer, `"kind":"`+kind+`"`) {

@@ -71,6 +71,7 @@ func (c *Client) MustInitialize(t testing.TB, version string) {
 	}
 }
 
+// InitializeParams are the params of initialize for a client with AllCapabilities.
 func InitializeParams(version, name string) string {
 	return `{"protocolVersion":"` + version + `","capabilities":` + AllCapabilities + `,"clientInfo":{"name":"` + name +
 		`","version":"1"}}`

@@ -28,8 +28,8 @@ func (m Mode) String() string { return string(m.Client) + "-" + string(m.Upstrea
 // EachMode runs f in every mode that there is; HTTP+SSE has no modern era.
 func EachMode(t *testing.T, f func(t *testing.T, m Mode)) {
 	t.Helper()
-	for _, client := range ClientEras() {
-		for _, up := range ClientEras() {
+	for _, client := range Eras {
+		for _, up := range Eras {
 			for _, wire := range []string{"stdio", "http", "sse"} {
 				if m := (Mode{client, up, wire}); wire != "sse" || up == upstream.EraLegacy {
 					t.Run(m.String(), func(t *testing.T) { f(t, m) })
@@ -42,7 +42,7 @@ func EachMode(t *testing.T, f func(t *testing.T, m Mode)) {
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
 func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
 	t.Helper()
-	for _, era := range ClientEras() {
+	for _, era := range Eras {
 		t.Run(string(era), func(t *testing.T) { f(t, era) })
 	}
 }

@@ -2,7 +2,7 @@ package harness
 
 import "junction/upstream"
 
-// ModernMeta is what a modern request says of its sender.
+// ModernMeta is the _meta of a modern request.
 const ModernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + ModernVersion +
 	`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},` +
 	`"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -16,13 +16,13 @@ const (
 	ModernVersion = "2026-07-28"
 )
 
+// Eras are the two eras as package upstream names them.
 var Eras = []upstream.Era{upstream.EraLegacy, upstream.EraModern}
 
-func ClientEras() []upstream.Era { return []upstream.Era{upstream.EraLegacy, upstream.EraModern} }
-
-// AllCapabilities is what clients of the tests declare: all that is bridged, so that their calls go
-// over the connection that reads the catalog.
+// AllCapabilities are the capabilities that most test clients declare: all those that Junction passes
+// on. Calls of such clients use the connection that reads the catalog.
 const AllCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
 	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 
+// LegacyVersions are all versions of the legacy era that Junction speaks, oldest first.
 var LegacyVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}

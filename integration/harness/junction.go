@@ -159,6 +159,7 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 	j.Server.Refresh()
 }
 
+// Status returns the status of an upstream; zero if there is none of this name.
 func (j *Junction) Status(name string) upstream.Status {
 	for _, u := range j.Set.All() {
 		if u.Name() == name {
@@ -168,8 +169,10 @@ func (j *Junction) Status(name string) upstream.Status {
 	return upstream.Status{}
 }
 
-// Talk and TalkTo return a new client of the pair's era, of the merged endpoint or of one below it.
+// Talk returns a new client of the pair's era, of the merged endpoint.
 func (j *Junction) Talk(t *testing.T) *Talker { t.Helper(); return Talk(t, j.URL, j.pair.Client) }
+
+// TalkTo is Talk for the endpoint at a path below the merged one.
 func (j *Junction) TalkTo(t *testing.T, path string) *Talker {
 	t.Helper()
 	return Talk(t, j.URL+path, j.pair.Client)
@@ -190,4 +193,5 @@ func Over(t *testing.T, p Pair, script upstreamtest.Script, change func(*upstrea
 // Exactly has the upstream hear what exactly the client of each call can do: roots, too.
 func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
 
+// Exact returns the configuration after Exactly.
 func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }

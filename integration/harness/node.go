@@ -164,6 +164,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 	return n
 }
 
+// MustRead decodes the next line that the script prints.
 func (n *NodeScript) MustRead(into any) {
 	n.T.Helper()
 	select {
@@ -179,6 +180,7 @@ func (n *NodeScript) MustRead(into any) {
 	}
 }
 
+// MustWrite sends the script a line.
 func (n *NodeScript) MustWrite(line string) {
 	n.T.Helper()
 	if _, err := io.WriteString(n.In, line+"\n"); err != nil {

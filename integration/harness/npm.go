@@ -25,6 +25,7 @@ type NpmClient struct {
 	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
 }
 
+// NpmClients returns all clients of the folder npm, in each of their eras.
 func NpmClients() []NpmClient {
 	return []NpmClient{
 		{"sdk1", []string{"client-v1.mjs"}, false, true},

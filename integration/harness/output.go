@@ -14,6 +14,7 @@ type Output struct {
 	changed chan struct{} // closed and replaced whenever text grows
 }
 
+// NewOutput returns an empty output.
 func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
 
 // Write implements io.Writer.
@@ -26,6 +27,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// String returns all that was written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

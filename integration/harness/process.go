@@ -39,6 +39,7 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	return out.MustMatch(t, ready, Patience, ended)
 }
 
+// Terminate asks a process to end. It does nothing if the process has ended.
 func Terminate(pid int) {
 	if p, err := os.FindProcess(pid); err == nil {
 		p.Signal(syscall.SIGTERM) // one that has ended needs none
@@ -73,7 +74,7 @@ func Living(pid int) (name string, lives bool) {
 func mustLeaveNothing(t testing.TB, children []int) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(Soon); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(Patience); time.Now().Before(end); runtime.Gosched() {
 		b := make([]byte, 1<<20)
 		left = slices.DeleteFunc(strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n"), func(stack string) bool {
 			return !strings.Contains(stack, "junction/upstream.") && !strings.Contains(stack, "junction/proxy.")

@@ -78,6 +78,7 @@ func KeysIn(dir string) {
 	})
 }
 
+// File returns the name of the configuration file.
 func (p *Program) File() string { return filepath.Join(p.Dir, "junction.yaml") }
 
 // MustConfigure replaces the configuration file in the way of an editor: whole, by renaming.
@@ -153,6 +154,7 @@ type Report struct {
 	Upstreams []UpstreamReport
 }
 
+// UpstreamReport is what /readyz reports of one upstream.
 type UpstreamReport struct {
 	Name, State, Error, Era, Version string
 	Tools                            int
@@ -263,4 +265,5 @@ func Command(t testing.TB, words ...string) string {
 	return "command: " + string(text)
 }
 
+// Origin returns the URL of the program without a path.
 func (p *Program) Origin() string { return strings.TrimSuffix(p.URL, "/mcp") }

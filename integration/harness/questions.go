@@ -17,6 +17,7 @@ func AnswersOf(t *testing.T, m jsonrpc.Message) string {
 	return Member(m.Result, "structuredContent", "answers")
 }
 
+// The server requests that the tool ask of package upstreamtest can make, and the answers of AnswersTo.
 const (
 	AskForm = `{"method":"elicitation/create","params":{"message":"Name?","requestedSchema":{"type":"object",` +
 		`"properties":{"n":{"type":"string","x-odd":1.0}},"required":[ "n"]}}}`
@@ -39,6 +40,7 @@ func Asking(questions ...string) Query {
 	return Called("up__ask", `{"questions":[`+strings.Join(questions, ",")+`]}`)
 }
 
+// WithTasks are the capabilities of a client that knows tasks.
 const WithTasks = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
 // BeginTask calls a tool that becomes a task, and returns its id.

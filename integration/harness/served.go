@@ -116,6 +116,7 @@ func (s *Served) Set(t *testing.T, method string, items []json.RawMessage) {
 	}
 }
 
+// Updated has the server report a change of a resource.
 func (s *Served) Updated(t *testing.T, uri string) {
 	t.Helper()
 	if s.Inside != nil {
@@ -125,6 +126,7 @@ func (s *Served) Updated(t *testing.T, uri string) {
 	}
 }
 
+// Notify has the server send a notification.
 func (s *Served) Notify(t *testing.T, method, params string) {
 	t.Helper()
 	if s.Inside != nil {
@@ -156,6 +158,7 @@ func (s *Served) Ask(t *testing.T, method, params string) jsonrpc.Message {
 	}).Message
 }
 
+// OpenGate lets one request that waits for the gate go on, now or when it comes.
 func (s *Served) OpenGate(t *testing.T, gate string) {
 	t.Helper()
 	if err := s.Release(gate); err != nil {
@@ -179,6 +182,7 @@ func (s *Served) RequestsOf(t *testing.T, method string, least int) []upstreamte
 	return slices.DeleteFunc(s.Received(), func(r upstreamtest.Record) bool { return !upstreamtest.Method(method)(r) })
 }
 
+// ToolTexts are definitions of tools, as JSON.
 func ToolTexts(texts ...string) (list []json.RawMessage) {
 	for _, text := range texts {
 		list = append(list, json.RawMessage(text))

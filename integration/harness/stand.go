@@ -42,9 +42,6 @@ type stateEvent struct {
 	Err   error
 }
 
-// Soon bounds what must happen, and does not happen at once only because machines are slow.
-const Soon = Patience
-
 // MustStand starts a proxy over the upstreams, which ends with the test, and is then expected to
 // leave no goroutine and no process behind. It returns when all upstreams that can be ready are,
 // which are those not named in unready.
@@ -135,7 +132,7 @@ func (s *Stand) connState(c net.Conn, state http.ConnState) {
 // MustClose waits until the proxy has closed the connection of a client.
 func (s *Stand) MustClose(t testing.TB, client net.Conn) {
 	t.Helper()
-	for enough := time.After(Soon); ; {
+	for enough := time.After(Patience); ; {
 		s.mu.Lock()
 		closed, changed := s.closed[client.LocalAddr().String()], s.changed
 		s.mu.Unlock()
@@ -145,7 +142,7 @@ func (s *Stand) MustClose(t testing.TB, client net.Conn) {
 		select {
 		case <-changed:
 		case <-enough:
-			t.Fatalf("the proxy has not closed the connection from %v within %v", client.LocalAddr(), Soon)
+			t.Fatalf("the proxy has not closed the connection from %v within %v", client.LocalAddr(), Patience)
 		}
 	}
 }
@@ -164,7 +161,7 @@ func (s *Stand) upstream(t testing.TB, name string) *upstream.Upstream {
 // MustReach waits until the upstream is in the state, and returns its status then.
 func (s *Stand) MustReach(t testing.TB, name string, want upstream.State) upstream.Status {
 	t.Helper()
-	u, enough := s.upstream(t, name), time.After(Soon)
+	u, enough := s.upstream(t, name), time.After(Patience)
 	for {
 		s.mu.Lock()
 		changed := s.changed
@@ -176,7 +173,7 @@ func (s *Stand) MustReach(t testing.TB, name string, want upstream.State) upstre
 		select {
 		case <-changed:
 		case <-enough:
-			t.Fatalf("upstream %s is %v (%s), want %v within %v", name, status.State, status.Err, want, Soon)
+			t.Fatalf("upstream %s is %v (%s), want %v within %v", name, status.State, status.Err, want, Patience)
 		}
 	}
 }
@@ -184,13 +181,13 @@ func (s *Stand) MustReach(t testing.TB, name string, want upstream.State) upstre
 // MustOffer waits until clients see so many tools.
 func (s *Stand) MustOffer(t testing.TB, want int) {
 	t.Helper()
-	again, enough := time.NewTicker(5*time.Millisecond), time.After(Soon)
+	again, enough := time.NewTicker(5*time.Millisecond), time.After(Patience)
 	defer again.Stop()
 	for s.Server.Tools() != want {
 		select {
 		case <-again.C:
 		case <-enough:
-			t.Fatalf("%d tools are offered, want %d within %v", s.Server.Tools(), want, Soon)
+			t.Fatalf("%d tools are offered, want %d within %v", s.Server.Tools(), want, Patience)
 		}
 	}
 }

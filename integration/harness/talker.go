@@ -18,6 +18,7 @@ import (
 	"junction/upstream/raw"
 )
 
+// Patient returns a context that ends with the test, or after Patience.
 func Patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -274,6 +275,7 @@ func Called(name, arguments string) Query {
 	return Query{Method: "tools/call", Params: fmt.Sprintf(`"name":%s,"arguments":%s`, raw.Quote(name), arguments)}
 }
 
+// Call calls a tool and waits for the answer.
 func (c *Talker) Call(t *testing.T, name, arguments string) jsonrpc.Message {
 	t.Helper()
 	return c.Begin(t, Called(name, arguments)).Answer(t)
@@ -314,6 +316,7 @@ func (c *Talker) Names(t *testing.T) []string {
 	return NamesOf(t, tools)
 }
 
+// NamesOf returns the names in definitions of tools.
 func NamesOf(t *testing.T, tools [][]byte) []string {
 	t.Helper()
 	names := []string{}

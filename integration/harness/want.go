@@ -48,6 +48,7 @@ func WantOwnError(t *testing.T, m jsonrpc.Message, name string, kind upstream.Ki
 	}
 }
 
+// SameJSON reports whether two texts are the same JSON value. Members may come in any order.
 func SameJSON(t *testing.T, a, b []byte) bool {
 	t.Helper()
 	var values [2]any

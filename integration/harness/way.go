@@ -8,7 +8,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Way is one way to an upstream: an era and a wire.
+// Way is one way to an upstream: an era and a transport.
 type Way struct {
 	Era, Transport string
 	// its answers are framed by lines or events, so that a line break between two tokens of theirs
@@ -17,6 +17,7 @@ type Way struct {
 	taken bool // so are the requests
 }
 
+// Ways returns all ways to an upstream.
 func Ways() []Way {
 	return []Way{
 		{LegacyEra, "stdio", true, true}, {ModernEra, "stdio", true, true},
@@ -30,8 +31,10 @@ func Ways() []Way {
 // received of one that it is sent.
 func (f Way) Sent(text string) string { return OnLine(f.lines, text) }
 
+// Received returns what the upstream receives of a text that it is sent.
 func (f Way) Received(text string) string { return OnLine(f.taken, text) }
 
+// OnLine returns the text as OneLine does if line is true, else unchanged.
 func OnLine(line bool, text string) string {
 	if line {
 		return OneLine(text)
@@ -39,6 +42,7 @@ func OnLine(line bool, text string) string {
 	return text
 }
 
+// BothEras are the names of both eras.
 func BothEras() []string { return []string{LegacyEra, ModernEra} }
 
 // MustScripted starts a server, in a process of its own if the wire wants that, and returns how to

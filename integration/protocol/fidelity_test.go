@@ -166,7 +166,7 @@ func testCall(t *testing.T, f harness.Way, c *harness.Caller, journal *upstreamt
 	}
 	wantSame(t, ownResult(x, c.Era, result),
 		`{"jsonrpc":"2.0","id":`+x.ID+`,"result":`+exposed(harness.OnLine(x.Streamed, f.Sent(result)))+`}`)
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	r, err := journal.Await(ctx, func(r upstreamtest.Record) bool {
 		return upstreamtest.Method("tools/call")(r) &&

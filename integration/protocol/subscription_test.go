@@ -13,8 +13,8 @@ import (
 )
 
 func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
-	for _, era := range harness.ClientEras() {
-		for _, up := range harness.ClientEras() {
+	for _, era := range harness.Eras {
+		for _, up := range harness.Eras {
 			t.Run(string(era)+"-"+string(up), func(t *testing.T) {
 				script := upstreamtest.Script{Era: string(up),
 					Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`), []byte(`{"uri":"file:///b","name":"b"}`)}}
@@ -122,7 +122,7 @@ func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
 }
 
 func TestSubscriptionsOutliveTheConnection(t *testing.T) {
-	for _, up := range harness.ClientEras() {
+	for _, up := range harness.Eras {
 		t.Run(string(up), func(t *testing.T) {
 			script := upstreamtest.Script{Era: string(up),
 				Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}

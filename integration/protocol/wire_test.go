@@ -378,8 +378,8 @@ func mustList(ctx context.Context, t *testing.T, url, tool string) {
 // TestWire compares what goes over the wires with the transcripts of testdata/wire, which are there
 // for people.
 func TestWire(t *testing.T) {
-	for _, client := range harness.ClientEras() {
-		for _, up := range harness.ClientEras() {
+	for _, client := range harness.Eras {
+		for _, up := range harness.Eras {
 			name := string(client) + "-client-" + string(up) + "-upstream"
 			t.Run(name, func(t *testing.T) {
 				harness.Waits(t)

@@ -301,7 +301,7 @@ func TestAuthT133RevokedInABrowser(t *testing.T) {
 		stream *harness.EventStream
 	}
 	at := func(app oauthApp) (all []work) {
-		for _, era := range harness.ClientEras() {
+		for _, era := range harness.Eras {
 			mcp := showing(t, c.Program, era, pairs[app.id].Access, "/mcp")
 			harness.WantEcho(t, mcp.Tool(t, "up__echo", `{}`))
 			all = append(all, work{mcp, mcp.MustOpen(t)})

@@ -241,7 +241,7 @@ func TestForeignSlashAtTheEndOfAResource(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, strings.Replace(trusting(s), "audiences: ["+publicMCP+"]",
 		"audiences: ["+publicMCP+", "+publicMCP+"/up]", 1))
-	for _, era := range harness.ClientEras() {
+	for _, era := range harness.Eras {
 		for path, resource := range map[string]string{"/mcp/": "/mcp", "/mcp/up/": "/mcp/up"} {
 			tool := "up__echo"
 			if resource != "/mcp" {

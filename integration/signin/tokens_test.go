@@ -80,7 +80,7 @@ func showing(t *testing.T, p *harness.Program, era upstream.Era, token, path str
 // wantTokenIn wants clients of both eras to be let in, and to reach the upstream.
 func wantTokenIn(t *testing.T, p *harness.Program, token string) {
 	t.Helper()
-	for _, era := range harness.ClientEras() {
+	for _, era := range harness.Eras {
 		harness.WantEcho(t, showing(t, p, era, token, "/mcp").Tool(t, "up__echo", `{}`))
 	}
 }
