@@ -27,6 +27,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/policy"
@@ -57,6 +58,7 @@ type program struct {
 	vault         *vault       // nil where no token is stored
 	signIn        *signIn      // nil where nobody signs in
 	providers     *auth.Providers
+	connect       *pages.Connect
 	server        *proxy.Server
 	ended         *endedSessions // nil where they are not kept
 	set           upstream.Set
@@ -151,6 +153,9 @@ func open(o options) (_ *program, err error) {
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)
 	if err := p.openSignIn(c); err != nil {
+		return nil, err
+	}
+	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
 		return nil, err
 	}
 	hooks := p.proxyHooks()
@@ -337,6 +342,12 @@ func (p *program) publicHandler() http.Handler {
 	ids := auth.NewRequestIDs()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ids.Stamp(w)
+		if p.connect.Serves(r) {
+			if p.server.CheckHost(w, r) {
+				p.connect.ServeHTTP(w, r)
+			}
+			return
+		}
 		if p.signIn != nil && p.signIn.serves(r) {
 			// Documents below /.well-known/ are for everybody, and say the same to all.
 			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckHost(w, r) {

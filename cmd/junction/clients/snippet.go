@@ -1,0 +1,102 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// A Snippet is what a person uses to connect a client to Junction. A text is "" if the client has
+// nothing of the kind.
+type Snippet struct {
+	Command string // of the client, for a shell
+	Link    string // a URL that the client opens; it contains no secret
+	File    string // of the client, for a person to find
+	Entry   string // the content of File, if it has no other server
+}
+
+// Snippet returns how a person connects the client. The URL of t has no user and no password.
+func (c *Client) Snippet(t Target) (Snippet, error) {
+	entry, err := c.format.add(nil, c.keys, t.Name, c.entry(t))
+	if err != nil {
+		return Snippet{}, err
+	}
+	s := Snippet{File: c.shownFile(), Entry: strings.TrimSpace(string(entry))}
+	fields, err := compact(c.entry(t).tree())
+	if err != nil {
+		return Snippet{}, err
+	}
+	switch c.ID {
+	case claudeCode:
+		s.Command = "claude mcp add --scope user --transport http " + t.Name + " " + shellWord(t.URL) + keyHeader(t)
+	case "codex":
+		s.Command = "codex mcp add " + t.Name + " --url " + shellWord(t.URL)
+		if t.Key {
+			s.Command += " --bearer-token-env-var " + KeyVariable
+		}
+	case "gemini":
+		s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " + shellWord(t.URL)
+	case "cursor":
+		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
+			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(fields)))
+	case "vscode":
+		named := c.entry(t).tree()
+		named["name"] = t.Name
+		text, err := compact(named)
+		if err != nil {
+			return Snippet{}, err
+		}
+		s.Command = "code --add-mcp " + shellWord(text)
+		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+	}
+	return s, nil
+}
+
+// shownFile returns the file of the user as people write it. A file whose folder differs between
+// systems is that of a project, or its name alone.
+func (c *Client) shownFile() string {
+	for _, p := range c.user {
+		switch {
+		case strings.HasPrefix(p.file, "$"):
+		case p.base == appConfig && len(c.project) > 0:
+			return c.project[0].file
+		case p.base == appConfig:
+			return p.file[strings.LastIndexByte(p.file, '/')+1:]
+		case p.base == config:
+			return "~/.config/" + p.file
+		default:
+			return "~/" + p.file
+		}
+	}
+	return ""
+}
+
+// compact returns a mapping as JSON on one line.
+func compact(m map[string]any) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(m)
+	return strings.TrimSpace(b.String()), err
+}
+
+// keyHeader returns the flag for the API key. The client expands the variable, not the shell.
+func keyHeader(t Target) string {
+	if !t.Key {
+		return ""
+	}
+	return " --header 'Authorization: Bearer ${" + KeyVariable + "}'"
+}
+
+// shellWord quotes a text for a POSIX shell if that is necessary.
+func shellWord(s string) string {
+	special := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:/@%+,", r)
+	}
+	if !strings.ContainsFunc(s, special) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+
+	"junction/cmd/junction/pages"
+)
+
+// access returns how clients connect. Without public_url, the URL has the host that the request was
+// sent to, which the server has checked.
+func (p *program) access(r *http.Request) pages.Access {
+	c := p.reach.Load().config
+	a := pages.Access{URL: p.url(), SignIn: c.Auth.SignsIn(), Account: p.signIn != nil}
+	a.Key = len(c.Auth.APIKeys) > 0 && !a.SignIn
+	_, port, err := net.SplitHostPort(r.Host)
+	_, bad := strconv.ParseUint(port, 10, 16)
+	switch {
+	case c.PublicURL != "":
+		a.URL = c.PublicURL + "/mcp"
+	case err == nil && bad == nil:
+		a.URL = "http://" + r.Host + "/mcp"
+	}
+	return a
+}
