@@ -189,7 +189,7 @@ func (e *timeoutError) Error() string {
 // end.
 type clock struct {
 	expire  context.CancelCauseFunc
-	owned   bool // nobody else calls expire
+	owned   bool // expire is only called by the clock
 	timer   *time.Timer
 	timeout time.Duration
 	max     time.Duration

@@ -97,12 +97,12 @@ type Config struct {
 	// it is for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
-	// Blocked says why the upstream cannot be used as it is configured. Such an upstream never starts,
-	// and shows the reason. The reader of the file sets it.
+	// Blocked says why the upstream cannot be used as it is configured. Such an upstream never
+	// starts, and shows the reason. The reader of the file sets it.
 	Blocked string `yaml:"-"`
 
-	// Capabilities are required of whoever uses anything of this upstream: policies say who holds
-	// them. All of them are needed.
+	// Capabilities are required to use anything of this upstream; a caller needs all of them.
+	// Policies grant them.
 	Capabilities []string `yaml:"capabilities"`
 
 	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only
@@ -119,8 +119,8 @@ type Auth struct {
 	//
 	// With oauth the operator signs in once, with junction login, and all callers use the tokens of
 	// the operator. With oauth_user each person signs in there themselves, in the browser, and has
-	// connections of their own; that needs auth.oauth, and callers who have not signed in here, such
-	// as API keys, do not see the upstream.
+	// connections of their own; that needs auth.oauth, and callers who have not signed in here,
+	// such as API keys, do not see the upstream.
 	Mode AuthMode `yaml:"mode"`
 	// Scopes are what is asked for there. Default: what the server says that it needs.
 	Scopes []string `yaml:"scopes"`

@@ -18,7 +18,8 @@ import (
 	"junction/upstream/transport"
 )
 
-// conn is a transport whose era is known: it can make MCP calls. legacyConn and modernConn are the two.
+// conn is a transport whose era is known: it can make MCP calls. legacyConn and modernConn are the
+// two.
 type conn interface {
 	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
 	// said so.
@@ -69,8 +70,8 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	return parts, any, any && all
 }
 
-// hooks is what a conn reports to the link that opened it. Both are called on the transport's reading
-// goroutine and must not block.
+// hooks is what a conn reports to the link that opened it. Both are called on the transport's
+// reading goroutine and must not block.
 type hooks struct {
 	// the server's lists have changed, or may have while we could not listen
 	changed func()
@@ -142,7 +143,7 @@ func (b *base) run() {
 		case m := <-b.outbox:
 			ctx, cancel := context.WithTimeout(b.ctx, sendPatience)
 			if err := b.transport.Send(ctx, m); err != nil && b.ctx.Err() == nil {
-				b.log.Debug("message to the upstream lost", "method", m.Method, "error", err)
+				b.log.Debug("cannot send a message to the server", "method", m.Method, "error", err)
 			}
 			cancel()
 		case task := <-b.probes:
@@ -157,7 +158,7 @@ func (b *base) post(m *transport.Request) {
 	select {
 	case b.outbox <- m:
 	default:
-		b.log.Debug("message to the upstream dropped: it takes none", "method", m.Method)
+		b.log.Debug("dropped a message to the server: too many wait to be sent", "method", m.Method)
 	}
 }
 
@@ -182,11 +183,12 @@ func (b *base) nextID() jsonrpc.ID { return jsonrpc.NumberID(b.ids.Add(1)) }
 // receive takes a message that is no response and came on no request's own stream.
 func (b *base) receive(m *jsonrpc.Message) { b.deliver(nil, m) }
 
-// nobody stands for a request of our own, about which no client can be asked.
-var nobody = &flight{}
+// ownRequest stands for a request of our own. No client can answer a server request that belongs to
+// it.
+var ownRequest = &flight{}
 
-// deliver takes a message that is no response. own is the call on whose stream it came, nobody for
-// a request of ours, nil when it came on no such stream.
+// deliver takes a message that is no response. own is the call on whose response stream the message
+// came, ownRequest for a request of ours, and nil for any other stream.
 func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
 	case m.IsRequest():
@@ -200,7 +202,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 			}
 			f.peer.Notify(m.Method, m.Params)
 		} else {
-			b.log.Debug("log message of the upstream dropped", "reason", reason)
+			b.log.Debug("dropped a log message of the server", "reason", reason)
 		}
 	case m.Method == mcp.MethodNotificationToolsListChanged, m.Method == mcp.MethodNotificationPromptsListChanged,
 		m.Method == mcp.MethodNotificationResourcesListChanged:
@@ -234,7 +236,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
-		b.odd.Warn(b.log, "request ignored: a server of this era sends none", "method", m.Method)
+		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
 	case IsServerRequest(m.Method):
@@ -427,7 +429,7 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
 	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
 		Params: params}, Header: header},
-		func(m *jsonrpc.Message) { b.deliver(nobody, m) })
+		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })
 	if err != nil {
 		return raw.Object{}, err
 	}

@@ -16,13 +16,13 @@ type Credentials interface {
 	// token is wanted, which may have to be got first; with two the person has to sign in again.
 	// For an upstream of AuthOAuth person is "", which means the operator. The error is a
 	// *SignInError if the person has to do something, or a *LoginError if the operator has to; with
-	// any other one it could not be found out, and nothing has changed. It may be called by several goroutines at once,
-	// and blocks.
+	// any other one it could not be found out, and nothing has changed. It may be called by several
+	// goroutines at once, and blocks.
 	Token(ctx context.Context, upstream, person string, refused ...string) (string, error)
 }
 
-// SignInError means that a person has to sign in at an upstream before anything can be called
-// there. It is nobody's fault, and nothing was called.
+// SignInError means that a person has to sign in at an upstream before it can be called. Nothing
+// was called.
 type SignInError struct {
 	Upstream string
 	URL      string // of the page of ours where they do that; it is of use to that person alone
@@ -64,7 +64,7 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 		return "", nil
 	}
 	if p.options.Credentials == nil {
-		return "", &transport.TokenError{Err: errors.New("nobody has credentials of people here")}
+		return "", &transport.TokenError{Err: errors.New("no sign-in is configured (auth.oauth)")}
 	}
 	token, err := p.options.Credentials.Token(ctx, p.name, p.person, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {

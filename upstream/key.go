@@ -116,7 +116,7 @@ func (u *Upstream) prefersLegacy(c *Call) bool {
 }
 
 func (u *Upstream) stayModern(err error) {
-	u.log.Info("clients of the legacy era are served by the modern one", "reason", err)
+	u.log.Info("legacy clients use the modern session of the server", "reason", err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.alone = true

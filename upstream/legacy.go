@@ -124,7 +124,7 @@ func (l *legacyConn) setLevel(ctx context.Context, name string) {
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
 	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), params, nil); err != nil {
-		l.log.Debug("the upstream does not take the level of log messages", "level", name, "error", err)
+		l.log.Debug("the server rejects the log level", "level", name, "error", err)
 		if ctx.Err() != nil {
 			return
 		}

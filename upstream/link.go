@@ -103,7 +103,7 @@ func (l *link) run(ctx context.Context) {
 			return true
 		})
 		pause.wait(ctx, l.wake)
-		if !l.reads && l.retire() { // nobody waits for it any more
+		if !l.reads && l.retire() { // no call waits for it any more
 			l.stop(errIdle)
 		}
 	}
@@ -134,8 +134,8 @@ func signIn(err error) bool {
 // That is not asked of the server.
 const lookEvery = 5 * time.Second
 
-// update is the one way to change the state: change does it and says whether it did, and whoever
-// waits is told. A closed link stays closed.
+// update is the only way to change the state. change modifies it and reports whether it did; then
+// waiting calls are woken. A closed link stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
 	l.mu.Lock()
 	if l.state == StateClosed || !change(&l.linkState) {
@@ -231,8 +231,8 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	return h
 }
 
-// stale is ready when the server follows resources that nobody wants any more; never on a link that
-// does not read the catalog.
+// stale receives when the server follows resources that no client is subscribed to any more. It is
+// nil on a link that does not read a catalog.
 func (l *link) stale() <-chan struct{} {
 	if !l.lists {
 		return nil
@@ -361,8 +361,7 @@ func (l *link) idleLeft() time.Duration {
 	return 0
 }
 
-// retire takes an idle link out of use before anybody can take its conn; false means that somebody
-// did.
+// retire closes an idle link to new calls. It returns false if a call holds the link.
 func (l *link) retire() bool {
 	return l.update(func(s *linkState) bool {
 		if s.calls > 0 {

@@ -37,10 +37,10 @@ type listen struct {
 	err      error
 
 	id   jsonrpc.ID // of the open request; "" when none is open; guarded by modernConn.lmu
-	over bool       // its updates concern nobody; guarded by modernConn.lmu
+	over bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
-// follow is what somebody wants to hear of from now on.
+// follow is a change of the resources whose updates are wanted.
 type follow struct {
 	ctx         context.Context
 	all         func() []string
@@ -60,8 +60,8 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
-// watch keeps a subscriptions/listen open for as long as the conn is, if the server tells of
-// changes at all, or as soon as somebody wants to hear of a resource.
+// watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
+// changes of its lists, or once a client subscribes to a resource.
 func (m *modernConn) watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
@@ -183,7 +183,7 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the upstream tells of changes and refuses to be listened to", "error", err)
+			m.log.Warn("the server announces changes but rejects the subscription", "error", err)
 			l.settle(nil, err)
 			return
 		}
@@ -204,7 +204,7 @@ func (m *modernConn) keep(l *listen) {
 // listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with
 // its response; on stdio who ends it tells the server.
 func (m *modernConn) listenOnce(l *listen, req *transport.Request) (*jsonrpc.Message, error) {
-	on := func(msg *jsonrpc.Message) { m.deliver(nobody, msg) }
+	on := func(msg *jsonrpc.Message) { m.deliver(ownRequest, msg) }
 	if m.transport.PerRequest() {
 		return m.transport.Call(l.ctx, req, on)
 	}
@@ -222,8 +222,8 @@ func (l *listen) settle(accepted []string, err error) bool {
 	return first
 }
 
-// acknowledged takes the first message of a subscription. What happened before it, while there was
-// none, was said to nobody.
+// acknowledged takes the first message of a subscription. Changes that happened before, while no
+// subscription was open, were not announced.
 func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	var l *listen
 	meta, _ := msg.Body.Object("_meta")

@@ -15,8 +15,9 @@ import (
 // This file keeps the subscriptions of a modern server on stdio, where all of them share one
 // connection. A change must not cost more the more there is subscribed to already. So a new
 // subscription is opened beside the others for the added resources alone, and a subscription is
-// ended some time after nobody wants any of its resources. The specification lets a connection
-// have several subscriptions, and the client of the official Go SDK opens one for each resource.
+// ended some time after the last client unsubscribed from its resources. The specification lets a
+// connection have several subscriptions, and the client of the official Go SDK opens one for each
+// resource.
 //
 // A subscription that is still wanted is never ended without need: the Go SDK's server (1.8) notes
 // one subscription of a connection for each resource and each list. When a subscription ends, its
@@ -25,9 +26,9 @@ import (
 
 const (
 	listenEnd   = time.Second     // how long a server may take to answer the end of a subscription
-	listenTidy  = 5 * time.Second // how long a subscription that nobody wants stays open
+	listenTidy  = 5 * time.Second // how long an unused subscription stays open
 	listenTries = 32              // refusals after which resources are not tried one by one
-	listenSlop  = 64              // resources that are followed for nobody beside those that are wanted
+	listenSlop  = 64              // unused resources that may stay followed beside the used ones
 )
 
 // shared is the subscriptions of one stdio connection. It belongs to the goroutine of watching.
@@ -137,7 +138,7 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 	return accepted, err
 }
 
-// revive takes back that nobody wants a resource, if the server still follows it.
+// revive marks a resource as wanted again, if the server still follows it.
 func (s *shared) revive(uri string) bool {
 	l := s.m.of[uri]
 	if l == nil {
@@ -158,7 +159,7 @@ func (s *shared) revive(uri string) bool {
 	return true
 }
 
-// withdraw notes what nobody wants any more. The server is told later, if at all.
+// withdraw marks resources as unwanted. The server is told later, or never.
 func (s *shared) withdraw(uris []string) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
@@ -220,8 +221,8 @@ func (s *shared) wasteful() bool {
 	return unwanted > listenSlop && unwanted > len(s.m.of)/2
 }
 
-// tidy ends the subscriptions that nobody wants, and opens the one to the lists again, which the
-// end of any other may have ended.
+// tidy ends the unused subscriptions. Then it opens the subscription to the lists again, because
+// the end of another one may have ended it.
 func (s *shared) tidy() {
 	var unwanted []*listen
 	for l, wanted := range s.open {
@@ -354,7 +355,7 @@ func (s *shared) end(list ...*listen) {
 		params := append(append([]byte(`{"requestId":`), id...), '}')
 		end := &transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
 		if err := s.m.transport.Send(sending, end); err != nil {
-			s.m.log.Debug("the upstream was not told that a subscription has ended", "error", err)
+			s.m.log.Debug("cannot tell the server that a subscription ended", "error", err)
 		}
 	}
 	if len(list) > 0 {

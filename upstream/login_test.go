@@ -45,9 +45,10 @@ func (o *operatorsToken) Token(_ context.Context, upstream, person string, refus
 	return o.token, nil
 }
 
-// TestOperatorSignsIn follows an upstream with auth.mode oauth: it is blocked and names the command,
-// connects after the sign-in, and names the command again when the server has revoked the token.
-// A server that asks for OAuth without auth.mode is told apart from one that refuses a header.
+// TestOperatorSignsIn follows an upstream with auth.mode oauth: it is blocked and names the
+// command, connects after the sign-in, and names the command again when the server has revoked the
+// token. A server that asks for OAuth without auth.mode is told apart from one that refuses a
+// header.
 func TestOperatorSignsIn(t *testing.T) {
 	for _, script := range []upstreamtest.Script{{Era: "legacy", Tools: tools("whoami")}, {Era: "modern", Tools: tools("whoami")}} {
 		t.Run(script.Era, func(t *testing.T) {

@@ -23,7 +23,7 @@ type modernConn struct {
 	lmu      sync.Mutex
 	listens  map[jsonrpc.ID]*listen // whose request is open
 	of       map[string]*listen     // on stdio, by resource that the server follows; changed by watching with lmu held
-	unwanted map[string]bool        // those of them that nobody wants any more; guarded by lmu
+	unwanted map[string]bool        // those that no client wants any more; guarded by lmu
 	self     []byte                 // our clientInfo
 }
 

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// This file holds the upstreams that people sign in to themselves. Each person has an Upstream of
-// their own: links, sessions and catalog come of their token, and are nobody else's.
+// This file holds the upstreams at which each person signs in. Each person has an Upstream of their
+// own: its links, sessions and catalog belong to their token alone.
 
-// people are those of a Set. Their lock is one of their own, since whoever is given the other
-// upstreams by Apply may ask for them.
+// people has the personal upstreams of a Set. It has its own lock because the callback of Apply may
+// call Of.
 type people struct {
 	mu      sync.Mutex
 	configs map[string]resolved // of the upstreams; none after close
@@ -23,7 +23,7 @@ type people struct {
 // personal are the upstreams of one person. Guarded by people.mu.
 type personal struct {
 	running map[string]*Upstream
-	used    time.Time // somebody asked for them
+	used    time.Time // when Of was last called for them
 }
 
 // Of returns the upstreams that a person signs in to, in the order of their names, and starts those
@@ -81,8 +81,8 @@ func (s *Set) Renew(person, name string) {
 	}
 }
 
-// Rest ends the upstreams of people of whom nobody has heard for a while. They start again when
-// they are asked for.
+// Rest ends the upstreams of persons for whom Of was not called for the given time. Of starts them
+// again.
 func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 				gone = append(gone, u)
 			case !u.serves(c, o):
 				before := u.Catalog()
-				if c.URL != u.config.URL { // for which nobody was given anything yet
+				if c.URL != u.config.URL { // no person has a token for the new server yet
 					before = &Catalog{}
 				}
 				its.running[name] = startFor(person, name, c, o, before)

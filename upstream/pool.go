@@ -32,8 +32,8 @@ type pool struct {
 	links   map[linkKey]*link
 	subs    map[linkKey]*subscriptions // over links that read a catalog
 	flights int                        // calls in progress, those included that wait for a link
-	// closed when a link has become idle or is gone, or the last call has ended; nil while nobody
-	// waits for that
+	// closed when a link has become idle or has ended, or the last call has ended; nil while no
+	// call waits for that
 	freed  chan struct{}
 	closed bool
 	alone  bool        // the server speaks both eras, and the legacy one to no purpose
@@ -310,7 +310,7 @@ func (p *pool) linkChanged(l *link) {
 			p.tellCatalog()
 		}
 	}
-	// it is told to nobody; and that a person has not signed in is no news
+	// StateChanged is not called for persons; a missing sign-in is not logged
 	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed {
 		level := slog.LevelInfo
 		if now == StateWaiting || now == StateBlocked {

@@ -25,9 +25,9 @@ const bothAnswers = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// dialer opens conns to one upstream, and finds out which era and which transport it speaks (2026-07-28,
-// basic/versioning). It remembers what it found out: the era is a property of the server, so one
-// odd answer does not change it. It is used by all links of the upstream.
+// dialer opens conns to one upstream, and finds out which era and which transport it speaks
+// (2026-07-28, basic/versioning). It remembers what it found out: the era is a property of the
+// server, so one odd answer does not change it. It is used by all links of the upstream.
 type dialer struct {
 	name    string // of the upstream
 	config  Config // with defaults
@@ -36,7 +36,7 @@ type dialer struct {
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log     *slog.Logger
 	known   *knowledge
-	opened  func() // called when a transport was opened; nil where nobody wants to know
+	opened  func() // called when a transport was opened; may be nil
 }
 
 // knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held
@@ -415,8 +415,8 @@ func asRPCError(err error) error {
 	return err
 }
 
-// recall returns the era and transport that the server was last known to speak; EraAuto when it is not
-// known.
+// recall returns the era and transport that the server was last known to speak; EraAuto when it is
+// not known.
 func (k *knowledge) recall() (Era, Transport) {
 	k.Lock()
 	defer k.Unlock()

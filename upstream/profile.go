@@ -47,7 +47,7 @@ func (p Profile) forLegacy() Profile {
 }
 
 // append appends the capabilities as a JSON object, in the words of the era. sampling.context is
-// never declared: what includeContext would include are all upstreams, and they are nobody else's
+// never declared: includeContext would include all upstreams, and a server must not see the others
 // business.
 func (p Profile) append(b []byte, era Era) []byte {
 	if p == (Profile{}) {

@@ -25,8 +25,8 @@ type Peer interface {
 	Notify(method string, params []byte)
 	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result;
 	// the call's time stands still meanwhile. The error is a *jsonrpc.Error when the client said
-	// so, or when it cannot be asked: the server is told in these words. Every other error means
-	// that nobody answered. ctx ends with the call, and when the server takes the question back.
+	// so, or when it cannot be asked: the server is told in these words. Any other error means that
+	// there is no answer. ctx ends with the call, and when the server cancels the request.
 	Ask(ctx context.Context, q *ServerRequest) ([]byte, error)
 }
 
@@ -34,8 +34,8 @@ type Peer interface {
 // is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
-// ServerRequest is a request of the server to the client: elicitation/create, sampling/createMessage or
-// roots/list.
+// ServerRequest is a request of the server to the client: elicitation/create,
+// sampling/createMessage or roots/list.
 type ServerRequest struct {
 	Method string
 	Params []byte // as the server wrote them; nil when there are none
@@ -62,8 +62,7 @@ type flight struct {
 	clock     *clock          // may be nil
 	ctx       context.Context // ends with the call
 	task      string          // of a legacy server that makes the call a task; guarded by base.mu
-	// it has asked something that nobody else can have asked, because it was the only call; guarded
-	// by base.mu
+	// it was the only call when the server sent a request that names no call; guarded by base.mu
 	alone bool
 }
 
@@ -109,8 +108,8 @@ func (b *base) noteAbandoned() {
 	b.mu.Unlock()
 }
 
-// abandonedGrace is how long a call may still log or ask something after it was abandoned, or answered. A
-// server does not report when it has finished with a call.
+// abandonedGrace is how long a call may still log or ask something after it was abandoned, or
+// answered. A server does not report when it has finished with a call.
 const abandonedGrace = time.Minute
 
 // crowded reports whether a call of another principal has ended lately; mu is held.
@@ -125,8 +124,8 @@ func (b *base) crowded(principal string) bool {
 
 // owner returns the one call that a message can belong to: own is the call whose response stream it
 // came on, nil when it came elsewhere. Then the message may name the task that it is about, and
-// otherwise it belongs to the only call in progress; with several in progress nobody can know, and
-// a question must be bound to the client and the user who caused it (2025-11-25,
+// otherwise it belongs to the only call in progress; with several in progress that is unknown, and
+// a server request must be bound to the client and the user who caused it (2025-11-25,
 // client/elicitation). A server may also log or ask after it has answered, so that a message is
 // dropped while it could belong to an earlier call of another principal. reason says why there is
 // none.
@@ -180,14 +179,14 @@ type pendingRequest struct {
 func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
-		b.log.Debug("the server asks for roots, which were not declared", "reason", reason)
+		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
 		// 2025-11-25, client/roots#error-handling
 		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots")
 		return
 	}
 	if f == nil || f.peer == nil {
-		b.odd.Warn(b.log, "question refused", "method", m.Method, "reason", reason)
-		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: "+reason)
+		b.odd.Warn(b.log, "server request rejected", "method", m.Method, "reason", reason)
+		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
 		return
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -195,7 +194,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	if b.flights[f.id] != f { // it has ended just now
 		b.mu.Unlock()
 		cancel()
-		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" cannot be put to anybody: its call is over")
+		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
 		return
 	}
 	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
@@ -250,7 +249,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 			reply.Result, reply.Error = unanswered(q.Method, err)
 		}
 		if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
-			b.log.Debug("answer to the upstream lost", "method", q.Method, "error", err)
+			b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
 		}
 	})
 }
@@ -292,7 +291,7 @@ func (b *base) sent(p Peer, elicitation []byte) {
 	if b.browse == nil {
 		b.browse = map[string]Peer{}
 	}
-	for old := range b.browse { // any one: nobody has so many
+	for old := range b.browse { // any entry: in practice there are fewer
 		if len(b.browse) < maxServerRequests {
 			break
 		}
@@ -301,7 +300,7 @@ func (b *base) sent(p Peer, elicitation []byte) {
 	b.browse[id] = p
 }
 
-// completed tells the one who was sent to a page that it is done, and nobody else.
+// completed passes the notification on to the client whose user was sent to that page.
 func (b *base) completed(m *jsonrpc.Message) {
 	v, err := raw.Get(m.Params, "elicitationId")
 	if len(m.Params) == 0 || err != nil {

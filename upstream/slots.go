@@ -45,7 +45,7 @@ type slot struct {
 	of       *slots
 	taker    *taker
 	state    slotState
-	answered bool        // the server has answered although nobody waited any more
+	answered bool        // the server has answered after the call was abandoned
 	timer    *time.Timer // frees an abandoned slot
 }
 
@@ -82,7 +82,7 @@ func (s *slots) take(ctx context.Context, account string, shares bool, into *slo
 	s.mu.Unlock()
 	select {
 	case <-w.ready:
-		into.state = slotUsed // which nobody else knows of yet
+		into.state = slotUsed // no other goroutine uses it yet
 		return true, nil
 	case <-ctx.Done():
 	}
@@ -201,7 +201,7 @@ func (l *slot) late() {
 	}
 }
 
-// over reports whether the slot counts for nobody.
+// over reports whether the slot is free.
 func (l *slot) over() bool {
 	if l.of == nil {
 		return true

@@ -6,8 +6,8 @@ import "time"
 type State int
 
 const (
-	// StateConnecting: the transport is being opened, the handshake done, the catalog read. Next: ready,
-	// waiting, blocked or closed.
+	// StateConnecting: the transport is being opened, the handshake done, the catalog read. Next:
+	// ready, waiting, blocked or closed.
 	StateConnecting State = iota
 	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call
 	// found the connection broken.
@@ -41,8 +41,8 @@ func (s State) String() string {
 // Status is what a person needs to know about an upstream.
 type Status struct {
 	Name string
-	// of the link that reads the catalog; StateClosed means that the upstream is stopped until
-	// somebody uses it
+	// of the link that reads the catalog; StateClosed means that the upstream is stopped until the
+	// next call
 	State   State
 	Since   time.Time
 	Err     string // why it is not ready, in one line; "" when it is

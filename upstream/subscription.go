@@ -27,12 +27,12 @@ type Source struct{ *subscriptions }
 type subscriptions struct {
 	p     *pool
 	key   linkKey
-	turn  chan struct{} // 1-buffered, full while somebody talks to the server about them
-	stale chan struct{} // 1-buffered: the server follows what nobody wants any more
+	turn  chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
+	stale chan struct{} // 1-buffered: the server follows resources that no client wants
 
 	mu       sync.Mutex
 	wanted   map[string]int  // who subscribed, by URI
-	held     *link           // in use while somebody has; nil otherwise
+	held     *link           // in use while there are subscribers; nil otherwise
 	conn     conn            // that follows
 	followed map[string]bool // what it follows; changed by who has the turn
 	lacking  map[string]bool // what is wanted and not followed
@@ -257,7 +257,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	s.mu.Unlock()
 	<-s.turn
 	if err != nil && ctx.Err() == nil {
-		s.p.log.Warn("not all resources are followed any more", "error", err)
+		s.p.log.Warn("the server no longer follows all subscribed resources", "error", err)
 	}
 	if len(before) > 0 {
 		s.missed(before)
@@ -273,7 +273,7 @@ func (s *subscriptions) withdraw(ctx context.Context, c conn) {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 		if err := s.sync(ctx, c, nil); err != nil {
-			s.p.log.Debug("the upstream was not told what nobody wants any more", "error", err)
+			s.p.log.Debug("cannot unsubscribe from unused resources", "error", err)
 		}
 	default:
 	}

@@ -141,8 +141,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if err == nil {
 			l.release()
 			if result.Type == TypeInputRequired {
-				// it came at the very end: what the call was made with is over, so that nobody can
-				// be asked with it any more
+				// the result came when the time of the call was over: the client can no longer be
+				// asked in this call
 				if clock.stop(); whole.Err() != nil {
 					err := context.Cause(whole)
 					return Result{}, &Error{u.name, kindOf(err), err}

@@ -45,7 +45,7 @@ const (
 	freshIdle = time.Millisecond
 )
 
-// clientConn is one connection. Whoever has it owns it: a request, or the pool.
+// clientConn is one connection. It belongs to an Exchange or to the idle connections of the Client.
 type clientConn struct {
 	net.Conn
 	address string
@@ -263,7 +263,7 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 		switch {
 		case resp.StatusCode >= 200:
 			return nil
-		case resp.StatusCode == http.StatusSwitchingProtocols: // what follows is no HTTP, and nobody asked for it
+		case resp.StatusCode == http.StatusSwitchingProtocols: // the rest is not HTTP, and was not requested
 			return notHTTP("it switches protocols")
 		}
 	}

@@ -25,11 +25,11 @@ func notHTTP(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
 }
 
-// readResponseHead reads the status line and the header of a response. scratch is memory for it, which
-// grows. resp gets everything but a body and the header: ContentLength is -1 where the body is in
-// chunks or ends with the connection, and Close says that there is no other response after this
-// one. The fields of the header, whose names are canonical, are appended to some memory: nearly all
-// answers are read without a look at most of them.
+// readResponseHead reads the status line and the header of a response. scratch is memory for it,
+// which grows. resp gets everything but a body and the header: ContentLength is -1 where the body
+// is in chunks or ends with the connection, and Close says that there is no other response after
+// this one. The fields of the header, whose names are canonical, are appended to some memory:
+// nearly all answers are read without a look at most of them.
 func readResponseHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []Field) ([]Field, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
@@ -127,7 +127,7 @@ func frame(resp *http.Response, fields []Field) error {
 	case resp.StatusCode < 200:
 		resp.ContentLength = 0
 	case resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified:
-		resp.Close = resp.Close || length > 0 || chunked // a body all the same is nothing that anybody should read
+		resp.Close = resp.Close || length > 0 || chunked // a body that must not be there is not read
 		resp.ContentLength, resp.TransferEncoding = 0, nil
 	case length < 0 && !chunked:
 		resp.Close = true
@@ -186,7 +186,7 @@ func (c *content) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// skipTrailer reads what follows the last chunk; nobody needs it. It returns io.EOF.
+// skipTrailer reads and drops the trailer after the last chunk. It returns io.EOF.
 func skipTrailer(r *bufio.Reader) error {
 	var scratch []byte
 	text, err := readBlock(r, &scratch)

@@ -54,8 +54,8 @@ func cutLine(text string) (line, rest, end string) {
 	return line, rest, "\n"
 }
 
-// parseField reads one line of a header. It rejects a line that continues the one before (obs-fold),
-// and white space in or after a name.
+// parseField reads one line of a header. It rejects a line that continues the one before
+// (obs-fold), and white space in or after a name.
 func parseField(line string) (Field, error) {
 	colon := 0
 	canonical, upper := true, true

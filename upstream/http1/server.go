@@ -37,13 +37,13 @@ type Server struct {
 	// HTTP is the server for everything that is not plain. Its Handler, BaseContext, ReadTimeout,
 	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are those of plain requests as well,
 	// but that the WriteTimeout is one for each write, and only until the handler sets a deadline
-	// of its own. Server shuts it down; nobody else serves with it.
+	// of its own. Server shuts it down; it must not serve anything else.
 	HTTP *http.Server
 
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[*conn]struct{}
-	gone     chan struct{} // closed when conns has become empty after ending; nil before somebody waits
+	gone     chan struct{} // closed when conns has become empty after ending; nil until Shutdown waits for that
 	handed   handed
 	ending   atomic.Bool // Shutdown or Close was called
 

@@ -150,7 +150,7 @@ func (c *conn) head() (*head, verdict) {
 			return nil, foreign
 		}
 		if lines := bytes.LastIndexByte(text, '\n') + 1; lines > looked {
-			if _, ok := parse(string(text[:lines]), false); !ok { // whoever sent it may wait to hear what is wrong with it
+			if _, ok := parse(string(text[:lines]), false); !ok { // the client may wait for the error response
 				return nil, foreign
 			}
 		}

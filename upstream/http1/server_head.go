@@ -52,7 +52,7 @@ func find(b []byte, from int) (int, verdict) {
 			i += at + 1
 			switch {
 			case i < 2 || b[i-2] != '\r':
-				return 0, foreign // nobody who sends a bare LF waits for more
+				return 0, foreign // after a bare LF the client may wait for the response
 			case i >= 4 && b[i-3] == '\n':
 				return i, plain
 			}

@@ -15,9 +15,9 @@ import (
 // the head: an answer that is smaller is one write, and its length is counted.
 const holdUp = 4 << 10
 
-// response is the http.ResponseWriter of one request. It belongs to the handler until that returns;
-// from then on it writes nothing, so that nobody who has kept it writes into the answer to another
-// request.
+// response is the http.ResponseWriter of one request. It belongs to the handler until the handler
+// returns. After that it writes nothing, so that a handler that kept it cannot write into the
+// response of another request.
 type response struct {
 	conn    *conn
 	body    *body // of the request

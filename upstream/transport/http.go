@@ -16,9 +16,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// streamable is Streamable HTTP of both eras. It has no connection of its own: every request is one,
-// from the pool that the upstream's transports share. What it has is the session of a legacy server, so
-// it is over when that is gone, and not when a request fails.
+// streamable is Streamable HTTP of both eras. It has no connection of its own: every request is
+// one, from the pool that the upstream's transports share. What it has is the session of a legacy
+// server, so it is over when that is gone, and not when a request fails.
 type streamable struct {
 	origin
 	in Receiver
@@ -45,8 +45,8 @@ const (
 	deleteTime      = time.Second
 )
 
-// OpenHTTP returns a transport to the server. It opens no connection; a server that is not there shows
-// at the first request.
+// OpenHTTP returns a transport to the server. It opens no connection; a server that is not there
+// shows at the first request.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
 	w := &streamable{in: in}
 	w.init(o)
@@ -95,8 +95,8 @@ func (w *streamable) place(id, version string) {
 	w.session.Store(p)
 }
 
-// Call is that of transport. The answer is JSON, or an event stream; a legacy stream that breaks off is
-// taken up again if the server can do that.
+// Call is that of transport. The answer is JSON, or an event stream; a legacy stream that breaks
+// off is taken up again if the server can do that.
 func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	return nil
 }
 
-// Close is that of transport. It ends the session at the server, if there is one, for which the server
-// has a second.
+// Close is that of transport. It ends the session at the server, if there is one, for which the
+// server has a second.
 func (w *streamable) Close() error {
 	w.closing.Do(func() {
 		lost := w.Ended()
@@ -185,7 +185,7 @@ func (w *streamable) leave(s *places) {
 		ProtoMajor: 1, ProtoMinor: 1}
 	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		w.log.Debug("the server was not told that the session is over", "error", err)
+		w.log.Debug("cannot end the session at the server", "error", err)
 		return
 	}
 	resp.Body.Close()
@@ -258,6 +258,6 @@ func what(m *jsonrpc.Message) string {
 	return fmt.Sprintf("the id %.100s", m.ID)
 }
 
-// errStreamEnded means that a stream broke off, so that nobody knows whether the request was
-// carried out.
+// errStreamEnded means that a response stream broke off. The server may have carried out the
+// request.
 var errStreamEnded = errors.New("the stream ended before the answer")

@@ -33,14 +33,15 @@ type HTTPOptions struct {
 	MessageLimit int // bytes of one message from the server
 	Depth        int // nesting of one message from the server
 	Log          *slog.Logger
-	// shared by the transports of an upstream, and not closed by them; nil means one of the transport's own
+	// shared by the transports of an upstream, and not closed by them; nil means one of the
+	// transport's own
 	Pool http.RoundTripper
 }
 
 const (
 	maxRedirects = 3
-	// tokens of one request, after which nobody has another one: that is where the person has to
-	// sign in again
+	// refused tokens of one request, after which no other token is tried: the person has to sign in
+	// again
 	maxRefused  = 2
 	drainSize   = 64 << 10    // of what follows an answer, read so that the connection can be used again
 	drainTime   = time.Second // for the same
@@ -51,8 +52,8 @@ const (
 // errTooLarge means that a message of the server's exceeds the limit.
 var errTooLarge = errors.New("the answer is larger than limits.message")
 
-// newHTTPPool returns the pool of connections that the transports of one upstream share. It is closed
-// with CloseIdleConnections.
+// newHTTPPool returns the pool of connections that the transports of one upstream share. It is
+// closed with CloseIdleConnections.
 func newHTTPPool() http.RoundTripper {
 	return &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
@@ -90,7 +91,7 @@ type origin struct {
 	token  func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	last   atomic.Pointer[string]                                       // the token of the latest request; nil before
 	rt     http.RoundTripper
-	own    bool // nobody else uses rt
+	own    bool // rt is not shared
 	limit  int
 	depth  int
 	log    *slog.Logger
@@ -149,8 +150,8 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over says why the transport cannot be used any more; nil is that we closed it. What is in flight goes
-// on.
+// over says why the transport cannot be used any more; nil is that we closed it. What is in flight
+// goes on.
 func (o *origin) over(reason error) {
 	o.once.Do(func() {
 		o.reason = reason
@@ -176,8 +177,8 @@ func (o *origin) why() error {
 	return o.reason
 }
 
-// Wait is that of transport. The first reason stays: a transport that ended by itself says so after Close,
-// too.
+// Wait is that of transport. The first reason stays: a transport that ended by itself says so after
+// Close, too.
 func (o *origin) Wait() error {
 	<-o.gone
 	return o.reason
@@ -196,7 +197,7 @@ func (o *origin) close() {
 	o.work.Wait()
 }
 
-// release gives up the idle connections, if nobody else uses them.
+// release closes the idle connections, if the pool is not shared.
 func (o *origin) release() {
 	if c, ok := o.rt.(interface{ CloseIdleConnections() }); ok && o.own {
 		c.CloseIdleConnections()
@@ -250,7 +251,7 @@ func (t *trip) reserve(n int64) error {
 }
 
 // get returns a field of the response's header; name is canonical. header returns all of them; a
-// http1.Client makes that of the fields when somebody asks for it.
+// The header of a response of http1.Client is made at the first call.
 func (t *trip) get(name string) string {
 	if t.Response.Header != nil {
 		return t.Response.Header.Get(name)
@@ -417,8 +418,8 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case o.ctx.Err() != nil:
 		return ErrClosed
 	case t.Response == nil && !t.out.begun.Load():
-		// Nobody has read the body, so whatever was sent is no message: there was no connection, or
-		// it was refused before a byte went out.
+		// The body was not read, so no message was sent: there was no connection, or it was closed
+		// before the first byte.
 		return notSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)

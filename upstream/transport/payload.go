@@ -13,7 +13,7 @@ type payload struct {
 	parts [3][]byte // never modified after set
 	head  [96]byte  // the memory of most first parts
 	size  int64
-	begun atomic.Bool // somebody has read from it, so that it may be on its way
+	begun atomic.Bool // a part of it was read, and may have been sent
 }
 
 func (p *payload) set(m *jsonrpc.Message) {

@@ -68,8 +68,8 @@ func mustHTTP(t testing.TB, o HTTPOptions, in Receiver) *streamable {
 	return w
 }
 
-// mustBeGone fails when goroutines of HTTP transports are left. One that was ended may need a moment to
-// be gone.
+// mustBeGone fails when goroutines of HTTP transports are left. One that was ended may need a
+// moment to be gone.
 func mustBeGone(t testing.TB) {
 	t.Helper()
 	var left []string

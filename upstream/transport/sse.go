@@ -122,16 +122,16 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID,
 			response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
 		case err != nil:
-			w.odd.Warn(w.log, "an event of the server's is no message", "size", len(e.Data), "error", err)
+			w.odd.Warn(w.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data), "error", err)
 		case !m.IsResponse():
 			w.in(&m) // also when a request of ours has the same id: each side numbers its own
 		case !w.deliver(m.ID, response{m: &m}):
-			w.log.Debug("a response that nobody waits for was dropped", "id", string(m.ID))
+			w.log.Debug("dropped a response without a waiting request", "id", string(m.ID))
 		}
 	}
 }
 
-// deliver hands a response to who waits for it; false means that nobody does.
+// deliver passes a response to the Call that waits for it. It returns false if there is none.
 func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	w.pendingMu.Lock()
 	defer w.pendingMu.Unlock()

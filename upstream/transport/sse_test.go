@@ -295,7 +295,8 @@ func TestSSEStreamEnds(t *testing.T) {
 	}
 }
 
-// TestSSEInvalidAnswer guards that a response that cannot be read fails its call, and not the transport.
+// TestSSEInvalidAnswer guards that a response that cannot be read fails its call, and not the
+// transport.
 func TestSSEInvalidAnswer(t *testing.T) {
 	o := newOld(t, named, func(o *oldRemote, w http.ResponseWriter, m jsonrpc.Message) {
 		w.WriteHeader(202)

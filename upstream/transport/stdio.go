@@ -57,10 +57,10 @@ func (o StdioOptions) withDefaults() StdioOptions {
 
 // stdio is the transport to a child process: one message per line on its standard input and output.
 //
-// Five goroutines belong to it, and Close waits for all of them: run, which decides when the transport
-// is at its end and takes the process down; the reader of stdout; the reader of stderr; the owner
-// of the process (stdio_process.go); and, while the input pipe is full, a writer that finishes the
-// frame which stands half in the pipe.
+// Five goroutines belong to it, and Close waits for all of them: run, which decides when the
+// transport is at its end and takes the process down; the reader of stdout; the reader of stderr;
+// the owner of the process (stdio_process.go); and, while the input pipe is full, a writer that
+// finishes the frame which stands half in the pipe.
 type stdio struct {
 	Duplex
 	o       StdioOptions
@@ -74,7 +74,7 @@ type stdio struct {
 	mu     sync.Mutex
 	calls  map[jsonrpc.ID]chan answer // that wait for a response
 	left   map[jsonrpc.ID]Observer    // of calls that were given up after they had been sent; nil before the first
-	many   int                        // from this number of them on, those that count for nobody are dropped
+	many   int                        // from this number of them on, the settled ones are dropped
 	reason error                      // set once, before over is closed; ErrClosed when we ended it
 
 	spare   lineBuffers
@@ -89,7 +89,8 @@ type stdio struct {
 }
 
 // answer is what becomes of a call: a response, or the reason why none will come. Channels of it
-// have room for one, and it is sent under stdio.mu by whoever takes the call out of stdio.calls.
+// have room for one, and it is sent under stdio.mu by the goroutine that removes the call from
+// stdio.calls.
 type answer struct {
 	m      *jsonrpc.Message
 	buffer []byte // what m alone is in, if that is a large buffer; nil otherwise
@@ -152,8 +153,8 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 	return w, nil
 }
 
-// Call implements transport. It costs no goroutine switch on the way to the server while the pipe has
-// room.
+// Call implements transport. It costs no goroutine switch on the way to the server while the pipe
+// has room.
 func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	c, err := w.expect(req.ID)
 	if err != nil {
@@ -232,7 +233,7 @@ func (w *stdio) run() {
 	w.process.finish(w.drained)
 	<-w.drained
 	<-w.process.silent
-	w.turn <- struct{}{} // the input is closed, so whoever has it returns it soon; nobody writes after this
+	w.turn <- struct{}{} // the input is closed, so its holder returns it soon; there is no write after this
 }
 
 // why returns the reason of the end. When the server gave the sign it waits a moment for the rest
@@ -304,10 +305,10 @@ func (w *stdio) leave(req *Request) {
 	w.left[req.ID] = req.Observer
 }
 
-// fewestLeft may be remembered although they count for nobody.
+// fewestLeft abandoned calls are remembered even if they are settled.
 const fewestLeft = 64
 
-// settle gives a call its answer. It returns false when nobody waits for it.
+// settle passes the answer to the waiting call. It returns false if there is none.
 func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -349,11 +350,11 @@ func sendError(sent bool, err error) error {
 
 // write writes m as one line. sent is false only if it is certain that the server will not see it.
 //
-// Nobody waits here longer than its own ctx. The frame is written without a wait as far as it fits
-// into the pipe. If it does not fit, a goroutine of its own finishes it, for two reasons: a line
-// must not be cut off in the middle because one caller gives up (all others on this transport would pay
-// for that), and a server that is only busy catches up. One that reads nothing for WriteStall is
-// hung, and the transport ends.
+// A caller waits here no longer than its ctx allows. The frame is written without a wait as far as
+// it fits into the pipe. If it does not fit, a goroutine of its own finishes it, for two reasons: a
+// line must not be cut off in the middle because one caller gives up (all others on this transport
+// would pay for that), and a server that is only busy catches up. One that reads nothing for
+// WriteStall is hung, and the transport ends.
 func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -409,8 +410,8 @@ func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	}
 }
 
-// wrote turns the outcome of writing into that of write: a failed one is the end of the transport, whose
-// reason is worth a moment's wait.
+// wrote turns the outcome of writing into that of write: a failed one is the end of the transport,
+// whose reason is worth a moment's wait.
 func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error) {
 	if err == nil {
 		return true, nil

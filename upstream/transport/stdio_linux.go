@@ -14,8 +14,8 @@ func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 // sockets, which takes a large answer for two thirds of the CPU time of a pipe, on both sides, and
 // a small one for no more. It is what clients on Node give to servers: a program that opens
 // /dev/stdout by its name, which sockets do not allow, fails under those, too. Nothing is written
-// to our end, and that is not said either: a program that listens on its output, as asyncio does,
-// to learn that nobody reads it any more, would take it for that.
+// to our end, and that is not said either: a program that watches its output for a closed reader,
+// as asyncio does, would mistake a shutdown of our end for that.
 func outputPair() (ours, theirs *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

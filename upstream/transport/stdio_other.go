@@ -15,7 +15,7 @@ func (p *process) signal(bool) { p.cmd.Process.Kill() }
 
 func (p *process) left() bool { return false }
 
-// Watchdog keeps nothing: here a process has no group that somebody could end for us.
+// Watchdog does nothing: on this system a process has no group that another process could end.
 type Watchdog struct{}
 
 func (*Watchdog) keep(*process) error { return nil }

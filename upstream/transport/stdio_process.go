@@ -21,7 +21,7 @@ import (
 //
 // It leads a session of its own: signals go to it and its descendants together, those of our
 // terminal do not reach it, and a program that would ask for a password on the terminal fails
-// instead of waiting for somebody to type.
+// instead of waiting for input.
 //
 // When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go),
 // everywhere its input ends, which tells servers and the wrappers around them to go, and whoever of
@@ -99,9 +99,8 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// own starts the child and waits for it. Both are done on one operating system thread that nobody
-// else uses meanwhile, because Linux takes the end of the thread that started the child for the end
-// of the parent.
+// own starts the child and waits for it. Both happen on one locked operating system thread, because
+// Linux treats the end of the thread that started the child as the end of the parent.
 func (p *process) own(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -111,7 +110,7 @@ func (p *process) own(started chan<- error) {
 		return
 	}
 	if err := p.watchdog.keep(p); err != nil {
-		p.log.Debug("what it starts may outlive us, if we are killed", "err", err)
+		p.log.Debug("no watchdog: child processes may outlive Junction if it is killed", "err", err)
 	}
 	if err := p.cell.started(); err != nil { // the wrapper is no command, and has started nothing
 		p.cmd.Process.Kill()
@@ -189,7 +188,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.stdout.Close()
 	last := time.NewTimer(p.words)
 	defer last.Stop()
-	select { // what it wrote is read to its end, unless somebody else holds the other end
+	select { // its output is read to the end, unless another process holds the other end
 	case <-p.silent:
 	case <-last.C:
 	}
@@ -198,7 +197,7 @@ func (p *process) finish(drained <-chan struct{}) {
 }
 
 // gone waits for one grace until the child has ended, and its descendants as well: all of its
-// output has come, or nobody is in its group.
+// output has come, or its group is empty.
 func (p *process) gone(drained <-chan struct{}) bool {
 	timeout := time.NewTimer(p.grace)
 	defer timeout.Stop()

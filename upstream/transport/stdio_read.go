@@ -32,7 +32,7 @@ func (w *stdio) read() {
 		switch {
 		case err == nil && m.IsResponse():
 			if !w.settle(m.ID, answer{m: &m, buffer: lines.gone}) {
-				w.o.Log.Debug("dropped a response that nobody waits for", "id", m.ID)
+				w.o.Log.Debug("dropped a response without a waiting request", "id", m.ID)
 			}
 		case err == nil:
 			select {
@@ -52,7 +52,7 @@ func (w *stdio) read() {
 				continue // the caller has the error
 			}
 			if show, before := odd.allow(time.Now()); show {
-				w.o.Log.Warn("the server wrote a line that is no message", "error", err, "size", long.size, "line",
+				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size, "line",
 					clean(long.start), "not_shown", before)
 			}
 		}
@@ -66,8 +66,8 @@ const (
 	lineKept   = 4 << 20  // the largest of them that is kept for another line
 )
 
-// lineBuffers are buffers for lines that nobody uses: to make a large one costs more than to read
-// what goes into it. The zero value has none.
+// lineBuffers are unused buffers for lines: allocating a large one costs more than reading into it.
+// The zero value has none.
 type lineBuffers struct{ pool sync.Pool }
 
 // take returns a buffer of size bytes.
@@ -78,7 +78,7 @@ func (p *lineBuffers) take(size int) []byte {
 	return make([]byte, size, (size+lineOwn-1)/lineOwn*lineOwn)
 }
 
-// give takes a buffer that nobody uses any more.
+// give takes back an unused buffer.
 func (p *lineBuffers) give(b []byte) {
 	if cap(b) >= lineOwn && cap(b) <= lineKept {
 		p.pool.Put(&b)
@@ -236,7 +236,7 @@ type outline struct {
 	quoted, escaped bool
 }
 
-// outlineKept bounds the outline; nobody needs so many members.
+// outlineKept bounds the outline; a response has fewer members.
 const outlineKept = 4 << 10
 
 // add reads on; b is not kept.

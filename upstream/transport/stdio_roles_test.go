@@ -80,8 +80,8 @@ var _ = role("wrapper", func() { // as npx: waits for a child that has its stdin
 	cmd.Wait()
 })
 
-// has a transport to each of the roles that it is told, and says so when all of them run; what befalls
-// its keeper is told between them
+// has a transport to each of the roles that it is told, and says so when all of them run; what
+// befalls its keeper is told between them
 var _ = role("proxy", func() {
 	k := new(Watchdog)
 	for _, what := range os.Args[1:] {

@@ -35,8 +35,8 @@ type opened struct {
 }
 
 // mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it
-// Ended before that, when that is certain. The transport is closed with the test, and then nothing of it
-// may be left.
+// Ended before that, when that is certain. The transport is closed with the test, and then nothing
+// of it may be left.
 func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")

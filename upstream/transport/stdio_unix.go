@@ -15,7 +15,7 @@ func ownGroup() *syscall.SysProcAttr {
 }
 
 // signal asks everybody in the child's group to end, or kills them. The group may outlive the
-// child; while it does, its id is given to nobody else.
+// child; until then its id is not reused.
 func (p *process) signal(kill bool) {
 	sig := syscall.SIGTERM
 	if kill {
@@ -24,7 +24,7 @@ func (p *process) signal(kill bool) {
 	syscall.Kill(-p.cmd.Process.Pid, sig)
 }
 
-// left reports whether anybody is in the child's group.
+// left reports whether the child's group has a process.
 func (p *process) left() bool { return syscall.Kill(-p.cmd.Process.Pid, 0) == nil }
 
 // pipeWriter writes to a pipe without waiting for room in it. Its methods are called by one

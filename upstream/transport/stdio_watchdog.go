@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Watchdog ends what is left of our children when we have no time to: after kill -9, a second signal,
-// a crash. It is a shell, one for all processes of a Set, in a session of its own, and reads which
-// groups there are from a pipe whose other end nobody has but us. However we end, the pipe ends
-// too, and what is left then gets what finish would give it.
+// Watchdog ends what is left of our children when we have no time to: after kill -9, a second
+// signal, a crash. It is a shell, one for all processes of a Set, in a session of its own, and
+// reads which groups there are from a pipe whose other end nobody has but us. However we end, the
+// pipe ends too, and what is left then gets what finish would give it.
 //
 // It is there as long as a group is. Nobody waits for what it does: one that is found to have died,
 // or not to read, is killed, and the next child starts another. A child that is started in the very
@@ -29,11 +29,11 @@ type Watchdog struct {
 	writer pipeWriter
 }
 
-// watchdogScript is what the shell runs, with the groups that are there already as arguments. Signals that
-// somebody sends to all that we started are not for it. At the end of its input, which is that of
-// the children's, too, it gives the groups two seconds (StopGrace), SIGTERM, two more, and SIGKILL.
-// One that it finds empty, once a second, it forgets, because the id may then become somebody
-// else's.
+// watchdogScript is what the shell runs, with the groups that are there already as arguments.
+// Signals that somebody sends to all that we started are not for it. At the end of its input, which
+// is that of the children's, too, it gives the groups two seconds (StopGrace), SIGTERM, two more,
+// and SIGKILL. One that it finds empty, once a second, it forgets, because the id may then become
+// somebody else's.
 //
 // kill is called in this way because dash, bash and busybox understand no other in common.
 const watchdogScript = `# junction: ends its children when it cannot do so itself

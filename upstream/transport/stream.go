@@ -102,7 +102,7 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 		case id != "" && m.ID == id && m.Method == "":
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		default:
-			o.odd.Warn(o.log, "an event of the server's is no message", "size", len(e.Data), "error", err)
+			o.odd.Warn(o.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data), "error", err)
 		}
 	}
 }
@@ -125,8 +125,8 @@ func (w *streamable) answer(
 	take := func(m *jsonrpc.Message) bool {
 		switch {
 		case answers(m, req.ID):
-			// Nobody reads on into the buffer of events, so that it is the response's now, and the
-			// caller's.
+			// The buffer of events is not read into again: it belongs to the response now, and so
+			// to the caller.
 			found = m
 			return false
 		case m.IsResponse():
@@ -255,7 +255,7 @@ func (w *streamable) listening(gap func()) {
 		case err == ErrClosed:
 			return
 		case err != nil:
-			w.log.Debug("the server cannot be listened to for now", "error", err)
+			w.log.Debug("cannot open the listening stream; will retry", "error", err)
 			p.tries++
 			continue
 		case t.StatusCode/100 != 2 || !isEvents(t.media()):
@@ -268,7 +268,7 @@ func (w *streamable) listening(gap func()) {
 			continue
 		}
 		heard = true
-		gap() // also the first time: what changed since the list was read was said to nobody
+		gap() // also the first time: changes since the list was read were not announced
 		p.moved = false
 		err = w.read(t, &p, "", nil, w.heard)
 		t.close()
@@ -285,7 +285,7 @@ func (w *streamable) listening(gap func()) {
 // heard takes a message of the listening stream. A response has no place on it.
 func (w *streamable) heard(m *jsonrpc.Message) bool {
 	if m.IsResponse() {
-		w.log.Debug("a response on the listening stream was dropped", "id", string(m.ID))
+		w.log.Debug("dropped a response on the listening stream", "id", string(m.ID))
 	} else {
 		w.in(keep(m))
 	}

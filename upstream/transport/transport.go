@@ -11,12 +11,13 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// Transport moves JSON-RPC messages between us and one server. It knows framing, processes and HTTP; it
-// knows nothing of MCP's methods. Its methods may be called from several goroutines at once.
+// Transport moves JSON-RPC messages between us and one server. It knows framing, processes and
+// HTTP; it knows nothing of MCP's methods. Its methods may be called from several goroutines at
+// once.
 type Transport interface {
-	// Call sends a request, whose ID the caller chose and is unique on this transport, and waits for its
-	// response. Messages that certainly belong to this request (they came on its own HTTP response
-	// stream) go to on before Call returns, one at a time; it must not block.
+	// Call sends a request, whose ID the caller chose and is unique on this transport, and waits
+	// for its response. Messages that certainly belong to this request (they came on its own HTTP
+	// response stream) go to on before Call returns, one at a time; it must not block.
 	//
 	// When ctx ends, Call returns context.Cause(ctx) at once and a late response is dropped; on
 	// HTTP the request's stream is closed, on other transports the server learns nothing of it. A
@@ -25,7 +26,8 @@ type Transport interface {
 	// Send sends a notification, or a response to a request of the server's. It does not wait for
 	// the server to act on it.
 	Send(ctx context.Context, m *Request) error
-	// Wait blocks until the transport cannot be used any more, and says why. It returns nil after Close.
+	// Wait blocks until the transport cannot be used any more, and says why. It returns nil after
+	// Close.
 	Wait() error
 	// Ended reports, without waiting, whether the transport cannot be used any more.
 	Ended() bool
@@ -40,8 +42,8 @@ type Transport interface {
 	// every later request. It does nothing where requests have no header.
 	SetVersion(version string)
 	// Listen opens the stream on which a legacy server sends what belongs to no request, until the
-	// Transport is closed or the server offers no such stream. gap is called whenever the stream was
-	// opened, because something may have been missed before; it must not block. The channel is
+	// Transport is closed or the server offers no such stream. gap is called whenever the stream
+	// was opened, because something may have been missed before; it must not block. The channel is
 	// closed when the stream is open, or when there will be none.
 	Listen(gap func()) <-chan struct{}
 	// Close ends the transport, and everything that it started: it returns when no goroutine and no
@@ -49,8 +51,8 @@ type Transport interface {
 	Close() error
 }
 
-// Request is a message on its way to a server, with what HTTP puts beside it. Other transports ignore
-// Header.
+// Request is a message on its way to a server, with what HTTP puts beside it. Other transports
+// ignore Header.
 type Request struct {
 	jsonrpc.Message
 	Header   []http1.Field
@@ -113,8 +115,8 @@ var (
 	ErrInvalid = errors.New("invalid answer")
 )
 
-// TokenError means that nobody could say now what a request is authorized with. The request was not
-// sent, or was refused.
+// TokenError means that no access token could be obtained for a request. The request was not sent,
+// or was answered 401.
 type TokenError struct{ Err error }
 
 func (e *TokenError) Error() string { return e.Err.Error() }
