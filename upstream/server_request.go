@@ -14,10 +14,11 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file holds how the messages of a server find the call that they belong to, and how its
-// questions are answered.
+// This file attributes the messages of a server to the calls of clients, and passes server requests
+// on to the client.
 
-// Peer is whom an upstream talks to during a call: the client that made it.
+// Peer is the client that made a call. It receives the notifications and the server requests of
+// that call.
 type Peer interface {
 	// Notify takes a notification that belongs to the call: progress with the client's own token,
 	// or a log message. It does not block, and nothing becomes of it once (*Upstream).Call has
@@ -53,7 +54,7 @@ func IsServerRequest(method string) bool {
 	return false
 }
 
-// flight is a call that a server is working on.
+// flight is an in-flight call of a client.
 type flight struct {
 	id        jsonrpc.ID
 	peer      Peer
@@ -112,7 +113,8 @@ func (b *base) noteAbandoned() {
 // answered. A server does not report when it has finished with a call.
 const abandonedGrace = time.Minute
 
-// crowded reports whether a call of another principal has ended lately; mu is held.
+// crowded reports whether a call of another principal has ended within abandonedGrace. b.mu is
+// held.
 func (b *base) crowded(principal string) bool {
 	for _, l := range b.recent {
 		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < abandonedGrace {
@@ -254,14 +256,14 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	})
 }
 
-// declares returns what the server was told of its clients.
+// declares returns the client capabilities that the handshake declared.
 func (b *base) declares() Profile {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.declared
 }
 
-// sendPatience is how long a server may take to accept a message that is no request.
+// sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
 // asking is that of conn.
@@ -319,7 +321,7 @@ func (b *base) completed(m *jsonrpc.Message) {
 // maxServerRequests bounds what a server can ask at once.
 const maxServerRequests = 64
 
-// unanswered is what a server hears of a question that got no answer.
+// unanswered returns the response to a server request that the client did not answer.
 func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
 	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return nil, rpcErr
@@ -334,7 +336,7 @@ func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
 	return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the client did not answer"}
 }
 
-// takeBack ends a question that the server has cancelled.
+// takeBack ends a server request that the server has cancelled.
 func (b *base) takeBack(m *jsonrpc.Message) {
 	v, err := raw.Get(m.Params, "requestId")
 	if len(m.Params) == 0 || err != nil {

@@ -2,7 +2,7 @@ package upstream
 
 import "time"
 
-// State is where a link is in its life.
+// State is the state of a link.
 type State int
 
 const (
@@ -38,7 +38,7 @@ func (s State) String() string {
 	return "idle"
 }
 
-// Status is what a person needs to know about an upstream.
+// Status describes an upstream for the operator.
 type Status struct {
 	Name string
 	// of the link that reads the catalog; StateClosed means that the upstream is stopped until the

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// Client speaks HTTP/1.1 over TCP, for servers with an http URL. It is here because of its
-// cost: http.Transport hands every request to one goroutine that writes and every answer to another
-// that reads, which was a quarter of the CPU of a small call; here the caller's own goroutine
-// writes the request in one system call and reads the answer, and parses no more of it than is
-// needed (client_response.go). https, HTTP/2 and proxies stay with http.Transport.
+// Client sends HTTP/1.1 requests over TCP, for servers with an http URL. http.Transport passes
+// every request to a writing goroutine and every response to a reading one, which took a quarter of
+// the CPU time of a small call. Here the caller's own goroutine writes the request in one system
+// call, reads the response, and parses only what is needed (client_response.go). https, HTTP/2 and
+// proxies stay with http.Transport.
 //
 // It is an http.RoundTripper for requests whose body has a known length. Close of a response's body
 // before its end closes the connection.
@@ -61,7 +61,7 @@ type clientConn struct {
 // Abort breaks off whatever is being read or written.
 func (c *clientConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
-// RoundTrip implements http.RoundTripper. It is the slow way in; (*Group).Do is the other.
+// RoundTrip implements http.RoundTripper. (*Group).Do is faster.
 func (t *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	port := cmp.Or(r.URL.Port(), "80")
 	g := &Group{Client: t, Address: net.JoinHostPort(r.URL.Hostname(), port), Closing: context.Background()}
@@ -76,7 +76,7 @@ func (t *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Group is the exchanges with one server that can be broken off together.
+// Group is the exchanges with one server, which can be aborted together.
 type Group struct {
 	Client  *Client
 	Address string          // host and port
@@ -113,7 +113,7 @@ func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Fie
 	return resp, nil
 }
 
-// Abort breaks off what is under way, and what begins later.
+// Abort aborts all exchanges of the group, and those that begin later.
 func (g *Group) Abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -299,7 +299,7 @@ func (x *Exchange) Get(name string) string {
 
 func (x *Exchange) Header() http.Header { return headerOf(x.fields) }
 
-// Abort makes everything fail that is read or written, now and later.
+// Abort makes all reads and writes of the exchange fail, now and later.
 func (x *Exchange) Abort() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// streamable is Streamable HTTP of both eras. It has no connection of its own: every request is
-// one, from the pool that the upstream's transports share. What it has is the session of a legacy
-// server, so it is over when that is gone, and not when a request fails.
+// streamable is the Streamable HTTP transport, for both eras. Its requests use the connections of a
+// pool that the transports of an upstream share. It ends when the session of a legacy server ends,
+// not when a request fails.
 type streamable struct {
 	origin
 	in Receiver
@@ -29,8 +29,8 @@ type streamable struct {
 	closing sync.Once
 }
 
-// places is what the server and the handshake made of the session so far. It is replaced, not
-// changed, but for worked.
+// places is the state of the session: its id, its protocol version, and the headers made of both.
+// It is replaced, never modified, except for worked.
 type places struct {
 	id, version string
 	post, get   http.Header  // never modified
@@ -45,8 +45,7 @@ const (
 	deleteTime      = time.Second
 )
 
-// OpenHTTP returns a transport to the server. It opens no connection; a server that is not there
-// shows at the first request.
+// OpenHTTP returns a transport to the server. It opens no connection; the first request does.
 func OpenHTTP(o HTTPOptions, in Receiver) Transport {
 	w := &streamable{in: in}
 	w.init(o)
@@ -65,7 +64,7 @@ func (w *streamable) SetVersion(v string) {
 	w.place(w.session.Load().id, v)
 }
 
-// begun takes the session that the server gave with its answer to initialize.
+// begun stores the session id of the response to initialize.
 func (w *streamable) begun(id string) error {
 	if len(id) > maxSession || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		return fmt.Errorf("%w to initialize: the session id is not visible ASCII of at most %d characters", ErrInvalid,
@@ -77,7 +76,7 @@ func (w *streamable) begun(id string) error {
 	return nil
 }
 
-// place makes the headers of later requests. The caller holds setting, or is OpenHTTP.
+// place makes the headers of later requests. The caller holds setting, except for OpenHTTP.
 func (w *streamable) place(id, version string) {
 	p := &places{id: id, version: version, worked: new(atomic.Bool)}
 	if old := w.session.Load(); old != nil && old.id == id {
@@ -95,8 +94,8 @@ func (w *streamable) place(id, version string) {
 	w.session.Store(p)
 }
 
-// Call is that of transport. The answer is JSON, or an event stream; a legacy stream that breaks
-// off is taken up again if the server can do that.
+// Call implements Transport. The response is JSON or an event stream. A broken stream of a legacy
+// server is resumed if the server supports that.
 func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -144,7 +143,7 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	return &m, nil
 }
 
-// Send is that of transport.
+// Send implements Transport.
 func (w *streamable) Send(ctx context.Context, m *Request) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -158,8 +157,8 @@ func (w *streamable) Send(ctx context.Context, m *Request) error {
 	return nil
 }
 
-// Close is that of transport. It ends the session at the server, if there is one, for which the
-// server has a second.
+// Close implements Transport. It ends the session at the server, if there is one; the server has a
+// second to answer.
 func (w *streamable) Close() error {
 	w.closing.Do(func() {
 		lost := w.Ended()
@@ -172,8 +171,8 @@ func (w *streamable) Close() error {
 	return nil
 }
 
-// leave tells the server that the session is over. Servers may refuse that, and a server that is
-// gone has forgotten it anyway.
+// leave sends DELETE to end the session at the server. Its failure is only logged: servers may
+// reject it.
 func (w *streamable) leave(s *places) {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
@@ -212,7 +211,7 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	return t, nil
 }
 
-// or returns err, or why ctx ended, which may be what made err.
+// or returns the cause of ctx if ctx has ended, and err otherwise.
 func (w *streamable) or(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -239,18 +238,18 @@ func (w *streamable) refused(t *trip, s *places, m *Request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", ErrSessionGone, e)
-	// without its words, which are for the one whose request it was
+	// without the text of the response, which is only for the caller of this request
 	w.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
 	return notSent(gone)
 }
 
-// answers reports whether m is the response to the request called id. An error without id is: the
-// server could not read the id of what we sent.
+// answers reports whether m is the response to the request with this id. An error without id
+// counts: the server could not read our id.
 func answers(m *jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.IsResponse() && (m.ID == id || m.ID == "" && m.Error != nil)
 }
 
-// what says what a message is that should have been a response to something else.
+// what describes a message that is not the expected response.
 func what(m *jsonrpc.Message) string {
 	if m.Method != "" {
 		return fmt.Sprintf("a message called %.100q", m.Method)

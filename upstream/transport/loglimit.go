@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LogLimit lets limit things through in a window of time, and counts the others. It is safe for
-// concurrent use.
+// LogLimit is a rate limit for log messages: it passes limit of them in each window of time, and
+// counts the rest. It is safe for concurrent use.
 type LogLimit struct {
 	limit  int
 	window time.Duration
@@ -18,18 +18,20 @@ type LogLimit struct {
 	dropped int
 }
 
-// NewLogLimit returns the pace at which the log is told of what a server should not send: one that
-// sends it without end would fill the disk.
+// NewLogLimit returns the limit for messages about protocol violations of a server, which otherwise
+// could fill the disk.
 func NewLogLimit() LogLimit { return LogLimit{limit: 5, window: 10 * time.Second} }
 
-// Warn logs text as long as it may, with how many were not logged since the last.
+// Warn logs text unless the limit is reached, with the number of messages that were not logged
+// before.
 func (f *LogLimit) Warn(log *slog.Logger, text string, about ...any) {
 	if show, before := f.allow(time.Now()); show {
 		log.Warn(text, append(about, "not_shown", before)...)
 	}
 }
 
-// allow reports whether one more may pass, and how many did not since the last that did.
+// allow reports whether one more message may pass, and how many were dropped since the last one
+// that did.
 func (f *LogLimit) allow(now time.Time) (ok bool, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// HTTPOptions say how to reach a remote server. A limit of zero is its default.
+// HTTPOptions describe a remote server. A limit of zero is its default.
 type HTTPOptions struct {
 	URL     string
 	Headers map[string]string // sent with every request to this origin, and nowhere else
@@ -81,8 +81,8 @@ func NewPool(rawURL string) http.RoundTripper {
 	return newHTTPPool()
 }
 
-// origin sends HTTP requests to the origin of one URL and to no other, and is what the two HTTP
-// transports have in common: how they begin, fail and end.
+// origin sends HTTP requests to the origin of one URL only. It is what the two HTTP transports have
+// in common.
 type origin struct {
 	url *url.URL
 	// what rt is used through if it is an http1.Client; otherwise nil
@@ -136,7 +136,7 @@ func (o *origin) init(opts HTTPOptions) {
 	}
 }
 
-// begin admits one piece of work, which ends with work.Done.
+// begin registers one operation, which ends with work.Done. It fails once the origin has ended.
 func (o *origin) begin() error {
 	if o.Ended() {
 		return notSent(o.why())
@@ -150,8 +150,7 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over says why the transport cannot be used any more; nil is that we closed it. What is in flight
-// goes on.
+// over ends the transport; nil means that we closed it. Calls in flight continue.
 func (o *origin) over(reason error) {
 	o.once.Do(func() {
 		o.reason = reason
@@ -159,7 +158,7 @@ func (o *origin) over(reason error) {
 	})
 }
 
-// Ended reports whether the transport is over.
+// Ended implements Transport.
 func (o *origin) Ended() bool {
 	select {
 	case <-o.gone:
@@ -169,7 +168,7 @@ func (o *origin) Ended() bool {
 	}
 }
 
-// why is the reason of a transport that is over.
+// why returns the reason of a transport that has ended.
 func (o *origin) why() error {
 	if o.reason == nil {
 		return ErrClosed
@@ -177,14 +176,14 @@ func (o *origin) why() error {
 	return o.reason
 }
 
-// Wait is that of transport. The first reason stays: a transport that ended by itself says so after
-// Close, too.
+// Wait implements Transport. The first reason stays: after Close it still returns why a transport
+// had ended before.
 func (o *origin) Wait() error {
 	<-o.gone
 	return o.reason
 }
 
-// close ends all work and waits for it.
+// close aborts all operations and waits for them.
 func (o *origin) close() {
 	o.over(nil)
 	o.mu.Lock()
@@ -204,8 +203,8 @@ func (o *origin) release() {
 	}
 }
 
-// trip is an HTTP request under way, and then its response, whose body it reads. Who has it closes
-// it, or hands it to drain.
+// trip is an HTTP request in progress, and then its response, whose body it reads. Its owner calls
+// close, or passes it to drain.
 type trip struct {
 	*http.Response
 	url    *url.URL    // where the response came from
@@ -266,7 +265,7 @@ func (t *trip) header() http.Header {
 	return t.Response.Header
 }
 
-// breakOff ends the trip from another goroutine: whatever is read or written fails.
+// breakOff aborts the trip: all reads and writes fail. It may be called by any goroutine.
 func (t *trip) breakOff() {
 	if t.cancel != nil {
 		t.cancel()
@@ -275,7 +274,8 @@ func (t *trip) breakOff() {
 	t.exchange.Abort()
 }
 
-// detach keeps the caller's context from breaking the trip off; false means that it has.
+// detach separates the trip from the caller's context. It returns false if the context has aborted
+// the trip.
 func (t *trip) detach() bool {
 	if t.stop != nil {
 		t.stop()
@@ -286,7 +286,7 @@ func (t *trip) detach() bool {
 	return !t.exchange.Aborted()
 }
 
-// close ends the trip. The connection is used again if the body was read to its end, and closed
+// close ends the trip. The connection is reused if the body was read to its end, and closed
 // otherwise.
 func (t *trip) close() {
 	if t.Response != nil {
@@ -405,12 +405,12 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	return token, err
 }
 
-// visibleASCII reports whether s can stand in a header, and is there.
+// visibleASCII reports whether s is not empty and can stand in a header.
 func visibleASCII(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// failed says why there is no response, or why its body broke off.
+// failed returns why there is no response, or why its body broke off.
 func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -427,10 +427,10 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	return err
 }
 
-// notSent makes err one of a request that may be sent again.
+// notSent adds ErrNotSent to the chain of err.
 func notSent(err error) error { return &notSentError{err} }
 
-// notSentError is ErrNotSent with the reason, which alone is what a person reads.
+// notSentError has ErrNotSent in its chain, but not in its text.
 type notSentError struct{ error }
 
 func (e *notSentError) Unwrap() []error { return []error{ErrNotSent, e.error} }

@@ -14,8 +14,8 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// sse is HTTP+SSE of 2024-11-05: the server speaks on one event stream and hears at an address
-// that it names there. The stream is the session, so the transport ends with it.
+// sse is the HTTP+SSE transport of 2024-11-05: the server sends on one event stream, and receives
+// POST requests at the endpoint that it names there. The transport ends with the stream.
 type sse struct {
 	origin
 	Duplex
@@ -29,7 +29,7 @@ type sse struct {
 	closing   sync.Once
 }
 
-// response is a response, or what the server sent in place of one.
+// response is a response, or the error that replaces it.
 type response struct {
 	m   *jsonrpc.Message
 	err error
@@ -46,7 +46,7 @@ func OpenSSE(ctx context.Context, o HTTPOptions, in Receiver) (Transport, error)
 	return w, nil
 }
 
-// open ends by starting the reading goroutine, unless it fails.
+// open starts the reading goroutine, unless it fails.
 func (w *sse) open(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (w *sse) open(ctx context.Context) error {
 	return nil
 }
 
-// named reads until the server has named the address for our messages. One of another origin would
-// carry the configuration's credentials there.
+// named reads the stream until the server has sent the endpoint for our messages. An endpoint of
+// another origin is rejected, because it would receive the configured credentials.
 func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 	for {
 		e, err := events.Next()
@@ -105,7 +105,7 @@ func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 	}
 }
 
-// reading takes the server's messages until the stream ends, and the transport with it.
+// reading receives the server's messages until the stream ends; then the transport ends.
 func (w *sse) reading(events *jsonrpc.EventReader) {
 	defer w.stream.close()
 	for {
@@ -143,8 +143,8 @@ func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	return ok
 }
 
-// Call is that of transport. Nothing on the stream says which request it belongs to, so on is not
-// called.
+// Call implements Transport. It never calls on: messages on the stream do not name the request that
+// they belong to.
 func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 	}
 }
 
-// Send is that of transport.
+// Send implements Transport.
 func (w *sse) Send(ctx context.Context, m *Request) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -212,8 +212,8 @@ func (w *sse) Send(ctx context.Context, m *Request) error {
 	return w.post(ctx, m)
 }
 
-// post sends a message to the server's address. A 404 there means that the server has forgotten the
-// stream, which is then of no use any more. It is called by a piece of work.
+// post sends a message to the server's endpoint. A 404 means that the server has ended the session;
+// the transport ends. The caller has called begin.
 func (w *sse) post(ctx context.Context, m *Request) error {
 	t, err := w.do(ctx, http.MethodPost, w.endpoint, w.posts, &m.Message)
 	if err != nil {
@@ -231,13 +231,13 @@ func (w *sse) post(ctx context.Context, m *Request) error {
 		return e
 	}
 	gone := fmt.Errorf("%w: %w", ErrSessionGone, e)
-	// without its words, which are for the one whose request it was
+	// without the text of the response, which is only for the caller of this request
 	w.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
 	w.stream.breakOff()
 	return notSent(gone)
 }
 
-// Close is that of transport. Closing the stream is what ends the session.
+// Close implements Transport. The session ends with the stream.
 func (w *sse) Close() error {
 	w.closing.Do(func() {
 		w.close()

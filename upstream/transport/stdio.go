@@ -17,7 +17,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// StdioOptions say which program to start and how patient to be with it. Only Command must be set.
+// StdioOptions describe a child process and its time limits. Only Command must be set.
 type StdioOptions struct {
 	Command []string          // the program and its arguments; no shell is involved
 	Env     map[string]string // added to what is inherited; a PATH in it is also where the program is looked for
@@ -123,12 +123,12 @@ var (
 // calls still get the answers that it wrote, and the reason becomes as good as it can be.
 const lastWords = 200 * time.Millisecond
 
-// frameKept is the largest frame whose buffer is kept for the next one; a larger one gets one of
-// spare.
+// frameKept is the largest frame whose buffer is kept for the next frame. Larger frames use a
+// buffer of spare.
 const frameKept = 256 << 10
 
-// OpenStdio starts the server; it does not wait for it to say anything. Requests and notifications
-// of the server go to in, on the reading goroutine.
+// OpenStdio starts the server and returns at once. in receives the requests and notifications of
+// the server, on the reading goroutine.
 func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 	o = o.withDefaults()
 	p, err := startProcess(o)
@@ -220,7 +220,7 @@ func (w *stdio) end(reason error) {
 	})
 }
 
-// run waits for the end, tells everybody, and takes the process down.
+// run waits for the end of the transport, fails all calls, and ends the process.
 func (w *stdio) run() {
 	defer close(w.done)
 	select {
@@ -261,7 +261,7 @@ func (w *stdio) why() error {
 	return reason
 }
 
-// expect registers a call.
+// expect registers a call that waits for a response.
 func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 	c := w.waiters.Get().(chan answer)
 	w.mu.Lock()
@@ -276,7 +276,7 @@ func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 	return c, nil
 }
 
-// forget ends the wait for a call. If an answer came before that, it is returned.
+// forget removes a call. It returns the answer if one has come before.
 func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
 	w.mu.Lock()
 	if w.calls[req.ID] == c {
@@ -290,7 +290,7 @@ func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
 	return a, ok
 }
 
-// leave remembers a call that was given up, to notice its late answer; mu is held.
+// leave remembers an abandoned call, to notice its late answer. w.mu is held.
 func (w *stdio) leave(req *Request) {
 	if req.Observer == nil || w.reason != nil {
 		return
@@ -324,7 +324,7 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 	return false
 }
 
-// fail makes the transport unusable and ends every call on it.
+// fail ends the transport and all calls on it.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
 	w.reason = reason

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Watchdog ends what is left of our children when we have no time to: after kill -9, a second
-// signal, a crash. It is a shell, one for all processes of a Set, in a session of its own, and
-// reads which groups there are from a pipe whose other end nobody has but us. However we end, the
-// pipe ends too, and what is left then gets what finish would give it.
+// Watchdog ends remaining child processes if Junction dies without cleaning up: after kill -9, a
+// second signal, a crash. It is a shell, one for all processes of a Set, in a session of its own,
+// and reads which groups there are from a pipe whose other end nobody has but us. However we end,
+// the pipe ends too, and what is left then gets what finish would give it.
 //
 // It is there as long as a group is. Nobody waits for what it does: one that is found to have died,
 // or not to read, is killed, and the next child starts another. A child that is started in the very

@@ -11,25 +11,24 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// Transport moves JSON-RPC messages between us and one server. It knows framing, processes and
-// HTTP; it knows nothing of MCP's methods. Its methods may be called from several goroutines at
-// once.
+// Transport moves JSON-RPC messages between Junction and one server. Its methods may be called from
+// several goroutines at once.
 type Transport interface {
 	// Call sends a request, whose ID the caller chose and is unique on this transport, and waits
 	// for its response. Messages that certainly belong to this request (they came on its own HTTP
 	// response stream) go to on before Call returns, one at a time; it must not block.
 	//
 	// When ctx ends, Call returns context.Cause(ctx) at once and a late response is dropped; on
-	// HTTP the request's stream is closed, on other transports the server learns nothing of it. A
+	// HTTP the request's stream is closed, on other transports the server is not told. A
 	// Request that provably did not reach the server fails with an error that is ErrNotSent.
 	Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error)
 	// Send sends a notification, or a response to a request of the server's. It does not wait for
 	// the server to act on it.
 	Send(ctx context.Context, m *Request) error
-	// Wait blocks until the transport cannot be used any more, and says why. It returns nil after
+	// Wait blocks until the transport has ended, and returns the reason. It returns nil after
 	// Close.
 	Wait() error
-	// Ended reports, without waiting, whether the transport cannot be used any more.
+	// Ended reports whether the transport has ended. It does not block.
 	Ended() bool
 	// PerRequest reports whether each request is an HTTP request of its own. Then it carries
 	// headers, the messages that belong to it come on its own response, and the end of that
@@ -46,12 +45,12 @@ type Transport interface {
 	// was opened, because something may have been missed before; it must not block. The channel is
 	// closed when the stream is open, or when there will be none.
 	Listen(gap func()) <-chan struct{}
-	// Close ends the transport, and everything that it started: it returns when no goroutine and no
-	// process of it is left. Calls in flight fail.
+	// Close ends the transport. It returns when all its goroutines and processes have ended. Calls
+	// in flight fail.
 	Close() error
 }
 
-// Request is a message on its way to a server, with what HTTP puts beside it. Other transports
+// Request is a message to a server, with its HTTP headers. Transports that are not PerRequest
 // ignore Header.
 type Request struct {
 	jsonrpc.Message
@@ -63,7 +62,7 @@ type Request struct {
 	HeaderRoom [4]http1.Field // the memory of most headers
 }
 
-// Observer follows a request that a client waits for. Its methods do not block.
+// Observer is told about the response of a request. Its methods must not block.
 type Observer interface {
 	// Heard is called when bytes of the request's own response have come.
 	Heard()
@@ -71,7 +70,7 @@ type Observer interface {
 	// certain that none will come. It is called on transports that tell the server nothing when a
 	// Request is given up.
 	Late()
-	// Settled reports whether late is of no use any more.
+	// Settled reports whether Late need not be called any more.
 	Settled() bool
 }
 
@@ -82,7 +81,7 @@ type Memory interface {
 	Reserve(n int64) error
 }
 
-// Duplex is what the transports have in common that share one connection among all messages.
+// Duplex is embedded by transports that send all messages over one connection.
 type Duplex struct{}
 
 func (Duplex) PerRequest() bool              { return false }
@@ -97,21 +96,21 @@ var closed = func() <-chan struct{} {
 	return c
 }()
 
-// Receiver takes the messages of a server that belong to no certain request of ours: everything
-// unasked for on stdio, and what comes on an HTTP listening stream. It is called on the transport's
-// reading goroutine, one message at a time, and must not block or call back into the transport.
+// Receiver takes the messages of a server that came on no request's own stream: on stdio and
+// HTTP+SSE all but the responses, over Streamable HTTP those on the listening stream. It is called
+// on the transport's reading goroutine, one message at a time. It must not block or call back into
+// the transport.
 type Receiver func(m *jsonrpc.Message)
 
 var (
-	// ErrNotSent is in the chain of an error of a request that provably was not received or not
-	// processed, so that it may be sent again.
+	// ErrNotSent is in the chain of the error of a request that certainly was not received or not
+	// processed. The request may be sent again.
 	ErrNotSent = errors.New("not sent")
-	// ErrSessionGone means that the server does not know our session any more. The request was not
-	// processed.
+	// ErrSessionGone means that the server has ended our session. The request was not processed.
 	ErrSessionGone = errors.New("the server has ended the session")
 	// ErrClosed means that we closed the transport.
 	ErrClosed = errors.New("closed")
-	// ErrInvalid is in the chain of errors about answers that are none.
+	// ErrInvalid is in the chain of errors about responses that violate the protocol.
 	ErrInvalid = errors.New("invalid answer")
 )
 
@@ -127,10 +126,10 @@ type MemoryError struct{ error }
 
 func (e *MemoryError) Unwrap() error { return e.error }
 
-// SandboxError means that a command was not started because of its sandbox.
+// SandboxError means that a command was not started, because its sandbox could not be set up.
 type SandboxError struct {
 	Reason    string
-	Permanent bool // trying again does not help
+	Permanent bool // another attempt cannot succeed
 }
 
 func (e *SandboxError) Error() string { return e.Reason }
