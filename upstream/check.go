@@ -154,7 +154,7 @@ func calledItself(implementation []byte) string {
 	return transport.Line([]byte(strings.TrimSpace(name + " " + version)))
 }
 
-// advice says what a person can do about an upstream that cannot be reached.
+// advice returns what the operator can do about an upstream that cannot be reached.
 func advice(err error, c *Config) string {
 	var (
 		confined *transport.SandboxError
@@ -170,58 +170,58 @@ func advice(err error, c *Config) string {
 	case errors.As(err, &confined) && confined.Permanent:
 		return "run Junction where the kernel can enforce it, or remove require: true to start the command without " +
 			"a part of its sandbox"
-	case errors.As(err, &confined): // which says what to do
+	case errors.As(err, &confined): // the error says what to do
 		return ""
-	case errors.As(err, new(*LoginError)): // which says what to do
+	case errors.As(err, new(*LoginError)): // the error says what to do
 		return ""
 	case errors.As(err, &status):
 		switch code := status.Status; {
 		case status.WantsOAuth() && c.Auth.Mode == AuthNone:
 			return "the server asks for an OAuth sign-in: set auth: { mode: oauth } and run: junction login NAME"
 		case code == 401 || code == 403:
-			return `it wants to know who we are: set headers, such as Authorization: "Bearer ${TOKEN}", or renew what is there`
+			return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or replace an expired token`
 		case code == 404 || code == 405:
-			return "no MCP is spoken there: look at the path of url, often /mcp or /sse"
+			return "the path of url is probably wrong; common paths are /mcp and /sse"
 		case code == 429:
-			return "it is asked too often: wait, and raise catalog.refresh"
+			return "the server limits the rate of requests: wait, and raise catalog.refresh"
 		case code >= 500:
-			return "the server itself fails: its own log says why"
+			return "the server failed: read its log"
 		case code/100 == 2:
-			return "a web page is there, and no MCP: look at the path of url"
+			return "the url leads to a web page, not to an MCP server: check the path of url"
 		}
-		return "look at url and headers"
+		return "check url and headers"
 	case errors.Is(err, transport.ErrNoProgram):
-		return "install the program, or write its whole path into command"
+		return "install the program, or write its full path into command"
 	case errors.Is(err, fs.ErrNotExist):
-		return "look at command and dir: what they name is not there"
+		return "check command and dir: one of them does not exist"
 	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
 		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
 			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
-		return "we may not run that program: chmod +x, or another user"
+		return "Junction may not run that program: chmod +x, or run Junction as another user"
 	case errors.As(err, &exit) && c.Sandbox != nil:
 		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in " +
 			"sandbox.read and sandbox.write, ports in sandbox.tcp"
 	case errors.As(err, &exit):
-		return "run the command by hand, and see what it says: it must wait for MCP on its standard input"
+		return "run the command by hand and read its output: it must wait for MCP on its standard input"
 	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" {
-			return "run the command by hand: it says nothing on its standard output; raise connect_timeout if it only " +
+			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it only " +
 				"takes long to start"
 		}
-		return "the server takes the connection and does not answer: its own log says why; raise connect_timeout if " +
+		return "the server accepts the connection and does not answer: read its log; raise connect_timeout if " +
 			"it only takes long"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: start the server, or look at host and port of url"
+		return "no server listens there: start it, or check host and port of url"
 	case errors.As(err, &dns):
-		return "there is no such host: look at url"
+		return "the host does not exist: check url"
 	case errors.As(err, &ca), errors.As(err, &host), errors.As(err, &old):
-		return "its certificate is not one that this machine trusts: look at the host in url, or install the CA " +
+		return "this machine does not trust the server's certificate: check the host in url, or install its CA " +
 			"(SSL_CERT_FILE names a file of them)"
 	case errors.As(err, &rpcErr):
-		return "the server said that itself: its own log or documentation says more"
+		return "this is an error of the server: read its log or documentation"
 	case errors.Is(err, transport.ErrInvalid):
-		return "the server breaks the protocol there: a newer version of it may not; era chooses another one"
+		return "the server violates the protocol: update it, or choose another era"
 	}
 	return ""
 }

@@ -56,7 +56,7 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	admin := r.admin.Addr().String()
 	out, said := mustRun(t, 1, "doctor", "--admin", admin)
 	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nWhat is wrong\n",
-		"closed: handshake failed: the server answered 401 Unauthorized", "→ it wants to know who we are: set headers",
+		"closed: handshake failed: the server answered 401 Unauthorized", "→ the server requires authentication: set headers",
 		"odd: tool x: left out (inputSchema.type is not \"object\")", "→ tell the server's author",
 		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nWhat some clients may have trouble with\n",
 		"odd: tool a thing: names that are too long for clients")

@@ -299,7 +299,7 @@ func TestStdioServerSpeaksFirst(t *testing.T) {
 	if m := w.hear(); m.Method != "answered" || string(m.Params) != `{"ok":true}` {
 		t.Errorf("the server heard %s %s, want our answer", m.Method, m.Params)
 	}
-	if strings.Contains(w.log.String(), "no message") {
+	if strings.Contains(w.log.String(), "non-JSON line") {
 		t.Errorf("an empty line was logged: %s", w.log)
 	}
 }
@@ -311,8 +311,8 @@ func TestStdioStrangeLines(t *testing.T) {
 		{"bytes", "\xff\x00\x1b[31m\n", "", `"�\x00\x1b[31m"`},
 		{"long garbage", strings.Repeat("g", 300) + "\n", "", "line=" + strings.Repeat("g", 200) + " "},
 		{"an array", "[]\n", "", "no object"},
-		{"a late response", `{"jsonrpc":"2.0","id":99,"result":{}}` + "\n", "", "nobody waits"},
-		{"an error without id", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}` + "\n", "", "nobody waits"},
+		{"a late response", `{"jsonrpc":"2.0","id":99,"result":{}}` + "\n", "", "without a waiting request"},
+		{"an error without id", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}` + "\n", "", "without a waiting request"},
 		{"no version", `{"id":5,"result":{}}` + "\n", "invalid answer: not a JSON-RPC message: jsonrpc", ""},
 		{"not a number", `{"jsonrpc":"2.0","result":{"x":[NaN]},"id":5}` + "\n", "invalid answer: not JSON at byte", ""},
 		{"too deep", `{"jsonrpc":"2.0","result":{"x":[[[[[[[[[[1]]]]]]]]]]},"id":5}` + "\n", "invalid answer: nested too deeply", ""},
@@ -347,7 +347,7 @@ func TestStdioStrangeLines(t *testing.T) {
 func TestStdioFloodOfGarbage(t *testing.T) {
 	w := mustOpen(t, "server")
 	w.mustCall("1", "flood", "{}") // half a megabyte of lines on stdout, and as much on stderr, before the answer
-	if n := strings.Count(w.log.String(), "no message"); n != 5 {
+	if n := strings.Count(w.log.String(), "non-JSON line"); n != 5 {
 		t.Errorf("a flood of garbage is logged %d times, want 5", n)
 	}
 	w.mustCall("2", "echo", "{}")
