@@ -373,3 +373,16 @@ func TestSecretNames(t *testing.T) {
 		}
 	}
 }
+
+// TestNotesOrder: two runs say the same.
+func TestNotesOrder(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{".config/Code/User/mcp.json": `{"servers": {"s": {"command": "x", "env": {
+		"F": "${input:f}", "E": "${input:e}", "D": "${input:d}", "C": "${input:c}", "B": "${input:b}", "A": "${input:a}"}}}}`})
+	servers, errs := h.Read(h.Places())
+	if len(servers) != 1 || len(errs) > 0 {
+		t.Fatal(servers, errs)
+	}
+	if notes := servers[0].Entry.Notes; len(notes) != 6 || !slices.IsSorted(notes) {
+		t.Errorf("the notes are %q", notes)
+	}
+}

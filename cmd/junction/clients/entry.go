@@ -1,9 +1,11 @@
 package clients
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -177,13 +179,13 @@ func (e *Entry) remote(f *fields, r *reader, address string) {
 		e.Headers["Authorization"] = Value{{text: "Basic "}, {kind: secret, text: basic, label: "Authorization"}}
 	}
 	for _, key := range []string{"headers", "http_headers"} {
-		for name, value := range f.texts(key) {
+		for name, value := range f.pairs(key) {
 			if !slices.Contains(ownHeaders, strings.ToLower(name)) {
 				e.Headers[name] = r.value(value).conceal(name, name)
 			}
 		}
 	}
-	for name, env := range f.texts("env_http_headers") {
+	for name, env := range f.pairs("env_http_headers") {
 		e.Headers[name] = Value{{kind: variable, text: env}}
 	}
 	if env := f.text("bearer_token_env_var"); env != "" {
@@ -194,15 +196,16 @@ func (e *Entry) remote(f *fields, r *reader, address string) {
 func (e *Entry) local(f *fields, r *reader, command string, args []string) {
 	e.Command = append([]Value{r.value(command)}, concealArguments(args, r.value)...)
 	for _, key := range []string{"env", "environment"} {
-		for name, value := range f.texts(key) {
+		for name, value := range f.pairs(key) {
 			e.Env[name] = r.value(value).conceal(name, name)
 		}
 	}
 	if c, ok := f.m["command"].(map[string]any); ok {
 		inner := fields{m: c}
-		for name, value := range inner.texts("env") {
+		for name, value := range inner.pairs("env") {
 			e.Env[name] = r.value(value).conceal(name, name)
 		}
+		f.err = cmp.Or(f.err, inner.err)
 	}
 	e.InheritEnv = f.list("env_vars")
 	if dir := f.text("cwd"); dir != "" {
@@ -266,17 +269,20 @@ func (f *fields) list(key string) []string {
 	return list
 }
 
-func (f *fields) texts(key string) map[string]string {
+// pairs iterates over a mapping of texts in alphabetical order, so that notes have one order.
+func (f *fields) pairs(key string) iter.Seq2[string, string] {
 	values, _ := f.m[key].(map[string]any)
-	m := map[string]string{}
-	for k, v := range values {
-		s, ok := scalar(v)
-		if v != nil && !ok && f.err == nil {
-			f.err = fmt.Errorf("%s.%s is not a text", key, short(k))
+	return func(yield func(string, string) bool) {
+		for _, k := range slices.Sorted(maps.Keys(values)) {
+			s, ok := scalar(values[k])
+			if values[k] != nil && !ok && f.err == nil {
+				f.err = fmt.Errorf("%s.%s is not a text", key, short(k))
+			}
+			if !yield(k, s) {
+				return
+			}
 		}
-		m[k] = s
 	}
-	return m
 }
 
 // command returns the program and its arguments, in each of the forms that clients have.
