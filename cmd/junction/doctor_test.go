@@ -55,16 +55,16 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	r.stderr.mustSay(t, "not offered", 1)
 	admin := r.admin.Addr().String()
 	out, said := mustRun(t, 1, "doctor", "--admin", admin)
-	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nWhat is wrong\n",
+	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nProblems\n",
 		"closed: handshake failed: the server answered 401 Unauthorized", "→ the server requires authentication: set headers",
 		"odd: tool x: left out (inputSchema.type is not \"object\")", "→ tell the server's author",
-		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nWhat some clients may have trouble with\n",
+		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nProblems with some clients\n",
 		"odd: tool a thing: names that are too long for clients")
 	if strings.Contains(out, "good:") || said != "junction: 3 problems\n" {
 		t.Errorf("the good one is complained about, or the count is not 3: %s%s", out, said)
 	}
 	out, said = mustRun(t, 0, "doctor", "--admin", "http://"+admin, "good")
-	mustContain(t, out, "2 tools for clients of /mcp", "Nothing is wrong.")
+	mustContain(t, out, "2 tools for clients of /mcp", "No problems found.")
 	if strings.Contains(out, "closed") || said != "" {
 		t.Errorf("others are spoken of: %s%s", out, said)
 	}
@@ -94,7 +94,7 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	for _, admin := range []string{free, `""`, "127.0.0.1:0"} {
 		with(admin, "")
 		out, _ := mustRun(t, 0, "doctor", "--config", file)
-		mustContain(t, out, "No proxy is running; the upstreams of "+file+" were started for this check.", "a         ok     modern      1", "Nothing is wrong.")
+		mustContain(t, out, "No proxy is running; the upstreams of "+file+" were started for this check.", "a         ok     modern      1", "No problems found.")
 		if strings.Contains(out, "off") {
 			t.Errorf("what is not enabled was checked:\n%s", out)
 		}

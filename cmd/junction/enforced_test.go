@@ -38,14 +38,14 @@ policies:
 		}
 	}
 	ask(0, "shell__kill", "key:ann sees the tool",
-		"locked rules[0]: deny (of those for everybody); but an earlier layer decides")
+		"locked rules[0]: deny (of the global policies); but an earlier layer decides")
 	mustWrite(t, r.file, addresses+strings.Replace(text, "enforced: false", "enforced: true", 1))
 	r.stderr.mustSay(t, reloaded, 2)
-	ask(1, "shell__kill", "key:ann does not see the tool", "locked rules[0]: deny (of those for everybody, enforced)",
+	ask(1, "shell__kill", "key:ann does not see the tool", "locked rules[0]: deny (of the global policies, enforced)",
 		"ann rules[0]: allow (of the caller's own policies); but rules[0] of locked, which is enforced, always denies",
 		"→ rules[0] of the policy locked denies it. The policy is enforced: no other policy can allow it")
-	ask(0, "shell__run", "calls allowed once a person has said so",
-		"locked rules[1]: ask (of those for everybody, enforced)",
+	ask(0, "shell__run", "calls allowed after approval by the user",
+		"locked rules[1]: ask (of the global policies, enforced)",
 		"ann rules[0]: allow (of the caller's own policies); but rules[1] of locked, which is enforced, always asks")
 	out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "ann", "-o", "json", "shell__kill")
 	if !strings.Contains(out, `"enforced": true`) {

@@ -41,18 +41,18 @@ func main() {
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// untilSignal returns a context that ends with the first signal to end. The second ends us at once,
-// however soon it comes.
+// untilSignal returns a context that the first interrupt or TERM signal cancels. The second signal
+// ends the process at once.
 func untilSignal() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, end := context.WithCancel(context.Background())
-	go func() { // ends with the first signal
+	go func() { // runs until the first signal
 		<-signals
 		signal.Stop(signals)
 		end()
 		select {
-		case second := <-signals: // it came before the system would have ended us by it
+		case second := <-signals: // it arrived before signal.Stop took effect
 			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(second) != nil {
 				os.Exit(1)
 			}
@@ -62,8 +62,7 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// run is the program without the process around it. It returns the exit code: 0, 1 for a failure, 2
-// for a command line that makes no sense.
+// run runs a command line and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, rootCommand(stdin, stdout, stderr), args, stdin, stdout, stderr)
 }
@@ -72,10 +71,10 @@ func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use:   "junction",
-		Short: "one MCP URL over many MCP servers",
+		Short: "Serve many MCP servers behind one MCP URL",
 		Long: `Junction serves many MCP servers behind one MCP URL.
 
-Without a configuration file it serves a small demo server, to try things with.`,
+Without a configuration file, Junction serves a small demo server.`,
 		Example: `  junction
   junction --config config.yaml
   junction check --config config.yaml
@@ -97,11 +96,11 @@ Without a configuration file it serves a small demo server, to try things with.`
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
-	root.PersistentFlags().StringVar(&o.file, "config", "", "the configuration `file`")
-	root.Flags().StringVar(&o.listen, "listen", "", "the `address` to listen on, instead of the file's")
+	root.PersistentFlags().StringVar(&o.file, "config", "", "configuration `file`")
+	root.Flags().StringVar(&o.listen, "listen", "", "`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
 		&cobra.Command{
-			Use: "check", Short: "say everything that is wrong with a configuration file", Args: cli.NoArguments,
+			Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
 			RunE: func(*cobra.Command, []string) error {
 				if o.file == "" {
 					return cli.Usagef("check needs --config FILE")
@@ -115,11 +114,11 @@ Without a configuration file it serves a small demo server, to try things with.`
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		&cobra.Command{
-			Use: "demo", Short: "be the demo server: MCP over standard input and output", Args: cli.NoArguments,
+			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },
 		},
 		&cobra.Command{
-			Use: "version", Short: "print the version", Args: cli.NoArguments,
+			Use: "version", Short: "Print the version", Args: cli.NoArguments,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := fmt.Fprintf(stdout, "junction %s\n", version())
 				return err
@@ -128,8 +127,8 @@ Without a configuration file it serves a small demo server, to try things with.`
 	)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
-	root.SetHelpCommand(&cobra.Command{ // cobra's own says nothing of a command that does not exist
-		Use: "help [COMMAND]", Short: "say what the commands do",
+	root.SetHelpCommand(&cobra.Command{ // cobra's help command ignores unknown commands
+		Use: "help [COMMAND]", Short: "Show help for a command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
@@ -142,7 +141,7 @@ Without a configuration file it serves a small demo server, to try things with.`
 	return root
 }
 
-// version is what the build says: a tag, or the commit that was built.
+// version returns the tag or the commit that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

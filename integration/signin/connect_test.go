@@ -654,7 +654,7 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(c.Stdout.String(), "linear") || !strings.Contains(c.Stdout.String(), "by person") {
+	if !strings.Contains(c.Stdout.String(), "linear") || !strings.Contains(c.Stdout.String(), "per user") {
 		t.Errorf("the table at the start is %s", c.Stdout)
 	}
 	l.change(func() { l.metadata = set("issuer", "https://as.example.com") })

@@ -123,7 +123,7 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 			t.Errorf("everybody: %s", out)
 		}
 		wantEnd(began, "eve")
-		if out := c.mustOperate(t, "sessions", "list"); out != "nobody is signed in\n" {
+		if out := c.mustOperate(t, "sessions", "list"); out != "no user is signed in\n" {
 			t.Errorf("after that: %s", out)
 		}
 		a.mustSignIn(t, browsers["eve"])

@@ -17,13 +17,11 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// This file asks the admin address of a running proxy, for the commands that do.
-
-// errNotRunning means that nobody listens at an admin address.
+// errNotRunning means that no process listens on the admin address.
 var errNotRunning = errors.New("no junction is running")
 
-// adminAddress returns where to ask: the --admin flag, or the file's, or the default. An empty
-// address means that the file turns it off or takes a free port.
+// adminAddress returns the admin address: that of --admin, or of the file, or the default. It is empty
+// if the file disables it or uses a free port.
 func adminAddress(flag, file string) (address string, c *config.Config, err error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
@@ -43,8 +41,8 @@ func adminAddress(flag, file string) (address string, c *config.Config, err erro
 	return *c.Admin, c, nil
 }
 
-// askAdmin reads what an admin address says at a path, within a time. The error is errNotRunning
-// when nobody is there, and otherwise says what the proxy said.
+// askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
+// listens there; otherwise it contains the error text of the proxy.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
 	defer cancel()

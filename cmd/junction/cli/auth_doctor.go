@@ -20,17 +20,17 @@ import (
 	"junction/upstream/oauth"
 )
 
-// authCommand has what is about signing in.
+// authCommand is `junction auth`.
 func authCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "auth", Short: "whether people can sign in, and what to register where", Args: NoArguments,
+		Use: "auth", Short: "Check the sign-in configuration", Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "doctor",
-		Short: "ask the identity providers of the file, and say what to do",
-		Long: `Ask the identity providers and the authorization servers of the file whether they are what the file says: the issuer to the letter, keys that
-can be read, endpoints that are there. It needs no running proxy, and changes nothing. The exit code is 1 when something is wrong.`,
+		Short: "Check the identity providers of the configuration file",
+		Long: `Compare the identity providers and authorization servers with the configuration file: issuer, keys and
+endpoints. The command needs no running proxy and changes nothing. The exit code is 1 if it finds a problem.`,
 		Example: "  junction auth doctor --config config.yaml",
 		Args:    NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,17 +43,17 @@ can be read, endpoints that are there. It needs no running proxy, and changes no
 	return cmd
 }
 
-// providerPatience is how long one document of a provider may take.
+// providerPatience is the time limit for one document of a provider.
 const providerPatience = 10 * time.Second
 
-// authDoctor writes what it finds. The error says how much is wrong.
+// authDoctor prints its findings. The error counts the problems.
 func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 	c, err := config.LoadForCommand(file)
 	if err != nil {
 		return err
 	}
 	if !c.Auth.SignsIn() && c.Auth.OAuth == nil {
-		_, err := fmt.Fprintln(stdout, "Nobody signs in: the file has none of auth.oauth, auth.jwt and auth.introspection.")
+		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and auth.introspection.")
 		return err
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -99,7 +99,7 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 	return nil
 }
 
-// signInDoctor collects what there is to say of the servers that people sign in at.
+// signInDoctor collects the findings about identity providers and authorization servers.
 type signInDoctor struct {
 	client *http.Client
 	out    bytes.Buffer
@@ -136,14 +136,14 @@ type metadata struct {
 	Scopes    []string `json:"scopes_supported"`
 }
 
-// provider asks a provider that people sign in at.
+// provider checks an identity provider.
 func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []string) {
 	m := d.issuer(ctx, issuer)
 	if m == nil {
 		return
 	}
 	if m.Authorize == "" || m.Token == "" {
-		d.bad("its metadata names no authorization_endpoint or no token_endpoint", "nobody can sign in there; is it an OpenID provider?")
+		d.bad("its metadata names no authorization_endpoint or no token_endpoint", "sign-in is impossible; check that the URL belongs to an OpenID provider")
 	}
 	if len(scopes) == 0 {
 		scopes = []string{"openid", "profile", "email", "offline_access"}
@@ -160,8 +160,8 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 	}
 }
 
-// issuer finds the metadata of an issuer and compares it with what the file says; nil when it could
-// not be read.
+// issuer compares the metadata of an issuer with the file. It returns nil if the metadata cannot be
+// read.
 func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	var m metadata
 	base := strings.TrimSuffix(issuer, "/")
@@ -185,7 +185,7 @@ func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	return &m
 }
 
-// keys reads the keys that tokens are signed with.
+// keys checks the keys that sign tokens.
 func (d *signInDoctor) keys(ctx context.Context, url string) {
 	var set struct {
 		Keys []struct {
@@ -218,7 +218,7 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 	}
 	resp, err := d.client.Do(r)
 	if err != nil {
-		return fmt.Errorf("it cannot be reached from here: %w", err)
+		return fmt.Errorf("cannot connect: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

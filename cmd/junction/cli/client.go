@@ -23,7 +23,7 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 	var f clientFlags
 	cmd := &cobra.Command{
 		Use:   "tools [GLOB]",
-		Short: "list the tools of a running endpoint",
+		Short: "List the tools of a running endpoint",
 		Example: `  junction tools
   junction tools 'demo__*'
   junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
@@ -63,7 +63,7 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
-					fmt.Fprintln(cmd.ErrOrStderr(), "A server that is still starting lists its tools when it is ready. What is missing, and why: junction doctor")
+					fmt.Fprintln(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are ready. junction doctor shows what is missing, and why.")
 				}
 				return err
 			})
@@ -80,11 +80,12 @@ func callCommand(stdout io.Writer) *cobra.Command {
 	var progress bool
 	cmd := &cobra.Command{
 		Use:   "call NAME [KEY=VALUE ...]",
-		Short: "call a tool of a running endpoint",
+		Short: "Call a tool of a running endpoint",
 		Long: `Call a tool of a running endpoint and print its result.
 
-A VALUE is a string unless the tool's input schema says integer, number, boolean, array or object for that KEY: then it is read as JSON.
-A result that the tool marks as an error is printed like any other, and the exit code is 1.`,
+A VALUE is a string, unless the tool's input schema declares another type for its KEY (integer, number,
+boolean, array or object): then it is parsed as JSON. If the tool reports an error, its result is printed
+and the exit code is 1.`,
 		Example: `  junction call demo__echo text='hello there'
   junction call demo__count n=5 --progress
   junction call demo__echo --json '{"text": "hello"}'
@@ -140,29 +141,29 @@ A result that the tool marks as an error is printed like any other, and the exit
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads it from standard input")
-	cmd.Flags().BoolVar(&progress, "progress", false, "show the call's progress on standard error")
+	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
+	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
 	return cmd
 }
 
-// clientFlags are the flags that the commands of this file share.
+// clientFlags are the flags that tools and call share.
 type clientFlags struct {
 	url     string
-	key     string // "" takes that of the environment
+	key     string // "" means $JUNCTION_KEY
 	output  string
 	timeout time.Duration
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8420/mcp", "the endpoint")
-	cmd.Flags().StringVar(&f.key, "key", "", "the API `key` for the endpoint; by default that in the environment variable JUNCTION_KEY, where no list of processes shows it")
+	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8420/mcp", "`URL` of the endpoint")
+	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for everything together; 0 is for ever")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 }
 
-// connect checks the flags, calls use with the connected endpoint, and hangs up. Progress of calls
-// is written to report, which may be nil.
+// connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
+// calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
 	u, err := url.Parse(f.url)
 	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
@@ -170,7 +171,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
 	case key != "" && u.Scheme == "http" && !config.Loopback(u.Hostname()):
-		return Usagef("--url %q is not https: the key would cross the network for all to read", f.url)
+		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", f.url)
 	case f.timeout < 0:
 		return Usagef("--timeout is negative")
 	}

@@ -66,11 +66,11 @@ func (e usageError) Unwrap() error { return e.err }
 // Usagef returns an error about wrong usage; the program exits with 2.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errTool is returned for a call whose result says isError. The result has been printed, so nothing
-// is left to say.
+// errTool is returned for a call whose result has isError. The result has been printed, so that Run
+// prints no further error.
 var errTool = errors.New("the tool reported an error")
 
-// CheckOutput refuses what --output cannot be.
+// CheckOutput rejects invalid values of --output.
 func CheckOutput(output string) error {
 	if output != "text" && output != "json" {
 		return Usagef("--output is text or json, not %q", output)
@@ -78,8 +78,8 @@ func CheckOutput(output string) error {
 	return nil
 }
 
-// NoArguments refuses arguments, which for a command that only has others is the name of one that it does
-// not have.
+// NoArguments rejects arguments. For a command that has only subcommands, the argument is the name of
+// an unknown subcommand, and the error lists the known ones.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	what := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	switch {

@@ -27,13 +27,15 @@ func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Comman
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:   "doctor [UPSTREAM ...]",
-		Short: "check the upstreams end to end, and say what to do",
-		Long: `Check the upstreams end to end: connect once more, list everything, look at the definitions. It says what is wrong, and what to do about it.
+		Short: "Check the upstreams end to end",
+		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
+report names each fault and its remedy.
 
-The running proxy does it, which is asked at its admin address: the one of --admin, or of the file, or ` + config.DefaultAdmin + `. With --config FILE
-no proxy needs to run: then the upstreams of the file are started for the check.
+The running proxy does the check, at its admin address: --admin, or that of the file, or ` + config.DefaultAdmin + `.
+If no proxy is running, --config FILE starts the upstreams of the file for the check.
 
-The exit code is 1 when something is wrong that a client would miss, or a sandbox is not enforced, and 0 where only some clients may have trouble.`,
+The exit code is 1 if an item is missing for clients or a sandbox is not enforced, and 0 if only some clients
+may have problems.`,
 		Example: `  junction doctor
   junction doctor github --output json
   junction doctor --config config.yaml`,
@@ -65,13 +67,12 @@ The exit code is 1 when something is wrong that a client would miss, or a sandbo
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
+	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
-// consult asks the running proxy, or does its work where there is none and a file says what there
-// is.
+// consult asks the running proxy. If none is running, it checks the upstreams of the file itself.
 func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	address, c, err := adminAddress(admin, file)
@@ -90,7 +91,7 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 	return d, err
 }
 
-// grave counts what a client would miss.
+// grave returns the number of grave findings.
 func grave(d *diagnose.Diagnosis) (n int) {
 	for _, f := range d.Findings {
 		if f.Grave {
@@ -100,8 +101,8 @@ func grave(d *diagnose.Diagnosis) (n int) {
 	return n
 }
 
-// printDiagnosis writes a table of the upstreams, and then what was found with what to do, the
-// grave things first.
+// printDiagnosis prints a table of the upstreams, and then the findings with their remedies, grave
+// ones first.
 func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 	var b bytes.Buffer
 	switch {
@@ -117,7 +118,7 @@ func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 	for _, part := range []struct {
 		title string
 		grave bool
-	}{{"What is wrong", true}, {"What some clients may have trouble with", false}} {
+	}{{"Problems", true}, {"Problems with some clients", false}} {
 		groups := groupsOf(d, part.grave)
 		if len(groups) > 0 {
 			fmt.Fprintf(&b, "\n%s\n", part.title)
@@ -127,7 +128,7 @@ func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 		}
 	}
 	if len(d.Findings) == 0 {
-		b.WriteString("\nNothing is wrong.\n")
+		b.WriteString("\nNo problems found.\n")
 	}
 	_, err := b.WriteTo(w)
 	return err
@@ -192,7 +193,7 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 	}
 }
 
-// brief is a time in milliseconds for a narrow column.
+// brief formats milliseconds for a narrow column.
 func brief(ms float64) string {
 	switch {
 	case ms < 10:
@@ -203,13 +204,13 @@ func brief(ms float64) string {
 	return fmt.Sprintf("%.1fs", ms/1000)
 }
 
-// group is what was found alike in several items of one upstream.
+// group is one finding about several items of one upstream.
 type group struct {
 	diagnose.Finding
-	items []string // names, with what there is to say of each
+	items []string // names, with the detail of each
 }
 
-// groupsOf puts findings together that say the same.
+// groupsOf groups findings that have the same text.
 func groupsOf(d *diagnose.Diagnosis, grave bool) []*group {
 	var list []*group
 	for _, f := range d.Findings {
@@ -231,11 +232,10 @@ func groupsOf(d *diagnose.Diagnosis, grave bool) []*group {
 	return list
 }
 
-// mostItems is how many items are named of those that have the same trouble; --output json names
-// all.
+// mostItems bounds the items that are named in a group; --output json names all.
 const mostItems = 8
 
-// write writes what was found, and the advice unless next has the same.
+// write prints the finding, and its advice unless next has the same advice.
 func (g *group) write(b *bytes.Buffer, next *group) {
 	text := prose.Flat(g.Text)
 	switch n := len(g.items); {
@@ -259,7 +259,7 @@ func (g *group) write(b *bytes.Buffer, next *group) {
 	}
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(n int) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)

@@ -23,18 +23,20 @@ func pinsCommand(stdout io.Writer, file *string) *cobra.Command {
 	var admin string
 	cmd := &cobra.Command{
 		Use:   "pins",
-		Short: "list the tools whose definitions an operator has accepted, or not",
-		Long: `Compare the definitions of the tools that the running proxy's upstreams offer with those that were accepted. Where a policy is pinned, others are held back.
+		Short: "List the tools and whether their definitions are accepted",
+		Long: `Compare the current definitions of tools with the accepted ones. Pinned policies hide tools whose current
+definition is not accepted.
 
-The proxy is asked at its admin address. What was accepted is in the file that the configuration names (pins); the proxy notices when it changes.
-A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM means all of its tools.`,
+The command asks the admin address of the running proxy. The accepted definitions are in the file that the
+configuration names (pins); the proxy notices changes of that file. A tool is written UPSTREAM/TOOL, with the
+upstream's own name of the tool; UPSTREAM means all its tools.`,
 		Example: `  junction pins --config config.yaml
   junction pins diff --config config.yaml
   junction pins accept github/create_issue --config config.yaml
   junction pins accept --all --config config.yaml`,
 		Args: NoArguments,
 	}
-	cmd.PersistentFlags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy, instead of the file's")
+	cmd.PersistentFlags().StringVar(&admin, "admin", "", "admin `address` of the running proxy; overrides admin in the configuration file")
 	open := func(ctx context.Context) (*pinning, error) { return openPins(ctx, stdout, admin, *file) }
 	list := func(cmd *cobra.Command, _ []string) error {
 		p, err := open(cmd.Context())
@@ -46,7 +48,7 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
 	cmd.RunE = list
 	var all bool
 	accept := &cobra.Command{
-		Use: "accept {NAME ... | --all}", Short: "accept the definitions as they are now, and show what that changes",
+		Use: "accept {NAME ... | --all}", Short: "Accept the current definitions and show the differences",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return Usagef("accept needs the names of tools, or --all; junction pins lists them")
@@ -58,10 +60,10 @@ A tool is written UPSTREAM/TOOL, with the upstream's own name for it; UPSTREAM m
 			return p.accept(args)
 		},
 	}
-	accept.Flags().BoolVar(&all, "all", false, "all tools that there are now")
+	accept.Flags().BoolVar(&all, "all", false, "accept all current tools")
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "list all tools", Args: NoArguments, RunE: list},
-		&cobra.Command{Use: "diff [NAME ...]", Short: "show how definitions differ from those that were accepted", RunE: func(cmd *cobra.Command, args []string) error {
+		&cobra.Command{Use: "list", Short: "List all tools", Args: NoArguments, RunE: list},
+		&cobra.Command{Use: "diff [NAME ...]", Short: "Show the differences to the accepted definitions", RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := open(cmd.Context())
 			if err != nil {
 				return err
@@ -78,7 +80,7 @@ type pinning struct {
 	stdout io.Writer
 	file   string
 	pins   *pins.Pins
-	now    []pins.Definition // what the proxy says
+	now    []pins.Definition // the current definitions
 }
 
 func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
@@ -116,8 +118,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 
 func pinName(d pins.Definition) string { return d.Upstream + "/" + d.Name }
 
-// named returns the definitions of these names, which are of tools or of upstreams; all when there
-// are none.
+// named returns the definitions of the named tools and upstreams, or all if names is empty.
 func (p *pinning) named(names []string) ([]pins.Definition, error) {
 	if len(names) == 0 {
 		return p.now, nil
@@ -142,7 +143,7 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 	return list, nil
 }
 
-// list prints a line for each tool: its state, and since when.
+// list prints one line per tool: its state, and when it was accepted.
 func (p *pinning) list() error {
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	offered := map[string]bool{}
@@ -169,7 +170,7 @@ func when(t time.Time) string {
 	return "accepted " + t.UTC().Format(time.RFC3339)
 }
 
-// diff prints what an operator has to look at.
+// diff prints the differences to the accepted definitions.
 func (p *pinning) diff(names []string) error {
 	list, err := p.named(names)
 	if err != nil {
@@ -182,8 +183,8 @@ func (p *pinning) diff(names []string) error {
 	return err
 }
 
-// show prints how the definitions differ from those that were accepted, and returns of how many
-// they do.
+// show prints the differences to the accepted definitions and returns the number of tools that
+// differ.
 func (p *pinning) show(list []pins.Definition) (n int) {
 	for _, d := range list {
 		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
@@ -202,8 +203,7 @@ func (p *pinning) show(list []pins.Definition) (n int) {
 	return n
 }
 
-// accept accepts the definitions and shows what it has accepted: what there was before somebody
-// looked may be another one.
+// accept accepts the definitions and prints them: they may have changed since the operator looked.
 func (p *pinning) accept(names []string) error {
 	list, err := p.named(names)
 	if err != nil {

@@ -25,20 +25,21 @@ func whyCommand(stdout io.Writer, file *string) *cobra.Command {
 	var admin, output string
 	cmd := &cobra.Command{
 		Use:   "why --as WHO NAME",
-		Short: "say why somebody sees a tool, or does not",
-		Long: `Say why somebody sees a tool, a prompt or a resource, or does not: under which name, by which rule or for want of which capability, whether its upstream is
-there, and what to do. The running proxy is asked, at its admin address.
+		Short: "Explain why a caller can or cannot see a tool",
+		Long: `Explain why a caller can or cannot see a tool, a prompt or a resource: its exposed name, the rules that
+decide, missing capabilities, the state of its upstream, and what to do. The command asks the admin address
+of the running proxy.
 
-WHO is the name of an API key, or user:NAME with --group and what else policies look at, or local where there are no keys. NAME is the one that clients see, or
-the upstream's own.
+WHO is the name of an API key, user:NAME (with --group, --scope and so on as far as policies match them), or
+local where authentication is not configured. NAME is the exposed name or the upstream's own name.
 
-The exit code is 1 if whoever that is cannot use it.`,
+The exit code is 1 if the caller cannot use the item.`,
 		Example: `  junction why --as ci shell__run
   junction why --as user:jane --group engineering --endpoint /web/mcp search__find
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("why takes one name of a tool, a prompt or a resource; junction tools lists tools")
+				return Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction tools")
 			}
 			return nil
 		},
@@ -75,37 +76,37 @@ The exit code is 1 if whoever that is cannot use it.`,
 				err = printAccount(stdout, &a, time.Now())
 			}
 			if err == nil && !usable(&a) {
-				err = errTool // all is said
+				err = errTool // the report has been printed
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.As, "as", "", "`who`: the name of a key, user:NAME, or local")
-	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "the endpoint that is used: its `path`")
-	cmd.Flags().StringVar(&q.From, "from", "", "the `address` that requests come from")
-	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "a `group` of the user; may be repeated")
-	cmd.Flags().StringSliceVar(&q.Scopes, "scope", nil, "a `scope` that was granted; may be repeated")
-	cmd.Flags().StringVar(&q.Email, "email", "", "the user's verified `address`")
-	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "the `URL` of who the user signs in with")
-	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "the `id` of the client that the user signs in with")
-	cmd.Flags().StringVar(&admin, "admin", "", "the admin `address` of the running proxy")
+	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, user:NAME, or local")
+	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "`path` of the endpoint")
+	cmd.Flags().StringVar(&q.From, "from", "", "`address` that the requests come from")
+	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "`group` of the user; may be repeated")
+	cmd.Flags().StringSliceVar(&q.Scopes, "scope", nil, "granted `scope`; may be repeated")
+	cmd.Flags().StringVar(&q.Email, "email", "", "verified e-mail `address` of the user")
+	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "`URL` of the issuer of the user's tokens")
+	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "client `id` that the user signed in with")
+	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
-// usable reports whether there is an item, and it can be used now.
+// usable reports whether an item exists that the caller can use now.
 func usable(a *diagnose.WhyReport) bool {
 	return a.Refused == "" && slices.ContainsFunc(a.Items, func(i diagnose.WhyItem) bool {
 		return i.Visible && (i.State == upstream.StateReady.String() || i.State == upstream.StateClosed.String())
 	})
 }
 
-// printAccount writes it for a person.
+// printAccount prints a report as text.
 func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 	var b bytes.Buffer
 	if a.Refused != "" {
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s is not let in: %s", prose.Flat(a.As), prose.Flat(a.Refused)))
-		b.WriteString("If it were:\n\n")
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s is rejected: %s", prose.Flat(a.As), prose.Flat(a.Refused)))
+		b.WriteString("With a valid credential:\n\n")
 	}
 	for i := range a.Items {
 		if i > 0 {
@@ -114,7 +115,7 @@ func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 		printItem(&b, a, &a.Items[i], now)
 	}
 	if len(a.Items) == 0 {
-		prose.Wrap(&b, "", "", fmt.Sprintf("There is no %s at %s, for anybody.", prose.Flat(a.Name), a.Endpoint))
+		prose.Wrap(&b, "", "", fmt.Sprintf("No item named %s on %s.", prose.Flat(a.Name), a.Endpoint))
 	}
 	for _, h := range a.Hints {
 		prose.Wrap(&b, "  → ", "    ", prose.Flat(h))
@@ -127,23 +128,23 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	seen := fmt.Sprintf("%s sees the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
-		seen = fmt.Sprintf("Nobody sees the %s %s of %s at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream), a.Endpoint)
+		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream), a.Endpoint)
 	case !i.Visible:
 		seen = fmt.Sprintf("%s does not see the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	case !i.Listed:
-		seen = fmt.Sprintf("%s may read %s at %s; it is in no list", prose.Flat(a.As), prose.Flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", prose.Flat(a.As), prose.Flat(i.Exposed), a.Endpoint)
 	}
 	prose.Wrap(b, "", "", seen+".")
 	field := func(name, value string) { prose.Wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }
 	if i.Exposed != "" && i.Own != i.Exposed {
 		field("is", fmt.Sprintf("%s of %s", prose.Flat(i.Own), prose.Flat(i.Upstream)))
 	}
-	call := map[string]string{"allow": "allowed", "ask": "allowed once a person has said so", "deny": "denied"}[i.Verdict]
+	call := map[string]string{"allow": "allowed", "ask": "allowed after approval by the user", "deny": "denied"}[i.Verdict]
 	if i.Kind == upstream.PartTools.String() || i.Reads {
 		switch {
 		case i.Exposed == "":
 		case i.Reads:
-			field("calls", "depend on the arguments; without any: "+call)
+			field("calls", "depend on the arguments; without arguments: "+call)
 		case i.Visible:
 			field("calls", call)
 		}
@@ -165,7 +166,7 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	title := "because"
 	for _, r := range i.Reasons {
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
-			continue // what says nothing matters only where nothing allows it
+			continue // silent layers matter only if nothing allows the item
 		}
 		field(title, lineOf(&r))
 		title = ""
@@ -175,17 +176,19 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	}
 }
 
-// lineOf is a reason in words.
+// lineOf returns a reason as text.
 func lineOf(r *diagnose.WhyReason) string {
 	switch {
 	case r.Missing != "":
 		return "the capability " + prose.Flat(r.Missing) + " is missing"
 	case r.Scopes != "":
 		return "the token lacks a scope; needed are: " + prose.Flat(r.Scopes)
+	case r.Policy == "" && r.Rule == "" && r.Layer == "own" && r.Note == "no policy matches":
+		return "no policy matches this caller"
 	case r.Policy == "" && r.Rule == "":
-		return prose.Flat(cmp.Or(r.Note, "nothing is said") + layerOf(r.Layer))
+		return prose.Flat(cmp.Or(r.Note, "no reason given") + layerOf(r.Layer))
 	case r.Rule == "":
-		return prose.Flat(fmt.Sprintf("%s %s%s", r.Policy, r.Note, layerOf(r.Layer)))
+		return prose.Flat(fmt.Sprintf("%s: %s%s", r.Policy, r.Note, layerOf(r.Layer)))
 	}
 	text := fmt.Sprintf("%s %s: %s", r.Policy, r.Rule, r.Verdict)
 	if r.Where != "" {
@@ -201,7 +204,7 @@ func lineOf(r *diagnose.WhyReason) string {
 	return prose.Flat(text)
 }
 
-// layerOf says in which layer something is.
+// layerOf returns the layer of a policy as text.
 func layerOf(layer string) string {
 	switch layer {
 	case "own":
@@ -209,7 +212,7 @@ func layerOf(layer string) string {
 	case "surface":
 		return " (of the endpoint's surface)"
 	case "global":
-		return " (of those for everybody)"
+		return " (of the global policies)"
 	}
 	return ""
 }

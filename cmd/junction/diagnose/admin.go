@@ -36,12 +36,11 @@ type Proxy struct {
 // personal returns the names of the upstreams that each user signs in to, sorted.
 func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
 
-// Handler serves /healthz, which says that we live, and /readyz, which says whether requests
-// should come here, and the state of everything. An upstream that is not there is no reason to send
-// requests elsewhere; one that was not tried yet is. Requests for another host than this machine
-// are refused: a web page whose host name leads to us could read the answers otherwise. Requests
-// that web pages of other sites cause get /healthz alone: for the other answers the proxy does some
-// work, and /doctor starts processes.
+// Handler serves the admin address: /healthz, /readyz, /pins, /why and /doctor. /readyz answers 503
+// until every upstream has been tried once; a failed upstream does not make the proxy unready.
+//
+// Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
+// pages get only /healthz, because the other answers cost work, and /doctor starts processes.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -70,9 +69,8 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	})
 }
 
-// crossSite reports whether a browser says that a page of another site, or of another port of this
-// machine, causes a request. Programs such as curl and the probes of Kubernetes say nothing of
-// that.
+// crossSite reports whether the headers of a browser name a page of another site, or of another port of
+// this machine, as the source of a request. curl and Kubernetes probes send no such headers.
 func crossSite(r *http.Request) bool {
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "none" && site != "same-origin" {
@@ -87,7 +85,7 @@ func crossSite(r *http.Request) bool {
 	return false
 }
 
-// local reports whether a Host header means this machine.
+// local reports whether a Host header names this machine.
 func local(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -97,7 +95,7 @@ func local(host string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Report is what /readyz says.
+// Report is the answer of /readyz.
 type Report struct {
 	Status    string           `json:"status"` // ready, starting or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
@@ -150,7 +148,7 @@ type Problem struct {
 // Report returns what /readyz answers. stopping ends when the program begins to shut down.
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
-	p.Server.Settle() // who reads that an upstream is ready finds its tools
+	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	r := Report{Status: "ready", Tools: p.Server.Tools(), Upstreams: []UpstreamStatus{}, Problems: []Problem{}}
 	switch {
 	case stopping.Err() != nil:
@@ -199,11 +197,10 @@ func (p *Proxy) Statuses() []upstream.Status {
 	return list
 }
 
-// patient is how long an upstream that says nothing keeps us from being ready: one that hangs harms
-// nobody.
+// patient is the time after which a silent upstream no longer keeps the proxy from being ready.
 const patient = 20 * time.Second
 
-// Starting reports whether an upstream has neither been there yet nor failed.
+// Starting reports whether an upstream has neither connected nor failed yet.
 func Starting(list []upstream.Status) bool {
 	for _, s := range list {
 		if s.State == upstream.StateConnecting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
@@ -213,5 +210,5 @@ func Starting(list []upstream.Status) bool {
 	return false
 }
 
-// ByPerson is the state of an upstream that each person has connections of their own to.
-const ByPerson = "by person"
+// ByPerson is the state of an upstream to which each user has connections of their own.
+const ByPerson = "per user"

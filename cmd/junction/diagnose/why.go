@@ -17,18 +17,15 @@ import (
 	"junction/upstream"
 )
 
-// This file answers why somebody sees an item, or does not, for /why of the admin address.
-// why_command.go asks it, and shows the answer to a person.
-
-// WhyReport is what /why says.
+// WhyReport is the answer of /why: why a caller can or cannot see an item.
 type WhyReport struct {
 	As       string `json:"as"`       // the principal's id
 	Endpoint string `json:"endpoint"` // its path
 	Name     string `json:"name"`
-	// why whoever that is gets no further than the door; "" when they are let in
+	// why all requests of the caller are rejected; "" if they are not
 	Refused string    `json:"refused,omitempty"`
-	Items   []WhyItem `json:"items"` // that the name may mean there
-	Hints   []string  `json:"hints"` // where there is none: what may be the matter
+	Items   []WhyItem `json:"items"` // the items that Name may mean
+	Hints   []string  `json:"hints"` // possible reasons, if Items is empty
 }
 
 // WhyItem is about one item.
@@ -40,9 +37,9 @@ type WhyItem struct {
 	Visible  bool   `json:"visible"`
 	Listed   bool   `json:"listed"`
 	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
-	Reads    bool   `json:"depends_on_arguments"` // whether that of others may differ
-	Held     string `json:"held,omitempty"`       // why a pinned policy holds it back
-	Problem  string `json:"problem,omitempty"`    // why it is offered to nobody, or not to all clients
+	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
+	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
+	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
 	Error    string `json:"upstream_error,omitempty"`
@@ -64,7 +61,7 @@ type WhyReason struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// WhyQuery is what an operator wants to know.
+// WhyQuery is a question to /why: a caller, an endpoint and the name of an item.
 type WhyQuery struct {
 	As, Endpoint, Name  string
 	Groups, Scopes      []string
@@ -83,7 +80,7 @@ func queryOf(v url.Values) WhyQuery {
 		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
 }
 
-// Subject returns who is asked about. The error says what would be right.
+// Subject returns the caller. The error contains the remedy.
 func (q *WhyQuery) Subject() (policy.Subject, error) {
 	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer, OAuthClient: q.OAuthClient}
 	if q.From != "" {
@@ -116,8 +113,8 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	return s, nil
 }
 
-// endpoints returns what the word may mean, as the proxy calls endpoints: "", an upstream's name,
-// or the name of another one and a slash.
+// endpoints returns the endpoints that a word may mean, as the proxy names them: "", the name of an
+// upstream, or the name of an endpoint and a slash.
 func endpoints(word string) []string {
 	if u, err := url.Parse(word); err == nil && u.Host != "" {
 		word = u.Path
@@ -143,7 +140,7 @@ func endpointPath(endpoint string) string {
 	return path.Join("/mcp", endpoint)
 }
 
-// explain answers the question. The error says what is wrong with it.
+// explain answers a query. An error means that the query is invalid.
 func (p *Proxy) explain(q WhyQuery, now time.Time) (WhyReport, error) {
 	who, err := q.Subject()
 	if err != nil {
@@ -178,12 +175,12 @@ func (p *Proxy) explain(q WhyQuery, now time.Time) (WhyReport, error) {
 	return a, nil
 }
 
-// refused says why a subject is not let in at all; "" when it is, or when nothing can be said.
+// refused returns why all requests of a subject are rejected, or "" if they are not or it is unknown.
 func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	keys := p.Config().Auth.APIKeys
 	switch {
 	case who.Kind == string(auth.KindLocal) && len(keys) > 0:
-		return "nobody is local while there are API keys (auth.api_keys): every request needs one"
+		return "local access is disabled because API keys are configured (auth.api_keys)"
 	case who.Kind != string(auth.KindKey):
 		return ""
 	}
@@ -205,9 +202,9 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	}
 	switch near := prose.Closest(names, who.Key); {
 	case elsewhere:
-		return fmt.Sprintf("%s is in none of the networks that the key is good from (cidrs)", who.Address)
+		return fmt.Sprintf("%s is in none of the networks of the key (cidrs)", who.Address)
 	case expired:
-		return "the key has expired (expires): junction keys create makes another one of the same name"
+		return "the key has expired (expires); create another one of the same name with junction keys create"
 	case len(near) > 0:
 		return fmt.Sprintf("there is no key of that name (auth.api_keys); did you mean %s?", near[0])
 	}
@@ -219,7 +216,7 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{}, Advice: []string{},
 	}
-	if x.Exposed != "" { // something was decided
+	if x.Exposed != "" { // a policy has decided
 		a.Verdict = x.Verdict.String()
 	}
 	if x.Pinned {
@@ -252,7 +249,7 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 		}
 	}
 	switch {
-	case x.Exposed == "": // nobody has it there; the problem says what to do
+	case x.Exposed == "": // the endpoint does not offer it; Problem has the remedy
 	case x.Visible || allowed || denied:
 	default:
 		kind := "tools"
@@ -273,15 +270,15 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 	switch s.State {
 	case upstream.StateReady, upstream.StateClosed:
 		if x.Visible && len(a.Advice) == 0 && x.Problem == "" {
-			advise("a client that does not show it has an old list, or leaves tools out by itself: have it connect again")
+			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
 		}
 	default:
-		advise("the upstream is not there: junction doctor %s says more", x.Upstream)
+		advise("the upstream is not connected; run junction doctor %s", x.Upstream)
 	}
 	return a
 }
 
-// hints says what may be the matter with a name that means nothing on the endpoint.
+// hints returns possible reasons why the endpoint has no item of that name.
 func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) (hints []string) {
 	hint := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	var names []string
@@ -290,7 +287,7 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 		if _, begin := naming.Expose(u.PrefixOr(own), ""); u.Personal() && strings.HasPrefix(name, begin) {
 			hint("%s may have it: each person signs in there themselves, and sees what it has for them alone (upstreams.%s.auth)", own, own)
 			if who.Kind != string(auth.KindUser) {
-				hint("%s is no person who could sign in there", who.ID)
+				hint("%s is not a user who can sign in there", who.ID)
 			}
 		}
 	}
@@ -332,18 +329,18 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 			}
 		}
 		if s.State != upstream.StateReady && s.State != upstream.StateClosed && catalog.Listed.IsZero() {
-			text := fmt.Sprintf("%s may have it, and has said nothing yet (%s for %s", u.Name(), s.State, prose.Age(now.Sub(s.Since)))
+			text := fmt.Sprintf("%s is not connected, so its tools are unknown (%s for %s", u.Name(), s.State, prose.Age(now.Sub(s.Since)))
 			if s.Err != "" {
 				text += ": " + s.Err
 			}
-			hint("%s); junction doctor %s says more", text, u.Name())
+			hint("%s); run junction doctor %s", text, u.Name())
 		}
 	}
 	if len(hints) == 0 {
 		if near := prose.Closest(names, name); len(near) > 0 {
-			hint("nothing has that name, for anybody; did you mean %s?", strings.Join(near, " or "))
+			hint("nothing has that name; did you mean %s?", strings.Join(near, " or "))
 		} else {
-			hint("nothing has that name, for anybody")
+			hint("nothing has that name")
 		}
 	}
 	return hints
@@ -353,7 +350,7 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
 	q := queryOf(r.URL.Query())
 	if q.Name == "" {
-		http.Error(w, "Say what is missed: name=…", http.StatusBadRequest)
+		http.Error(w, "The parameter name is missing: name=…", http.StatusBadRequest)
 		return
 	}
 	a, err := p.explain(q, time.Now())

@@ -24,17 +24,17 @@ import (
 	"junction/proxy/visible"
 )
 
-// app is a client that people have let in, or that is shut out.
+// app is a client that has grants or is blocked.
 type app struct {
-	store.Block        // of one that is not shut out, what it is known by and no more
-	grants, people int // grants that stand, and whose these are
+	store.Block        // only ClientID and ClientName are set unless the app is blocked
+	grants, people int // active grants, and the number of their users
 	used           time.Time
-	hosts          []string // where it has people return to, of all grants that are kept
+	hosts          []string // redirect hosts of all stored grants
 }
 
 func (a *app) id() string { return appID(a.ClientID) }
 
-// appID is what operators know an app by: client_ids are long, and many begin alike.
+// appID is the short id of an app in lists: client_ids are long, and many begin with the same characters.
 func appID(clientID string) string {
 	sum := sha256.Sum256([]byte(clientID))
 	return hex.EncodeToString(sum[:16])
@@ -53,8 +53,8 @@ func (a *app) label() string { return cmp.Or(a.ClientName, a.ClientID) }
 
 func (a *app) blocked() bool { return !a.At.IsZero() }
 
-// apps returns all of which something is kept, those that are shut out first and then the one used
-// last.
+// apps returns all apps that are blocked or have stored grants, blocked ones first, then the last used
+// first.
 func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 	blocks, err := s.Blocks(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 	return all, nil
 }
 
-// withoutPort leaves a host of this machine without its port, which is another one each time.
+// withoutPort removes the port of a loopback host, because such apps use a new port each time.
 func withoutPort(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil && config.Loopback(strings.ToLower(name)) {
 		return name
@@ -137,7 +137,7 @@ func chooseApp(all []*app, word string) (*app, error) {
 			}
 			ids = append(ids, id+")")
 		}
-		return nil, fmt.Errorf("%s may be any of %d apps; give the id of one: %s", prose.Quote(word), len(found), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%s matches %d apps; give the id of one: %s", prose.Quote(word), len(found), strings.Join(ids, ", "))
 	}
 	if len(found) == 1 {
 		return found[0], nil
@@ -145,7 +145,7 @@ func chooseApp(all []*app, word string) (*app, error) {
 	return nil, nil
 }
 
-const appsListed = "junction clients list --ended shows those that were"
+const appsListed = "list the apps with junction clients list --ended"
 
 // noApp is the error for a word that is none of the apps with these names. of is what they have in
 // common, then what helps if none is called nearly so.
@@ -163,8 +163,7 @@ func labels(apps []*app) (names []string) {
 	return names
 }
 
-// toBlock returns the app that an operator wants shut out, which nobody need have let in yet: then
-// it is named by its whole client_id.
+// toBlock returns the app to block. An app without grants is named by its full client_id.
 func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	a, err := chooseApp(all, word)
 	if a != nil || err != nil {
@@ -172,7 +171,7 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 	}
 	switch knownBy(word) {
 	case byFile:
-		return nil, noApp(labels(all), word, "was let in", appsListed)
+		return nil, noApp(labels(all), word, "has a grant", appsListed)
 	case byItself:
 		name, err := authserver.NameOf(s.keys, word)
 		if err != nil {
@@ -190,11 +189,12 @@ func (s *storage) toBlock(all []*app, word string) (*app, error) {
 func clientsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "clients", Short: "list the apps that people have let in, or block one", Args: cli.NoArguments,
-		Long: `List the apps that people have let in, or block one, whoever let it in.
+		Use: "clients", Short: "List the apps with grants or block one", Args: cli.NoArguments,
+		Long: `List the apps with grants or block one.
 
-An app that is blocked loses its grants, and the page on which people would let it in says that it is blocked. That stays so until it is taken back.
-The storage of the file is looked into, whether a proxy runs or not.`,
+A blocked app loses its grants, and users cannot approve it until it is unblocked. The approval page says so.
+
+These commands edit the database directly. A running proxy applies the change within ten seconds.`,
 		Example: `  junction clients list --config config.yaml
   junction clients block 3f9a01bc --reason "asks for passwords" --config config.yaml
   junction clients block https://app.example.com/oauth/client.json --config config.yaml
@@ -202,27 +202,29 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ended := false
-	list := x.command("clients list", "list", "list the apps that are let in, and those that are blocked", func(ctx context.Context, s *storage, _ []string) error {
+	list := x.command("clients list", "list", "List the apps that have grants or are blocked", func(ctx context.Context, s *storage, _ []string) error {
 		return x.listClients(ctx, s, ended)
 	})
-	list.Long = `List the apps that are let in, and those that are blocked.
+	list.Long = `List the apps that have grants or are blocked.
 
-Anybody can give an app the name of another. What it cannot make up is RETURNS TO, where its answers go, and KNOWN BY where that is a host or the file.`
+App names are not verified: an app may use the name of another one. Verified are RETURNS TO, the host to which
+sign-ins return, and KNOWN BY if it is a host or the file.`
 	list.Args = cli.NoArguments
-	list.Flags().BoolVar(&ended, "ended", false, "also those that nobody lets in any more, as long as their grants are kept")
+	list.Flags().BoolVar(&ended, "ended", false, "include apps whose grants have all ended but are still stored")
 	reason := ""
-	block := x.command("clients block", "block APP ...", "block apps, and end their grants", func(ctx context.Context, s *storage, args []string) error {
+	block := x.command("clients block", "block APP ...", "Block apps and end their grants", func(ctx context.Context, s *storage, args []string) error {
 		return x.blockClients(ctx, s, args, reason)
 	})
-	block.Long = `Block apps, and end their grants. APP is an id of the list or the beginning of it, the app's name if no other one has it, or its whole client_id, which nobody
-need have let in yet if it is a URL or begins with dcr_.
+	block.Long = `Block apps and end their grants. APP is an id of the list or the beginning of an id, the app's name if it is
+unique, or its full client_id. URLs and dcr_… ids can be blocked in advance, before anyone has approved them.
 
-An app that is known by its own word (KNOWN BY in the list) has registered by itself. With another name or address, or after the keys of the storage were rotated, it
-registers as another app, which is not blocked: clients: { dcr: off } in auth.oauth keeps all such apps out. A host that an app is known by may describe others, too:
-with clients: { cimd: { trust: allowlist, hosts: [...] } } only apps of these hosts are let in.`
-	block.Flags().StringVar(&reason, "reason", "", "`why`; clients list shows it, and nobody else is told")
+A self-registered app (KNOWN BY in the list) can register again, under another name or address or after the
+master keys were rotated; the new registration is not blocked. To reject all self-registered apps, set
+clients: { dcr: off } in auth.oauth. A host may describe several apps: to accept only apps of some hosts, set
+clients: { cimd: { trust: allowlist, hosts: [...] } }.`
+	block.Flags().StringVar(&reason, "reason", "", "`reason`, shown only by clients list")
 	block.Args = apps("clients block")
-	unblock := x.command("clients unblock", "unblock APP ...", "let apps be let in again", func(ctx context.Context, s *storage, args []string) error {
+	unblock := x.command("clients unblock", "unblock APP ...", "Unblock apps", func(ctx context.Context, s *storage, args []string) error {
 		return x.unblockClients(ctx, s, args)
 	})
 	unblock.Args = apps("clients unblock")
@@ -230,11 +232,11 @@ with clients: { cimd: { trust: allowlist, hosts: [...] } } only apps of these ho
 	return cmd
 }
 
-// apps wants one app at least.
+// apps requires at least one app.
 func apps(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || slices.Contains(args, "") {
-			return cli.Usagef("%s needs the ids of apps; junction clients list shows them", what)
+			return cli.Usagef("%s needs the ids of apps; list them with junction clients list", what)
 		}
 		return nil
 	}
@@ -267,7 +269,7 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 		Clients []clientJSON `json:"clients"`
 	}{list}, func(w *tabwriter.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "no app is let in, and none is blocked")
+			fmt.Fprintln(w, "no app has a grant, and none is blocked")
 			return
 		}
 		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tRETURNS TO\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
@@ -288,7 +290,7 @@ type blockedJSON struct {
 	Grants []string `json:"grants"` // that have ended by it
 }
 
-// blockClients shuts apps out, all of which are looked up before the first one is.
+// blockClients blocks apps. It looks all of them up before it blocks the first one.
 func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, reason string) error {
 	all, err := s.apps(ctx)
 	if err != nil {
@@ -327,12 +329,12 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 	}), err)
 }
 
-// String is what messages call an app.
+// String returns the app as messages name it.
 func (a *app) String() string {
 	return fmt.Sprintf("%s (%s, %s)", visible.Text(prose.Cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
 }
 
-// unblockClients lets apps be let in again, all of which are looked up before the first one is.
+// unblockClients unblocks apps. It looks all of them up before it unblocks the first one.
 func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string) error {
 	all, err := s.apps(ctx)
 	if err != nil {
@@ -346,13 +348,13 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 			return err
 		}
 		if a == nil {
-			return noApp(labels(out), word, "is blocked", "junction clients list shows those that are")
+			return noApp(labels(out), word, "is blocked", "list the blocked apps with junction clients list")
 		}
 		chosen = append(chosen, a)
 	}
 	done := []clientIDs{}
 	for _, a := range chosen {
-		// somebody else was faster
+		// another command was faster
 		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) {
 			err = s.Audit(ctx, store.Event{Event: "client_unblocked", ClientID: a.ClientID, Detail: byTheOperator})
 		}
@@ -365,7 +367,7 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 		Unblocked []clientIDs `json:"unblocked"`
 	}{done}, func(w *tabwriter.Writer) {
 		for i := range done {
-			fmt.Fprintf(w, "No longer blocked: %s. What it had stays ended: people let it in anew.\n", chosen[i])
+			fmt.Fprintf(w, "No longer blocked: %s. Its grants stay ended: users have to approve it again.\n", chosen[i])
 		}
 	}), err)
 }

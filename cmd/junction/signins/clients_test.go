@@ -72,7 +72,7 @@ func (o *office) mustRegister(name string) string {
 func TestClientsAreListed(t *testing.T) {
 	o := mustOffice(t)
 	got := o.run("clients", "list")
-	o.want(got, 0, "ID        APP", "KNOWN BY      RETURNS TO  PEOPLE  GRANTS  USED", `Claude Code\u202e\u001b[31m (junction)  its own word  localhost   1       1`, "chatgpt.com")
+	o.want(got, 0, "ID        APP", "KNOWN BY                      RETURNS TO  PEOPLE  GRANTS  USED", `Claude Code\u202e\u001b[31m (junction)  self-registered (unverified)  localhost   1       1`, "chatgpt.com")
 	if strings.ContainsAny(got.stdout, "\x1b\u202e") || strings.Count(got.stdout, "\n") != 4 {
 		t.Errorf("the list is\n%q", got.stdout)
 	}
@@ -112,12 +112,12 @@ func TestClientsAreBlocked(t *testing.T) {
 			o := mustOffice(t)
 			id := word(o)
 			got := o.run("clients", "block", id, "--reason", "asks for passwords")
-			o.want(got, 0, `Blocked: Claude Code\u202e\u001b[31m (junction) (`, ", its own word). Ended: 1 grant. A running proxy notices within ten seconds.\n")
+			o.want(got, 0, `Blocked: Claude Code\u202e\u001b[31m (junction) (`, ", self-registered (unverified)). Ended: 1 grant. A running proxy applies the change within ten seconds.\n")
 			if strings.ContainsAny(got.stdout, "\x1b\u202e") {
 				t.Errorf("it says %q", got.stdout)
 			}
 			o.wantStanding(o.other, o.bob)
-			if line := o.row("asks for passwords", "clients", "list"); !strings.Contains(line, "its own word  localhost   0       0 ") {
+			if line := o.row("asks for passwords", "clients", "list"); !strings.Contains(line, "self-registered (unverified)  localhost   0       0 ") {
 				t.Errorf("the list has %q", line)
 			}
 			o.want(o.run("grants", "list", "--ended"), 0, "Z client_blocked")
@@ -125,7 +125,7 @@ func TestClientsAreBlocked(t *testing.T) {
 			if c := o.mustListClients()["dcr_1"]; c.Reason != "asks for passwords" || c.Blocked == "" {
 				t.Errorf("blocked again it is %+v", c)
 			}
-			o.want(o.run("clients", "unblock", id), 0, "No longer blocked: Claude Code", "What it had stays ended")
+			o.want(o.run("clients", "unblock", id), 0, "No longer blocked: Claude Code", "Its grants stay ended")
 			if c, there := o.mustListClients()["dcr_1"]; there {
 				t.Errorf("unblocked it is %+v", c)
 			}
@@ -147,7 +147,7 @@ func TestClientsAreBlockedBeforeAnybodyLetsThemIn(t *testing.T) {
 	o := mustOffice(t)
 	const document = "https://evil.example/oauth/client.json"
 	o.want(o.run("clients", "block", document), 0, "Blocked: "+document+" (", ", evil.example). It had no grants.\n")
-	if line := o.row(document, "clients", "list"); !strings.Contains(line, "evil.example              0       0       never  ") {
+	if line := o.row(document, "clients", "list"); !strings.Contains(line, "evil.example                              0       0       never  ") {
 		t.Errorf("the list has %q", line)
 	}
 	if c := o.mustListClients()[document]; c.Blocked == "" || c.Used != "" {
@@ -191,7 +191,7 @@ func TestUsersAreDisabled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const disabled = "Z  20" // one time behind another
 			o := mustOffice(t)
-			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. Ended: 1 session and 2 grants. A running proxy notices within ten seconds.\n")
+			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. Ended: 1 session and 2 grants. A running proxy applies the change within ten seconds.\n")
 			o.wantStanding(o.bob)
 			if line := o.row("ann@example.com", "users", "list"); !strings.HasPrefix(line, o.ann.User[:shown]+"  ann@example.com  ann      https://idp.example  20") || !strings.Contains(line, disabled) {
 				t.Errorf("the list has %q", line)
@@ -199,7 +199,7 @@ func TestUsersAreDisabled(t *testing.T) {
 			if line := o.row("bob@example.com", "users", "list"); strings.Contains(line, disabled) {
 				t.Errorf("the list has %q", line)
 			}
-			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. There was nothing to end.\n")
+			o.want(o.run("users", "disable", word(o)), 0, "Disabled: ann@example.com. There were no sessions and no grants.\n")
 			o.want(o.run("users", "disable", word(o), "-o", "json"), 0, `"sessions": 0,`, `"grants": []`, `"email": "ann@example.com"`)
 			s := o.mustOpen()
 			if u, err := s.User(t.Context(), o.ann.User); err != nil || u.Disabled.IsZero() {
@@ -209,7 +209,7 @@ func TestUsersAreDisabled(t *testing.T) {
 				t.Errorf("her session at the provider: %v", err)
 			}
 			o.mustClose(s)
-			o.want(o.run("users", "enable", word(o)), 0, "No longer disabled: ann@example.com, who has to sign in anew.\n")
+			o.want(o.run("users", "enable", word(o)), 0, "Enabled: ann@example.com. The user has to sign in again.\n")
 			o.want(o.run("users", "enable", word(o)), 1, "ann@example.com is not disabled")
 			o.wantStanding(o.bob)
 			s = o.mustOpen()
@@ -239,30 +239,30 @@ func TestClientsAndUsersMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		"no app":                 {[]string{"clients", "block"}, 2, "clients block needs the ids of apps; junction clients list shows them"},
+		"no app":                 {[]string{"clients", "block"}, 2, "clients block needs the ids of apps; list them with junction clients list"},
 		"an empty app":           {[]string{"clients", "block", ""}, 2, "clients block needs the ids of apps"},
 		"no app to unblock":      {[]string{"clients", "unblock"}, 2, "clients unblock needs the ids of apps"},
-		"unknown":                {[]string{"clients", "block", "Nobody"}, 1, `no app with the id or the name "Nobody" was let in; junction clients list --ended shows those that were`},
-		"a slip":                 {[]string{"clients", "block", "Codx"}, 1, `no app with the id or the name "Codx" was let in; did you mean Codex?`},
-		"two of a name":          {[]string{"clients", "block", "Codex"}, 1, `"Codex" may be any of 2 apps; give the id of one: `},
-		"says which":             {[]string{"clients", "block", "Codex"}, 1, codex + " (Codex, its own word, returns to localhost)"},
-		"the log's, of two":      {[]string{"clients", "block", "dcr_…"}, 1, "may be any of 3 apps"},
-		"the id of another":      {[]string{"clients", "block", codex[:8]}, 1, "may be any of 2 apps"},
-		"the id of another, too": {[]string{"sessions", "revoke", "--client", codex[:8]}, 1, `may be any of 2 apps; give more of the id of one, which junction clients list --ended shows`},
-		"one good, one not":      {[]string{"clients", "block", "dcr_1", "Nobody"}, 1, `"Nobody" was let in`},
+		"unknown":                {[]string{"clients", "block", "Nobody"}, 1, `no app with the id or the name "Nobody" has a grant; list the apps with junction clients list --ended`},
+		"a slip":                 {[]string{"clients", "block", "Codx"}, 1, `no app with the id or the name "Codx" has a grant; did you mean Codex?`},
+		"two of a name":          {[]string{"clients", "block", "Codex"}, 1, `"Codex" matches 2 apps; give the id of one: `},
+		"says which":             {[]string{"clients", "block", "Codex"}, 1, codex + " (Codex, self-registered (unverified), returns to localhost)"},
+		"the log's, of two":      {[]string{"clients", "block", "dcr_…"}, 1, "matches 3 apps"},
+		"the id of another":      {[]string{"clients", "block", codex[:8]}, 1, "matches 2 apps"},
+		"the id of another, too": {[]string{"sessions", "revoke", "--client", codex[:8]}, 1, `matches 2 apps; write more characters of the id; list the apps with junction clients list --ended`},
+		"one good, one not":      {[]string{"clients", "block", "dcr_1", "Nobody"}, 1, `"Nobody" has a grant`},
 		"part of a client_id":    {[]string{"clients", "block", "dcr_9"}, 1, `"dcr_9" is no client_id of this server: a part of it may be missing`},
 		"a site":                 {[]string{"clients", "block", "https://evil.example"}, 1, `"https://evil.example" is no client_id: `},
-		"without TLS":            {[]string{"clients", "block", "http://evil.example/client.json"}, 1, "was let in"},
-		"not blocked":            {[]string{"clients", "unblock", "dcr_1"}, 1, `no app with the id or the name "dcr_1" is blocked; junction clients list shows those that are`},
+		"without TLS":            {[]string{"clients", "block", "http://evil.example/client.json"}, 1, "has a grant"},
+		"not blocked":            {[]string{"clients", "unblock", "dcr_1"}, 1, `no app with the id or the name "dcr_1" is blocked; list the blocked apps with junction clients list`},
 		"another output":         {[]string{"clients", "list", "-o", "yaml"}, 2, `--output is text or json, not "yaml"`},
 		"an argument":            {[]string{"clients", "list", "x"}, 2, `clients list takes no arguments, and got "x"`},
 		"no such command":        {[]string{"clients", "ban", "x"}, 2, "there is no command clients ban; there is clients block, clients list, clients unblock"},
-		"nobody":                 {[]string{"users", "disable"}, 2, "users disable needs e-mail addresses, subjects or ids; junction users list shows them"},
+		"nobody":                 {[]string{"users", "disable"}, 2, "users disable needs e-mail addresses, subjects or ids; list them with junction users list"},
 		"an empty name":          {[]string{"users", "enable", ""}, 2, "users enable needs e-mail addresses"},
-		"a stranger":             {[]string{"users", "disable", "carol@example.com"}, 1, `nobody called "carol@example.com" has signed in here; did you mean ann@example.com or bob@example.com?`},
+		"a stranger":             {[]string{"users", "disable", "carol@example.com"}, 1, `no user "carol@example.com" has signed in; did you mean ann@example.com or bob@example.com?`},
 		"a slip of a name":       {[]string{"users", "disable", "bop@example.com"}, 1, "did you mean bob@example.com"},
-		"two people":             {[]string{"users", "disable", "ann@example.com"}, 1, `"ann@example.com" may be any of 2 people; give the id of one: `},
-		"one good name, one not": {[]string{"users", "disable", "bob", "carol"}, 1, `nobody called "carol" has signed in here; junction users list shows who has`},
+		"two people":             {[]string{"users", "disable", "ann@example.com"}, 1, `"ann@example.com" matches 2 users; give the id of one: `},
+		"one good name, one not": {[]string{"users", "disable", "bob", "carol"}, 1, `no user "carol" has signed in; list the users with junction users list`},
 		"not disabled":           {[]string{"users", "enable", "bob"}, 1, "bob@example.com is not disabled"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,8 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// grants returns those of a person, or of all if user is "", and of an app, or of all if app is "".
-// An app is named by its client_id, by what listedAs takes, or by what it calls itself, which means
-// all that do.
+// grants returns the grants of a user and of an app; "" means all users or all apps. An app is named by
+// its client_id, by a word that listedAs accepts, or by its name, which may match several apps.
 func (s *storage) grants(ctx context.Context, user, app string, standing bool) ([]store.Grant, error) {
 	all, err := s.Grants(ctx, store.GrantFilter{User: user, Standing: standing})
 	if err != nil || app == "" {
@@ -37,14 +36,14 @@ func (s *storage) grants(ctx context.Context, user, app string, standing bool) (
 	}
 	switch {
 	case len(meant) == 0:
-		return nil, noApp(names, app, "was let in", appsListed)
+		return nil, noApp(names, app, "has a grant", appsListed)
 	case byID && len(meant) > 1:
-		return nil, fmt.Errorf("%s may be any of %d apps; give more of the id of one, which junction clients list --ended shows", prose.Quote(app), len(meant))
+		return nil, fmt.Errorf("%s matches %d apps; write more characters of the id; list the apps with junction clients list --ended", prose.Quote(app), len(meant))
 	}
 	return slices.DeleteFunc(all, func(g store.Grant) bool { return !meant[g.ClientID] }), nil
 }
 
-// end revokes grants one by one, and returns those that stood until then.
+// end revokes grants and returns the ids of those that were active.
 func (s *storage) end(ctx context.Context, grants []store.Grant) (ids []string, err error) {
 	for _, g := range grants {
 		stood, err := s.RevokeGrant(ctx, g.ID, byOperator)
@@ -82,28 +81,29 @@ type grantJSON struct {
 func grantsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "grants", Short: "list the apps that people have let in, or take that back", Args: cli.NoArguments,
-		Long: `List the apps that people have let in, or take that back: an app that loses its grant has to be let in again by its person.
+		Use: "grants", Short: "List the grants of apps or revoke them", Args: cli.NoArguments,
+		Long: `List the grants of apps or revoke them. A grant is the access that a user has approved for an app; after it is
+revoked, the user has to approve the app again.
 
-The storage of the file is looked into, whether a proxy runs or not.`,
+These commands edit the database directly. A running proxy applies the change within ten seconds.`,
 		Example: `  junction grants list --config config.yaml
   junction grants list --user ann@example.com --output json --config config.yaml
   junction grants revoke q3hT0aXb --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ended := false
-	list := x.command("grants list", "list", "list the grants, the one used last first", func(ctx context.Context, s *storage, _ []string) error {
+	list := x.command("grants list", "list", "List the grants, last used first", func(ctx context.Context, s *storage, _ []string) error {
 		return x.listGrants(ctx, s, ended)
 	})
 	list.Args = cli.NoArguments
 	x.flags(list)
-	list.Flags().BoolVar(&ended, "ended", false, "also those that are over, as long as they are kept")
-	revoke := x.command("grants revoke", "revoke ID ...", "end grants, by the beginning of their ids", func(ctx context.Context, s *storage, args []string) error {
+	list.Flags().BoolVar(&ended, "ended", false, "include ended grants that are still stored")
+	revoke := x.command("grants revoke", "revoke ID ...", "Revoke grants by their ids", func(ctx context.Context, s *storage, args []string) error {
 		return x.revokeGrants(ctx, s, args)
 	})
 	revoke.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return cli.Usagef("grants revoke needs the ids of grants; junction grants list shows them")
+			return cli.Usagef("grants revoke needs the ids of grants; list them with junction grants list")
 		}
 		return nil
 	}
@@ -133,7 +133,7 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 		Grants []grantJSON `json:"grants"`
 	}{list}, func(w *tabwriter.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "no app is let in")
+			fmt.Fprintln(w, "no app has a grant")
 			return
 		}
 		head := "ID\tPERSON\tAPP\tKNOWN BY\tENDPOINT\tSCOPE\tUSED\tEXPIRES"
@@ -153,11 +153,11 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 }
 
 const (
-	byItself = "its own word"
+	byItself = "self-registered (unverified)"
 	byFile   = "the file"
 )
 
-// knownBy says why an app with a client_id may be who it says it is.
+// knownBy returns how the identity of an app is verified.
 func knownBy(id string) string {
 	if u, err := url.Parse(id); err == nil && u.Scheme == "https" {
 		return column(u.Host)
@@ -175,7 +175,7 @@ func pathOf(resource string) string {
 	return resource
 }
 
-// revokeGrants ends grants by their ids, all of which are looked up before the first one ends.
+// revokeGrants ends grants by their ids. It looks all of them up before it ends the first one.
 func (x *signIns) revokeGrants(ctx context.Context, s *storage, words []string) error {
 	all, err := s.Grants(ctx, store.GrantFilter{})
 	if err != nil {
@@ -197,7 +197,7 @@ func (x *signIns) revokeGrants(ctx context.Context, s *storage, words []string) 
 	ids, err := s.end(ctx, chosen)
 	of := ""
 	if g := chosen[0]; len(ids) == 0 && err == nil && len(chosen) == 1 && !g.Revoked.IsZero() {
-		of = fmt.Sprintf(": it has ended at %s (%s)", stamp(g.Revoked), g.Reason)
+		of = fmt.Sprintf(": the grant ended at %s (%s)", stamp(g.Revoked), g.Reason)
 	}
 	return errors.Join(x.revoked(store.Ended{Grants: ids}, of), err)
 }

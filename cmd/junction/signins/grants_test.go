@@ -148,7 +148,7 @@ func (o *office) want(got ran, code int, parts ...string) {
 func TestGrantsAndSessionsAreListed(t *testing.T) {
 	o := mustOffice(t)
 	got := o.run("grants", "list")
-	o.want(got, 0, "ID        PERSON           APP", o.ann.ID[:8]+"  ann@example.com", "its own word", "chatgpt.com", "/mcp", `\u202e\u001b[31m (junction)`)
+	o.want(got, 0, "ID        PERSON           APP", o.ann.ID[:8]+"  ann@example.com", "self-registered (unverified)", "chatgpt.com", "/mcp", `\u202e\u001b[31m (junction)`)
 	if strings.ContainsAny(got.stdout, "\x1b\u202e") || strings.Count(got.stdout, "\n") != 4 {
 		t.Errorf("the list is\n%q", got.stdout)
 	}
@@ -176,7 +176,7 @@ func TestGrantsAndSessionsAreListed(t *testing.T) {
 		t.Errorf("what has ended is listed:\n%s", got.stdout)
 	}
 	o.want(o.run("grants", "list", "--ended"), 0, o.bob.ID[:8], "Z revoked_by_operator")
-	o.want(o.run("grants", "list", "--user", "bob"), 0, "no app is let in")
+	o.want(o.run("grants", "list", "--user", "bob"), 0, "no app has a grant")
 }
 
 // TestGrantsAndSessionsEnd ends something by each way of naming it.
@@ -186,7 +186,7 @@ func TestGrantsAndSessionsEnd(t *testing.T) {
 		says   string
 		stands func(o *office) []store.Grant
 	}{
-		"grant":      {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID} }, "Ended: 1 grant. A running proxy notices within ten seconds.\n", func(o *office) []store.Grant { return []store.Grant{o.other, o.bob} }},
+		"grant":      {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID} }, "Ended: 1 grant. A running proxy applies the change within ten seconds.\n", func(o *office) []store.Grant { return []store.Grant{o.other, o.bob} }},
 		"two grants": {func(o *office) []string { return []string{"grants", "revoke", o.ann.ID[:5], o.bob.ID[:5]} }, "Ended: 2 grants.", func(o *office) []store.Grant { return []store.Grant{o.other} }},
 		"session": {func(o *office) []string { return []string{"sessions", "revoke", o.ann.IDPSession[:8]} }, "Ended: 1 session and 2 grants.",
 			func(o *office) []store.Grant { return []store.Grant{o.bob} }},
@@ -267,18 +267,18 @@ func TestGrantsMistakes(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"nobody of that name":     {"", "sessions revoke --user carol@example.com", 1, `nobody called "carol@example.com" has signed in here`},
+		"nobody of that name":     {"", "sessions revoke --user carol@example.com", 1, `no user "carol@example.com" has signed in`},
 		"a slip":                  {"", "sessions revoke --user bop@example.com", 1, "did you mean bob@example.com"},
-		"two of that name":        {"", "sessions revoke --user ann@example.com", 1, `"ann@example.com" may be any of 2 people; give the id of one: `},
+		"two of that name":        {"", "sessions revoke --user ann@example.com", 1, `"ann@example.com" matches 2 users; give the id of one: `},
 		"names them":              {"", "sessions revoke --user ann@example.com", 1, ann.ID + " (ann at https://idp.example)"},
-		"an empty name":           {"", "sessions revoke --user=", 2, "sessions revoke needs one of these"},
-		"an empty app":            {"", "sessions revoke --client=", 2, "sessions revoke needs one of these"},
-		"all and a name":          {"", "sessions revoke --all --user bob", 2, "sessions revoke needs one of these"},
-		"not all":                 {"", "sessions revoke --all=false", 2, "sessions revoke needs one of these"},
-		"an id and a name":        {"", "sessions revoke abcdef --user bob", 2, "sessions revoke needs one of these"},
+		"an empty name":           {"", "sessions revoke --user=", 2, "sessions revoke needs exactly one of"},
+		"an empty app":            {"", "sessions revoke --client=", 2, "sessions revoke needs exactly one of"},
+		"all and a name":          {"", "sessions revoke --all --user bob", 2, "sessions revoke needs exactly one of"},
+		"not all":                 {"", "sessions revoke --all=false", 2, "sessions revoke needs exactly one of"},
+		"an id and a name":        {"", "sessions revoke abcdef --user bob", 2, "sessions revoke needs exactly one of"},
 		"no such session":         {"", "sessions revoke abcdefgh", 1, `there is no session "abcdefgh"`},
-		"no such app":             {"", "sessions revoke --client Codecs", 1, `no app with the id or the name "Codecs" was let in; did you mean Codex?`},
-		"an ambiguous id":         {"", "grants revoke twin", 1, `"twin" may be any of 2 grants; write more of the one that you mean: twin`},
+		"no such app":             {"", "sessions revoke --client Codecs", 1, `no app with the id or the name "Codecs" has a grant; did you mean Codex?`},
+		"an ambiguous id":         {"", "grants revoke twin", 1, `"twin" matches 2 grants; write more characters: twin`},
 		"one good id, one not":    {"", "grants revoke twin0 nothing", 1, `there is no grant "nothing"`},
 		"too little of an id":     {"", "grants revoke t", 1, "write at least 4 characters"},
 		"no id":                   {"", "grants revoke", 2, "grants revoke needs the ids of grants"},

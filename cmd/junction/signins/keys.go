@@ -18,28 +18,30 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// keysCommand is `junction keys`: API keys for the file. It changes no file, and asks no server.
+// keysCommand is `junction keys`: API keys of the configuration file. It neither changes files nor
+// connects to servers.
 func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
-		Short: "make API keys for the configuration file, and list those in it",
+		Short: "Create API keys for the configuration file and list them",
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var k newKey
 	create := &cobra.Command{
 		Use:   "create NAME",
-		Short: "make a key, and its entry for the file",
-		Long: `Make a key, and its entry for the file.
+		Short: "Create a key and its entry for the configuration file",
+		Long: `Create a key and its entry for the configuration file.
 
-The key goes to standard output, and is shown this once: the file holds its hash. The entry goes to standard error, as YAML for the list auth.api_keys.
-To replace a key, create another of the same NAME, add its entry beside the old one, and remove that when nobody uses it any more.`,
+The key is printed once, on standard output; the file holds only its hash. The entry is printed on standard
+error, as YAML for the list auth.api_keys. To replace a key, create another one with the same NAME, add its
+entry to the file, and delete the old entry when no client uses the old key any more.`,
 		Example: `  junction keys create ci --expires 90d --cidr 10.0.0.0/8
   junction keys create ci 2>entry.yaml | secret-store put junction-ci`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) != 1:
-				return cli.Usagef("keys create needs one name, that of whoever gets the key")
+				return cli.Usagef("keys create needs one name: the name of the owner of the key")
 			case !auth.ValidName(args[0]) || auth.HoldsKey(args[0]):
 				return cli.Usagef("a name is 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci")
 			}
@@ -62,11 +64,11 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 			return err
 		},
 	}
-	create.Flags().StringVar(&k.expires, "expires", "", "when it ends: `90d`, or the last day in UTC (2027-06-30), or a time (2027-06-30T12:00:00Z); never by default")
-	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil, "a `network` that it is good from, such as 10.0.0.0/8; may be given several times")
+	create.Flags().StringVar(&k.expires, "expires", "", "when the key expires: `90d`, the last day in UTC (2027-06-30), or a time (2027-06-30T12:00:00Z); default: never")
+	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil, "`network` that may use the key, such as 10.0.0.0/8; may be repeated")
 	hash := &cobra.Command{
 		Use:     "hash",
-		Short:   "print the hash of a key that is read from standard input",
+		Short:   "Read a key from standard input and print its hash",
 		Example: `  secret-store get junction-ci | junction keys hash`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -95,8 +97,9 @@ To replace a key, create another of the same NAME, add its entry beside the old 
 func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 	var output string
 	list := &cobra.Command{
-		Use: "list", Short: "list the keys of the file", Args: cli.NoArguments,
-		Long: `List the keys of the file (auth.api_keys). When a key was last used is in the audit, as the principal key:NAME.`,
+		Use: "list", Short: "List the keys of the configuration file", Args: cli.NoArguments,
+		Long: `List the keys of the configuration file (auth.api_keys). The audit shows when a key was used, as the
+principal key:NAME.`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
@@ -139,11 +142,11 @@ func keysListCommand(stdout io.Writer, file *string) *cobra.Command {
 	return list
 }
 
-// keysRevokeCommand is `junction keys revoke`, which says how: a file that people write is theirs
-// to change.
+// keysRevokeCommand is `junction keys revoke`. It shows the lines to delete, because commands do not
+// change the configuration file.
 func keysRevokeCommand(file *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME", Short: "say which lines of the file to take out, so that a key is good no more",
+		Use: "revoke NAME", Short: "Show which config lines to delete to revoke a key",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && auth.HoldsKey(args[0]):
@@ -170,7 +173,7 @@ func keysRevokeCommand(file *string) *cobra.Command {
 				}
 				return fmt.Errorf("%s has no key called %s", *file, prose.Quote(args[0]))
 			}
-			return fmt.Errorf("keys are revoked in the file, which no command changes: take out what begins at %s. A running proxy notices within ten seconds, and ends what was begun with the key",
+			return fmt.Errorf("to revoke the key, delete the entry at %s. A running proxy notices the change within ten seconds and ends the sessions of the key",
 				strings.Join(at, " and at "))
 		},
 	}
@@ -209,7 +212,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	return list, nil
 }
 
-// newKey is what the command line says of a key to make.
+// newKey are the flags of `junction keys create`.
 type newKey struct {
 	expires string
 	cidrs   []string

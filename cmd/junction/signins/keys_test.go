@@ -136,7 +136,7 @@ ci    sha256:cccccccc…  7     anywhere                 never
 		code int
 		says string
 	}{
-		{"keys revoke ci --config " + file, 1, "take out what begins at " + file + ":3 (auth.api_keys[0], sha256:aaaaaaaa…) and at " + file + ":7 (auth.api_keys[2], sha256:cccccccc…). A running proxy notices within ten seconds"},
+		{"keys revoke ci --config " + file, 1, "delete the entry at " + file + ":3 (auth.api_keys[0], sha256:aaaaaaaa…) and at " + file + ":7 (auth.api_keys[2], sha256:cccccccc…). A running proxy notices the change within ten seconds"},
 		{"keys revoke oldd --config " + file, 1, `has no key called "oldd"; did you mean old?`},
 		{"keys revoke ci --config " + none, 1, `has no key called "ci"`},
 		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "and not the key itself"},

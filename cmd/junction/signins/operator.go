@@ -24,15 +24,12 @@ import (
 	"junction/proxy/visible"
 )
 
-// This file has what the commands that look into the storage of sign-ins share: sessions.go,
-// grants.go, clients.go and users.go.
-
 const (
-	byOperator = "revoked_by_operator" // why something has ended
-	noticed    = "A running proxy notices within ten seconds."
-	shortest   = 4  // characters of an id that a person may leave it at
+	byOperator = "revoked_by_operator" // the stored reason
+	noticed    = "A running proxy applies the change within ten seconds."
+	shortest   = 4  // the fewest characters of an id that an operator may write
 	shown      = 8  // characters of an id in a table
-	shownText  = 40 // characters of a text that others wrote
+	shownText  = 40 // characters of foreign text in a table
 )
 
 var byTheOperator = []byte(`{"detail":"by the operator"}`)
@@ -50,7 +47,7 @@ func Commands(stdin io.Reader, stdout, stderr io.Writer, file *string) []*cobra.
 	}
 }
 
-// signIns is what the commands about sign-ins share.
+// signIns are the flags and the output of a command about sign-ins.
 type signIns struct {
 	stdout       io.Writer
 	file         *string
@@ -58,7 +55,7 @@ type signIns struct {
 	user, client string
 }
 
-// command returns a command that is run with the storage open.
+// command returns a command that opens the storage and calls run.
 func (x *signIns) command(what, use, short string, run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := cli.CheckOutput(x.output); err != nil {
@@ -77,11 +74,11 @@ func (x *signIns) command(what, use, short string, run func(ctx context.Context,
 }
 
 func (x *signIns) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&x.user, "user", "", "only those of this `person`: e-mail address, subject, or id")
-	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: an id of clients list, its client_id, or what it calls itself")
+	cmd.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
+	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: an id of clients list, a client_id, or a name")
 }
 
-// print writes a value as JSON, or what text writes.
+// print prints v as JSON, or calls text for a table.
 func (x *signIns) print(v any, text func(w *tabwriter.Writer)) error {
 	if x.output == "json" {
 		raw, err := json.Marshal(v)
@@ -95,7 +92,7 @@ func (x *signIns) print(v any, text func(w *tabwriter.Writer)) error {
 	return w.Flush()
 }
 
-// revoked says what has ended.
+// revoked prints the ended sessions and grants.
 func (x *signIns) revoked(ended store.Ended, of string) error {
 	if ended.Grants == nil {
 		ended.Grants = []string{}
@@ -117,7 +114,7 @@ type endedJSON struct {
 	Grants   []string `json:"grants"`
 }
 
-// label is what a person is called in tables and messages.
+// label returns the name of a user for tables and messages.
 func label(u store.User) string { return cmp.Or(u.Email, u.Subject, u.ID) }
 
 type personJSON struct {
@@ -132,8 +129,8 @@ func personOf(u store.User) personJSON {
 	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
 }
 
-// person returns the one whom an operator means: by the id or the principal of lists and logs, or
-// by the beginning of the id, the e-mail address or the subject, if only one has that.
+// person finds a user by id, by principal, or by a unique beginning of the id, e-mail address or
+// subject.
 func (s *storage) person(who string) (store.User, error) {
 	var found []store.User
 	var names []string
@@ -151,21 +148,21 @@ func (s *storage) person(who string) (store.User, error) {
 	case len(found) == 0:
 		near := prose.Closest(slices.Compact(names), who)
 		if len(near) > 0 {
-			return store.User{}, fmt.Errorf("nobody called %s has signed in here; did you mean %s?", prose.Quote(who), visible.Text(strings.Join(near, " or ")))
+			return store.User{}, fmt.Errorf("no user %s has signed in; did you mean %s?", prose.Quote(who), visible.Text(strings.Join(near, " or ")))
 		}
-		return store.User{}, fmt.Errorf("nobody called %s has signed in here; junction users list shows who has", prose.Quote(who))
+		return store.User{}, fmt.Errorf("no user %s has signed in; list the users with junction users list", prose.Quote(who))
 	case len(found) > 1:
 		var all []string
 		for _, u := range found {
 			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer)))
 		}
 		slices.Sort(all)
-		return store.User{}, fmt.Errorf("%s may be any of %d people; give the id of one: %s", prose.Quote(who), len(found), strings.Join(all, ", "))
+		return store.User{}, fmt.Errorf("%s matches %d users; give the id of one: %s", prose.Quote(who), len(found), strings.Join(all, ", "))
 	}
 	return found[0], nil
 }
 
-// chosen returns the id of the person whom --user means, "" without it.
+// chosen returns the id of the user of --user, or "".
 func (x *signIns) chosen(s *storage) (string, error) {
 	if x.user == "" {
 		return "", nil
@@ -174,7 +171,7 @@ func (x *signIns) chosen(s *storage) (string, error) {
 	return u.ID, err
 }
 
-// only returns the one of ids that a person has written the beginning of.
+// only returns the id that begins with word, if there is exactly one.
 func only(ids []string, word, thing string) (string, error) {
 	if slices.Contains(ids, word) {
 		return word, nil
@@ -189,11 +186,11 @@ func only(ids []string, word, thing string) (string, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return "", fmt.Errorf("%s may be any of %d %ss; write more of the one that you mean: %s", prose.Quote(word), len(found), thing, strings.Join(found, ", "))
+		return "", fmt.Errorf("%s matches %d %ss; write more characters: %s", prose.Quote(word), len(found), thing, strings.Join(found, ", "))
 	case len(word) < shortest:
-		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters of it", prose.Quote(word), thing, shortest)
+		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters", prose.Quote(word), thing, shortest)
 	}
-	return "", fmt.Errorf("there is no %s %s; junction %ss list shows them", thing, prose.Quote(word), thing)
+	return "", fmt.Errorf("there is no %s %s; list them with junction %ss list", thing, prose.Quote(word), thing)
 }
 
 func stamp(t time.Time) string {
@@ -203,5 +200,5 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// column is a text that others wrote, for a table.
+// column shortens foreign text for a table and escapes control characters.
 func column(s string) string { return prose.Cut(visible.Text(s), shownText) }

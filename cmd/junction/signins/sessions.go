@@ -20,26 +20,29 @@ import (
 func sessionsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "list who is signed in, or sign people out", Args: cli.NoArguments,
-		Long: `List who is signed in, or sign people out.
+		Use: "sessions", Short: "List the signed-in users or sign them out", Args: cli.NoArguments,
+		Long: `List the signed-in users or sign them out.
 
-A session is one sign-in of a person at an identity provider, with the browser that it was made in. The apps that they let in then are its grants: junction grants.
-The storage of the file is looked into, whether a proxy runs or not.`,
+A session is one sign-in of a user at an identity provider, with the browser that was used. The apps that the
+user approves get grants that belong to the session: see junction grants.
+
+These commands edit the database directly. A running proxy applies the change within ten seconds.`,
 		Example: `  junction sessions list --config config.yaml
   junction sessions revoke --user ann@example.com --config config.yaml
   junction sessions revoke --client "Claude Code (junction)" --config config.yaml
   junction sessions revoke --all --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("sessions list", "list", "list the sessions that go on", func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
+	list := x.command("sessions list", "list", "List the active sessions", func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
 	list.Args = cli.NoArguments
-	list.Flags().StringVar(&x.user, "user", "", "only those of this `person`: e-mail address, subject, or id")
+	list.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
 	all := false
-	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}", "end sessions, with all that rests on them",
+	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}", "End sessions and their grants",
 		func(ctx context.Context, s *storage, args []string) error { return x.revokeSessions(ctx, s, args, all) })
-	revoke.Long = `End sessions, with all that rests on them: the people are signed out in their browsers, and every app that they let in gets no further. They may sign in again.
+	revoke.Long = `End sessions and their grants: the users are signed out in their browsers, and their apps lose access. The
+users may sign in again.
 
---client ends what that app has, whoever let it in: the people stay signed in otherwise.`
+--client ends all grants of one app, of all users; the users stay signed in.`
 	revoke.Args = func(cmd *cobra.Command, args []string) error {
 		given := 0
 		for _, name := range []string{"user", "client", "all"} {
@@ -50,14 +53,14 @@ The storage of the file is looked into, whether a proxy runs or not.`,
 		if len(args) > 0 {
 			given++
 		}
-		// what is empty by mistake must never mean everybody
+		// an empty value must never mean all users
 		if given != 1 || len(args) == 0 && x.user == "" && x.client == "" && !all {
-			return cli.Usagef("sessions revoke needs one of these: ids, --user WHO, --client APP, --all; junction sessions list shows what there is")
+			return cli.Usagef("sessions revoke needs exactly one of: ids, --user WHO, --client APP, --all; list the sessions with junction sessions list")
 		}
 		return nil
 	}
 	x.flags(revoke)
-	revoke.Flags().BoolVar(&all, "all", false, "everybody's")
+	revoke.Flags().BoolVar(&all, "all", false, "end all sessions")
 	cmd.AddCommand(list, revoke)
 	return cmd
 }
@@ -72,7 +75,7 @@ type sessionJSON struct {
 	Browsers int        `json:"browsers"`
 }
 
-// sessions returns those that go on and are of use to somebody: a browser or an app rests on them.
+// sessions returns the active sessions that still have a browser or a grant.
 func (s *storage) sessions(ctx context.Context, user string) ([]sessionJSON, error) {
 	all, err := s.IDPSessions(ctx, user)
 	if err != nil {
@@ -115,7 +118,7 @@ func (x *signIns) listSessions(ctx context.Context, s *storage) error {
 		Sessions []sessionJSON `json:"sessions"`
 	}{list}, func(w *tabwriter.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "nobody is signed in")
+			fmt.Fprintln(w, "no user is signed in")
 			return
 		}
 		fmt.Fprintln(w, "ID\tPERSON\tPROVIDER\tSINCE\tCONFIRMED\tGRANTS\tBROWSERS")
@@ -151,7 +154,7 @@ func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, 
 	return nil
 }
 
-// signOut ends everything of these people.
+// signOut ends all sessions and grants of these users.
 func (s *storage) signOut(ctx context.Context, people []store.User) (total store.Ended, err error) {
 	for _, u := range people {
 		ended, err := s.SignOut(ctx, u.ID, byOperator)
@@ -169,7 +172,7 @@ func (s *storage) signOut(ctx context.Context, people []store.User) (total store
 	return total, nil
 }
 
-// revokeByID ends sessions by their ids, all of which are looked up before the first one ends.
+// revokeByID ends sessions by their ids. It looks all of them up before it ends the first one.
 func (x *signIns) revokeByID(ctx context.Context, s *storage, words []string) error {
 	all, err := s.IDPSessions(ctx, "")
 	if err != nil {

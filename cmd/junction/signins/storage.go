@@ -21,9 +21,6 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// This file opens the storage of sign-ins for commands, beside whoever runs it: they work while no
-// proxy does, and one that does notices what they have ended when it asks the next time.
-
 const StorageLimit = time.Minute // for a command
 
 // storage is the store of a file, for a command.
@@ -137,25 +134,28 @@ func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.R
 // storageCommand is `junction storage`.
 func storageCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "storage", Short: "replace the master key that sign-ins are sealed with", Args: cli.NoArguments,
+		Use: "storage", Short: "Replace the master key of the stored sign-ins", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	all := false
 	rotate := &cobra.Command{
-		Use: "rotate", Short: "seal everything with a new master key", Args: cli.NoArguments,
-		Long: `Seal everything that is stored of sign-ins with a new master key.
+		Use: "rotate", Short: "Encrypt everything with a new master key", Args: cli.NoArguments,
+		Long: `Encrypt all stored sign-ins with a new master key.
 
-With SQLite and a key file (storage.key_file) it makes the key, puts it in front of the file, and seals everything with it. Stop the proxy first: it would not know
-the key. Nobody is signed out. The old key stays in the file, behind, since clients and tokens from before are known by it. Take its line out when you want to be
-rid of it: whoever has not come by since signs in again, and apps register again.
+With SQLite and a key file (storage.key_file), the command creates the key, writes it to the first line of the
+file, and encrypts everything with it. Stop the proxy first, because it does not know the new key. All users
+stay signed in. The old key stays in the file, because older clients and tokens need it. If you delete its line
+later, users who have not connected since must sign in again, and apps must register again.
 
-With Postgres, or with the keys in ` + config.MasterKeys + `, you put the key there yourself, and this seals everything with the first one, while the proxies run:
-  1. behind the others, for every proxy, and restart all of them
-  2. in front, for every proxy, and restart all of them
+With Postgres, or with the keys in ` + config.MasterKeys + `, add the key yourself. The command encrypts
+everything with the first key while the proxies run:
+  1. add the new key as the last one for every proxy, and restart all of them
+  2. make it the first one for every proxy, and restart all of them
   3. junction storage rotate
-  4. later, take the old one away as above
+  4. later, delete the old key as above
 
---revoke-all is for the day on which a key has become known: everybody is signed out, and with SQLite and a key file no key but the new one is left.`,
+If a master key has leaked, use --revoke-all: it also signs everyone out. With SQLite and a key file, only the
+new key remains.`,
 		Example: `  junction storage rotate --config config.yaml
   junction storage rotate --revoke-all --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -168,7 +168,7 @@ With Postgres, or with the keys in ` + config.MasterKeys + `, you put the key th
 			return rotate(ctx, c.Storage, stdout, all, time.Now())
 		},
 	}
-	rotate.Flags().BoolVar(&all, "revoke-all", false, "sign everybody out, too")
+	rotate.Flags().BoolVar(&all, "revoke-all", false, "also sign everyone out")
 	cmd.AddCommand(rotate)
 	return cmd
 }

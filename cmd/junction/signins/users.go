@@ -16,37 +16,39 @@ import (
 	"junction/proxy/visible"
 )
 
-const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of it."
+const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of an id."
 
 // usersCommand is `junction users`.
 func usersCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use: "users", Short: "list who has ever signed in, or shut somebody out", Args: cli.NoArguments,
-		Long: `List who has ever signed in, or shut somebody out, whatever their identity provider says.
+		Use: "users", Short: "List the users or disable one", Args: cli.NoArguments,
+		Long: `List the users who have ever signed in, or disable one, regardless of the identity provider.
 
-` + whoIs + ` Keys of the file and tokens of other authorization servers are not about these people, and stay good.
-The storage of the file is looked into, whether a proxy runs or not.`,
+` + whoIs + `
+API keys and tokens of other authorization servers stay valid.
+
+These commands edit the database directly. A running proxy applies the change within ten seconds.`,
 		Example: `  junction users list --config config.yaml
   junction users disable ann@example.com --config config.yaml
   junction users enable ann@example.com --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("users list", "list", "list who has ever signed in, the one seen last first", func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
+	list := x.command("users list", "list", "List the users, last seen first", func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
 	list.Args = cli.NoArguments
-	disable := x.command("users disable", "disable WHO ...", "shut people out", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
-	disable.Long = `Shut people out: they are signed out in their browsers, every app that they let in gets no further, what they have connected is forgotten, and they cannot
-sign in again. Who signs in at another identity provider is somebody else here, also with the same e-mail address.
+	disable := x.command("users disable", "disable WHO ...", "Disable users", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
+	disable.Long = `Disable users: their sessions and grants end, their connections to upstreams are deleted, and they cannot sign
+in again. A sign-in at another identity provider is another user, even with the same e-mail address.
 
 ` + whoIs
-	enable := x.command("users enable", "enable WHO ...", "let people in again, who then sign in anew", func(ctx context.Context, s *storage, args []string) error {
+	enable := x.command("users enable", "enable WHO ...", "Enable disabled users", func(ctx context.Context, s *storage, args []string) error {
 		return x.enableUsers(ctx, s, args)
 	})
-	enable.Long = "Let people in again, who then sign in anew and connect anew.\n\n" + whoIs
+	enable.Long = "Enable disabled users. They have to sign in and connect their upstreams again.\n\n" + whoIs
 	for _, sub := range []*cobra.Command{disable, enable} {
 		sub.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || slices.Contains(args, "") {
-				return cli.Usagef("users %s needs e-mail addresses, subjects or ids; junction users list shows them", cmd.Name())
+				return cli.Usagef("users %s needs e-mail addresses, subjects or ids; list them with junction users list", cmd.Name())
 			}
 			return nil
 		}
@@ -75,7 +77,7 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 		Users []userJSON `json:"users"`
 	}{list}, func(w *tabwriter.Writer) {
 		if len(list) == 0 {
-			fmt.Fprintln(w, "nobody has ever signed in")
+			fmt.Fprintln(w, "no user has ever signed in")
 			return
 		}
 		fmt.Fprintln(w, "ID\tPERSON\tSUBJECT\tISSUER\tSEEN\tDISABLED")
@@ -85,7 +87,7 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 	})
 }
 
-// chosenUsers returns those whom words mean.
+// chosenUsers returns the users that words name.
 func (s *storage) chosenUsers(words []string) (all []store.User, err error) {
 	for _, word := range words {
 		u, err := s.person(word)
@@ -102,7 +104,7 @@ type disabledJSON struct {
 	endedJSON
 }
 
-// disableUsers shuts people out, all of whom are looked up before the first one is.
+// disableUsers disables users. It looks all of them up before it disables the first one.
 func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) error {
 	chosen, err := s.chosenUsers(words)
 	if err != nil {
@@ -124,7 +126,7 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 	}{done}, func(w *tabwriter.Writer) {
 		for i, d := range done {
 			if d.Sessions == 0 && len(d.Grants) == 0 {
-				fmt.Fprintf(w, "Disabled: %s. There was nothing to end.\n", visible.Text(label(chosen[i])))
+				fmt.Fprintf(w, "Disabled: %s. There were no sessions and no grants.\n", visible.Text(label(chosen[i])))
 				continue
 			}
 			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", visible.Text(label(chosen[i])), prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
@@ -132,7 +134,7 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 	}), err)
 }
 
-// enableUsers lets people in again, all of whom are looked up before the first one is.
+// enableUsers enables users. It looks all of them up before it enables the first one.
 func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) error {
 	chosen, err := s.chosenUsers(words)
 	if err != nil {
@@ -145,7 +147,7 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 	}
 	done := []personJSON{}
 	for _, u := range chosen {
-		if err = s.EnableUser(ctx, u.ID); err == nil || errors.Is(err, store.ErrNotFound) { // somebody else was faster
+		if err = s.EnableUser(ctx, u.ID); err == nil || errors.Is(err, store.ErrNotFound) { // another command was faster
 			err = s.Audit(ctx, store.Event{Event: "user_enabled", Principal: u.ID, Detail: byTheOperator})
 		}
 		if err != nil {
@@ -157,7 +159,7 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 		Enabled []personJSON `json:"enabled"`
 	}{done}, func(w *tabwriter.Writer) {
 		for i := range done {
-			fmt.Fprintf(w, "No longer disabled: %s, who has to sign in anew.\n", visible.Text(label(chosen[i])))
+			fmt.Fprintf(w, "Enabled: %s. The user has to sign in again.\n", visible.Text(label(chosen[i])))
 		}
 	}), err)
 }
