@@ -51,7 +51,8 @@
 // remember.go stores the last catalog for the next process. subscription.go has the resources that
 // clients subscribed to; listen.go and listen_stdio.go subscribe to them at a modern server.
 //
-// Configuration: config.go is one entry of the file; inherit.go and sandbox.go are parts of it.
+// Configuration: config.go is one entry of the file, validate.go checks it; inherit.go and
+// sandbox.go are parts of it.
 // check.go and finding.go examine a server for the operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote.

@@ -1,0 +1,203 @@
+package upstream
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/http1"
+)
+
+// Problem is one mistake of a configuration: where in it, and what would be right.
+type Problem struct {
+	Path string // of keys below the section, such as tools.delete_*.timeout; empty for the section itself
+	Text string
+}
+
+// Validate returns every mistake that the entry of the upstream called name contains, in the order
+// of the fields. It opens and looks up nothing.
+func (c *Config) Validate(name string) []Problem {
+	var ps []Problem
+	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+	if !validName(name) {
+		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
+	}
+	switch {
+	case len(c.Command) == 0 && c.URL == "":
+		bad("", "needs a command (a child process) or a url (a remote server)")
+	case len(c.Command) > 0 && c.URL != "":
+		bad("", "has both a command and a url; keep one")
+	case len(c.Command) > 0 && c.Command[0] == "":
+		bad("command", "the program's name is empty")
+	}
+	if c.URL != "" {
+		c.validateRemote(bad)
+	} else {
+		if c.Auth.Mode != AuthNone || c.Auth.asks() {
+			bad("auth", "is only for a url")
+		}
+		if len(c.Headers) > 0 {
+			bad("headers", "are only for a url")
+		}
+		if c.Transport != TransportAuto {
+			bad("transport", "is only for a url")
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
+		if !http1.IsToken(k) {
+			bad("headers."+k, "is no HTTP header name")
+		} else if hopByHop[strings.ToLower(k)] {
+			bad("headers."+k, "is set by Junction itself; remove it")
+		} else if strings.ContainsAny(c.Headers[k], "\r\n\x00") {
+			bad("headers."+k, "has a line break in its value")
+		}
+	}
+	if c.Transport == TransportSSE && c.Era == EraModern {
+		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
+	}
+	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
+		bad("prefix", "has 1 to 32 of A-Z, a-z, 0-9, _ and -, or is empty for bare names")
+	}
+	for _, d := range []struct {
+		path  string
+		value time.Duration
+	}{{"idle_stop", c.IdleStop}, {"timeout", c.Timeout}, {"max_timeout", c.MaxTimeout},
+		{"connect_timeout", c.ConnectTimeout}} {
+		if d.value < 0 {
+			bad(d.path, "is negative")
+		}
+	}
+	if c.MaxLinks < 0 {
+		bad("max_links", "is negative")
+	}
+	if c.Concurrency < 0 {
+		bad("concurrency", "is negative")
+	}
+	c.InheritEnv.validate(bad)
+	if c.Sandbox != nil {
+		c.Sandbox.validate(bad)
+	}
+	validateCapabilities("capabilities", c.Capabilities, bad)
+	c.Tools.validate(bad)
+	return ps
+}
+
+// validateRemote looks at what only an upstream with a url has.
+func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
+	u, err := url.Parse(c.URL)
+	before, rest, found := strings.Cut(c.URL, "://")
+	switch {
+	case !found || strings.ContainsAny(before, "/?#"): // what follows is part of a path or of a query
+		scheme := "https://"
+		if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
+			scheme = "http://"
+		}
+		bad("url", "needs a scheme: %s%s", scheme, strings.TrimPrefix(c.URL, "//"))
+	case err != nil:
+		bad("url", "is no URL; write it like https://mcp.example.com/mcp")
+	case u.Scheme != "http" && u.Scheme != "https":
+		bad("url", "has the scheme %s; a server is reached by http or https: https://%s", u.Scheme, rest)
+	case u.Host == "":
+		bad("url", "has no host; write it like https://mcp.example.com/mcp")
+	case u.User != nil:
+		bad("url", "carries a password; put it into headers")
+	case u.Fragment != "":
+		bad("url", "has a fragment (#…), which is never sent; remove it")
+	}
+	if c.Personal() || c.OperatorSignsIn() {
+		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; "+
+				"http is for loopback alone")
+		}
+		for k := range c.Headers {
+			if strings.EqualFold(k, "authorization") {
+				bad("headers."+k, "carries the token of the sign-in (auth.mode); remove one of the two")
+			}
+		}
+	} else if c.Auth.asks() {
+		bad("auth", "says nothing without a mode; write mode: oauth to sign in with junction login, or mode: "+
+			"oauth_user if each person signs in there themselves")
+	}
+	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
+		bad("auth.client_secret", "is one of a client_id, which is missing")
+	}
+	if len(c.Env) > 0 {
+		bad("env", "is only for a command")
+	}
+	if len(c.InheritEnv) > 0 {
+		bad("inherit_env", "is only for a command")
+	}
+	if c.Dir != "" {
+		bad("dir", "is only for a command")
+	}
+	if c.Sandbox != nil {
+		bad("sandbox", "is only for a command")
+	}
+}
+
+// validate looks at the rules of an upstream's tools.
+func (r Rules) validate(bad func(path, format string, args ...any)) {
+	as := map[string]string{}
+	for _, rule := range r {
+		at := "tools." + rule.Glob
+		validateCapabilities(at+".capabilities", rule.Capabilities, bad)
+		if _, err := path.Match(rule.Glob, ""); err != nil {
+			bad(at, "is no glob: a [ is not closed")
+		}
+		if rule.Timeout < 0 || rule.MaxTimeout < 0 {
+			bad(at, "has a negative timeout")
+		}
+		if rule.As == "" {
+			continue
+		}
+		if strings.ContainsAny(rule.Glob, "*?[") {
+			bad(at+".as", "renames one tool; %s is a glob", rule.Glob)
+		}
+		if other, ok := as[rule.As]; ok {
+			bad(at+".as", "%s is the new name of %s already", rule.As, other)
+		}
+		as[rule.As] = rule.Glob
+	}
+}
+
+func validateCapabilities(at string, list []string, bad func(path, format string, args ...any)) {
+	for i, s := range list {
+		if !validCapability(s) {
+			bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+		}
+	}
+}
+
+// loopback reports whether the host of a URL is this machine.
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// hopByHop are the headers that the transport writes itself.
+var hopByHop = map[string]bool{
+	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true,
+	"transfer-encoding": true, "upgrade": true, "te": true,
+	"trailer": true, "keep-alive": true, "mcp-session-id": true, "mcp-protocol-version": true, "mcp-method": true,
+	"mcp-name": true, "last-event-id": true,
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 32 || s[0] == '-' {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
+}
+
+const capabilityBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
+
+func validCapability(s string) bool {
+	return s != "" && len(s) <= 64 && strings.Trim(s, capabilityBytes) == ""
+}
