@@ -36,12 +36,9 @@ var tooLarge = []string{
 	"auth/jwt_test.go",
 	"auth/store/store_test.go",
 	"proxy/schema/validate.go",
-	"upstream/config.go",
 	"upstream/http1/server_test.go",
-	"upstream/transport/origin.go",
 
 	"cmd/junction/clients/table.go: table",
-	"upstream/check.go: check",
 	"upstream/upstreamtest/tools.go: behave",
 }
 

@@ -124,20 +124,27 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 	r.Findings = catalog.findings()
 
 	next = "ping"
-	switch c := c.(type) {
-	case *legacyConn:
-		_, err = c.ask(limit, string(mcp.MethodPing), nil, nil)
-	case *modernConn: // which has no ping
-		_, err = c.ask(limit, string(mcp.MethodServerDiscover), c.params(everything(), nil),
-			c.header(string(mcp.MethodServerDiscover), ""))
-	}
-	var rpcErr *jsonrpc.Error
-	if err != nil && !errors.As(asRPCError(err), &rpcErr) { // a server without it has answered all the same
+	if err := pingOnce(limit, c); err != nil {
 		return fail(err)
 	}
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
+}
+
+// pingOnce sends a request that every server answers. An error response counts as an answer.
+func pingOnce(ctx context.Context, c conn) (err error) {
+	switch c := c.(type) {
+	case *legacyConn:
+		_, err = c.ask(ctx, string(mcp.MethodPing), nil, nil)
+	case *modernConn: // which has no ping
+		_, err = c.ask(ctx, string(mcp.MethodServerDiscover), c.params(everything(), nil),
+			c.header(string(mcp.MethodServerDiscover), ""))
+	}
+	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
+		return nil
+	}
+	return err
 }
 
 // errLate is why a check ends that takes as long as connecting may take.
