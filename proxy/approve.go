@@ -104,7 +104,8 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	// A parked call is made once, however often it is asked after; every other state that comes
 	// back is a call.
-	if st.Approved && (st.Kind == stateParked || s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0))) {
+	unused := func() bool { return s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) }
+	if st.Approved && (st.Kind == stateParked || unused()) {
 		x.approval, x.approved = "given", true // in an earlier request about the same call
 		return nil, nil
 	}
@@ -146,7 +147,8 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 		}
 	}
 	x.approval = "asked"
-	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+`":{"method":"elicitation/create","params":`), x.approvalForm()...)
+	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+
+		`":{"method":"elicitation/create","params":`), x.approvalForm()...)
 	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return &result{body: append(b, '}')}, nil
@@ -173,7 +175,8 @@ func chosen(answer []byte) string {
 // with the upstream's name in brackets (question.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.Backend.Name(), kindName(x.msg.Method), shown(t.Name, maxShown))
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.Backend.Name(),
+		kindName(x.msg.Method), shown(t.Name, maxShown))
 	member := "arguments"
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
 		member = ""
@@ -186,7 +189,8 @@ func (x *exchange) approvalForm() []byte {
 		message += "\nArguments: " + shownArguments(arguments)
 	}
 	b := raw.AppendQuote([]byte(`{"message":`), message)
-	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string","title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
+	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
+		`"title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
 	return b
 }
 
@@ -246,8 +250,9 @@ func shown(text string, limit int) string {
 
 // cannotAsk says how the call can be allowed where nobody can be asked.
 func (x *exchange) cannotAsk() string {
-	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: it has not declared elicitation. Use a client that has, or have the operator"+
-		" allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule, strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
+	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
+		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
+		strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
 }
 
 // policyName is the name by which a rule can speak of the call's target.

@@ -43,7 +43,8 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 // send puts a question to a legacy client, and waits for the answer.
 func (x *exchange) send(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
 	if x.session == nil || !x.reply.stream {
-		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "the client cannot be asked: it takes no event stream"}
+		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
+			Message: "the client cannot be asked: it takes no event stream"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, x.reply.limits.Patience)
 	defer cancel()
@@ -72,8 +73,8 @@ func (x *exchange) send(ctx context.Context, method string, params []byte, progr
 	}
 }
 
-// replaceToken replaces the upstream's progress token by the question's id: those of two upstreams may
-// be equal.
+// replaceToken replaces the upstream's progress token by the question's id: those of two upstreams
+// may be equal.
 func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, error) {
 	token, err := raw.Get(params, "_meta", "progressToken")
 	if err == raw.ErrAbsent {
@@ -179,7 +180,8 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 			return nil, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
 		}
 		unanswered := func(err error) error {
-			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered, Err: fmt.Errorf("%s was not answered: %w", method, err)}
+			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+				Err: fmt.Errorf("%s was not answered: %w", method, err)}
 		}
 		if params, err = x.serverRequest(x.target.Backend.Name(), method, params, true); err != nil {
 			return nil, unanswered(err)
@@ -234,9 +236,9 @@ func pause(ctx context.Context, round int) error {
 	}
 }
 
-// serverRequest makes a question of an upstream's one that the client may be sent: the params as its
-// version knows them, with the upstream's name in what a person reads. meta says whether the params
-// keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
+// serverRequest makes a question of an upstream's one that the client may be sent: the params as
+// its version knows them, with the upstream's name in what a person reads. meta says whether the
+// params keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
 func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
 	refused := func(format string, args ...any) error {
 		return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
@@ -386,7 +388,8 @@ func olderSchema(params raw.Object) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%.60q: %w", name, err)
 		}
-		text, err := property.Splice(raw.Edit{Name: "oneOf"}, raw.Edit{Name: "enum", Value: values}, raw.Edit{Name: "enumNames", Value: titles})
+		text, err := property.Splice(raw.Edit{Name: "oneOf"}, raw.Edit{Name: "enum", Value: values},
+			raw.Edit{Name: "enumNames", Value: titles})
 		if err != nil {
 			return nil, fmt.Errorf("%.60q: %w", name, err)
 		}

@@ -211,7 +211,8 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	peer = x.target.RenameError(peer)
 	// a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message, data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
+		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message,
+			data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
 	}
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
@@ -238,9 +239,11 @@ func (s *Server) legacyError(x *exchange, err error) (result, error) {
 		return result{}, x.target.RenameError(peer)
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered, Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
+		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+			Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
 	}
-	text := "The server " + x.target.Backend.Name() + " wants a page to be opened in a browser before it goes on, which this client does not offer."
+	text := "The server " + x.target.Backend.Name() +
+		" wants a page to be opened in a browser before it goes on, which this client does not offer."
 	for _, u := range urls(peer) {
 		text += "\n" + u.message + " " + u.url
 	}
@@ -290,7 +293,8 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 			b = append(b, ',')
 		}
 		b = raw.AppendQuote(b, "url-"+string(rune('a'+i%26)))
-		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...), "["+x.target.Backend.Name()+"] "+u.message)
+		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...),
+			"["+x.target.Backend.Name()+"] "+u.message)
 		b = append(raw.AppendQuote(append(b, `,"url":`...), u.url), "}}"...)
 		if i == 25 {
 			break

@@ -187,8 +187,10 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 		return err
 	}
 	x.decision = d
-	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, cmp.Or(d.Missing, d.Scopes)
-	if d.Verdict == policy.Ask { // a person reads the arguments: what two readers may read in two ways is shown to nobody
+	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule,
+		cmp.Or(d.Missing, d.Scopes)
+	// a person reads the arguments: what two readers may read in two ways is shown to nobody
+	if d.Verdict == policy.Ask {
 		_, err = x.arguments()
 	}
 	return err
@@ -279,8 +281,8 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	return r, err
 }
 
-// findNamed returns the tool or prompt of that name; nil when there is none for the caller. Of one that
-// it is denied the audit has what denies it.
+// findNamed returns the tool or prompt of that name; nil when there is none for the caller. Of one
+// that it is denied the audit has what denies it.
 func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view.Target {
 	info.Name = name
 	if t := x.subject.Named(p, name); t != nil {
@@ -331,7 +333,8 @@ func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 	}
 	problems, err := s.schemas.Check(t.Item.Definition.Text(), arguments)
 	if err != nil {
-		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(), "name", t.Name, "error", err)
+		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(),
+			"name", t.Name, "error", err)
 	}
 	if len(problems) == 0 {
 		return nil, nil
@@ -384,8 +387,8 @@ func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField
 	return extra, nil
 }
 
-// requestedResource returns what the request's uri stands for: something that the caller may use, if only
-// after it was asked.
+// requestedResource returns what the request's uri stands for: something that the caller may use,
+// if only after it was asked.
 func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
 	uri, err := x.params.String("uri")
 	if err == raw.ErrAbsent {
@@ -396,8 +399,8 @@ func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
 	return x.findResource(x.era, uri, info)
 }
 
-// findResource returns what a URI stands for; the error is one for a client of that era. Of what the caller
-// is denied the audit has what denies it.
+// findResource returns what a URI stands for; the error is one for a client of that era. Of what
+// the caller is denied the audit has what denies it.
 func (x *exchange) findResource(era upstream.Era, uri string, info *CallInfo) (*view.Target, error) {
 	info.Name = uri
 	t, err := x.subject.Resource(uri)

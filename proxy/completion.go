@@ -17,18 +17,19 @@ import (
 	"junction/upstream/raw"
 )
 
-// complete answers completion/complete by the upstream of a prompt or of a resource template, as far
-// as policy allows. An upstream without completions gives an empty completion, because the
+// complete answers completion/complete by the upstream of a prompt or of a resource template, as
+// far as policy allows. An upstream without completions gives an empty completion, because the
 // capability that the client relies on is ours.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	var f completionFilter
-	r, err := s.call(ctx, x, info, callMethod{findReference, func(x *exchange, t *view.Target, info *CallInfo) (err error) {
+	permit := func(x *exchange, t *view.Target, info *CallInfo) (err error) {
 		f, err = x.permitCompletion(t, info)
 		return err
-	}})
+	}
+	r, err := s.call(ctx, x, info, callMethod{findReference, permit})
 	peer, ok := err.(*jsonrpc.Error)
 	switch {
 	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
@@ -118,7 +119,8 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 		return completionFilter{}, nil
 	}
 	if !ok || !listsTemplate(t.Backend.Catalog(), t.Name) {
-		return f, uncompleted(t, "policy cannot judge the values, because the URI is not a resource template that the server lists")
+		return f, uncompleted(t, "policy cannot judge the values, "+
+			"because the URI is not a resource template that the server lists")
 	}
 	f.template = template
 	if err := f.read(); err != nil {
@@ -135,7 +137,8 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 		info.Verdict = policy.Ask.String()
 		return f, uncompleted(t, "reading these resources needs the approval of a person")
 	case !reached && !possible.Only(policy.Allow):
-		return f, uncompleted(t, "policy cannot judge the values without the other variables; send them in context.arguments")
+		return f, uncompleted(t, "policy cannot judge the values without the other variables; "+
+			"send them in context.arguments")
 	}
 	return f, nil
 }

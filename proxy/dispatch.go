@@ -90,7 +90,8 @@ func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, e
 	}
 	level, err := x.params.String("level")
 	if err != nil || upstream.Level(level) == 0 {
-		return result{}, invalidParams("Invalid params: level is none of debug, info, notice, warning, error, critical, alert, emergency")
+		return result{}, invalidParams("Invalid params: level is none of debug, info, notice, warning, " +
+			"error, critical, alert, emergency")
 	}
 	x.session.mu.Lock()
 	x.session.level = level
@@ -139,7 +140,8 @@ func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
 // isCall reports whether requests of the method are calls: those that upstreams answer.
 func isCall(method string) bool {
 	switch mcp.MCPMethod(method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodCompletionComplete, mcp.MethodResourcesSubscribe,
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodCompletionComplete,
+		mcp.MethodResourcesSubscribe,
 		methodTasksGet, methodTasksUpdate, methodTasksCancel:
 		return true
 	}

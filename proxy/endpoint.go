@@ -34,7 +34,8 @@ func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	e := &endpoint{name: name, surface: surface, view: v}
 	e.subjects.begin(&w.subjects)
 	e.pages.of.Room, e.pages.wanted = &w.pages, &w.wanted
-	e.clientEndpoints = cache.Cache[uint64, *clientEndpoint]{Room: &w.subjects, Left: func(f *clientEndpoint) { f.made.end() }}
+	e.clientEndpoints = cache.Cache[uint64, *clientEndpoint]{Room: &w.subjects,
+		Left: func(f *clientEndpoint) { f.made.end() }}
 	return e
 }
 
@@ -152,12 +153,14 @@ func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint)
 	if len(stocks) == len(shared.view.Stocks) {
 		return shared
 	}
-	slices.SortStableFunc(stocks, func(a, b *view.Stock) int { return strings.Compare(a.Backend.Name(), b.Backend.Name()) })
+	slices.SortStableFunc(stocks, func(a, b *view.Stock) int {
+		return strings.Compare(a.Backend.Name(), b.Backend.Name())
+	})
 	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
 }
 
-// awaitPersonal waits a moment for those of the principal's upstreams that were started just now: a client
-// that asks for the tools once should find them.
+// awaitPersonal waits a moment for those of the principal's upstreams that were started just now: a
+// client that asks for the tools once should find them.
 func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
 	for _, u := range w.personal(p) {
 		u.Meet(ctx)
@@ -170,15 +173,15 @@ type identity struct {
 	session string // the key of a legacy session; "" in the modern era
 }
 
-// clientEndpoint is an endpoint with other catalogs for some of its upstreams; nil leaves that of the
-// view.
+// clientEndpoint is an endpoint with other catalogs for some of its upstreams; nil leaves that of
+// the view.
 type clientEndpoint struct {
 	own  []*upstream.Catalog
 	made *endpoint
 }
 
-// forClient returns the caller with its endpoint as its client sees it: c.who is set, and c.endpoint is
-// the one that all clients of the principal share.
+// forClient returns the caller with its endpoint as its client sees it: c.who is set, and
+// c.endpoint is the one that all clients of the principal share.
 func (w *snapshot) forClient(c caller) caller {
 	v := c.endpoint.view
 	if !v.Separates {
@@ -202,8 +205,8 @@ func (w *snapshot) forClient(c caller) caller {
 
 var fittingSeed = maphash.MakeSeed()
 
-// clientEndpoint returns the endpoint e with other catalogs. It is made when it is first asked for, and
-// again when it was not asked for in a while.
+// clientEndpoint returns the endpoint e with other catalogs. It is made when it is first asked for,
+// and again when it was not asked for in a while.
 func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoint {
 	var h maphash.Hash
 	h.SetSeed(fittingSeed)
@@ -222,7 +225,8 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	}
 	f := &clientEndpoint{own, w.newEndpoint(e.name, e.surface, e.view.Derive(e.name, stocks))}
 	bytes := f.made.bytes()
-	if known := e.clientEndpoints.Keep(key, func() (*clientEndpoint, int) { return f, bytes }); slices.Equal(known.own, own) {
+	known := e.clientEndpoints.Keep(key, func() (*clientEndpoint, int) { return f, bytes })
+	if slices.Equal(known.own, own) {
 		return known.made
 	}
 	return f.made // of another one with the same hash

@@ -57,7 +57,8 @@ func malformed(err error) *refusal {
 	case errors.As(err, &syntax):
 		return refuse(http.StatusBadRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
 	case errors.Is(err, raw.ErrAmbiguous):
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a member occurs twice, or in another letter case: %v", err)
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: a member occurs twice, or in another letter case: %v", err)
 	}
 	return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
 }
@@ -106,7 +107,8 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
 	}
 	list := strings.Join(first, ", ") + more
-	e := invalidParams("The URI does not say whose it is; it could be of %s. Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
+	e := invalidParams("The URI does not say whose it is; it could be of %s. "+
+		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
 	e.data = view.URIData(uri)
 	return e
 }
@@ -140,7 +142,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 		if !aboutHop(peer.Code) {
 			return peer, http.StatusOK
 		}
-		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message), http.StatusOK
+		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message),
+			http.StatusOK
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
@@ -166,7 +169,8 @@ func aboutHop(code int64) bool {
 func failure(upstreamName, kind, text string) *jsonrpc.Error {
 	data := raw.AppendQuote([]byte(`{"junction":{"upstream":`), upstreamName)
 	data = raw.AppendQuote(append(data, `,"kind":`...), kind)
-	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: strings.ToValidUTF8(text, "\ufffd"), Data: append(data, "}}"...)}
+	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: strings.ToValidUTF8(text, "\ufffd"),
+		Data: append(data, "}}"...)}
 }
 
 // outcome is the word for err in the log.
@@ -192,8 +196,9 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// overuseRefusal is the refusal of a request whose account gets no more. It is 429 where the account has its
-// share: with 503 a proxy in front might take us for broken, and send no requests of others either.
+// overuseRefusal is the refusal of a request whose account gets no more. It is 429 where the
+// account has its share: with 503 a proxy in front might take us for broken, and send no requests
+// of others either.
 func overuseRefusal(e *budget.Exceeded) *refusal {
 	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
 	wait, remedy := "1", "wait until a request of yours is over"
@@ -202,9 +207,11 @@ func overuseRefusal(e *budget.Exceeded) *refusal {
 	}
 	var r *refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
-		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR, "too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
+		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR,
+			"too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
 	} else {
-		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
+		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR,
+			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
 	}
 	r.retry = wait
 	return r
@@ -237,5 +244,6 @@ func (x *exchange) limited(err error, wait time.Duration) *refusal {
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), wait.Milliseconds()+1, 10)
 		again = strconv.Itoa(seconds)
 	}
-	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...), retry: again}
+	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...),
+		retry: again}
 }

@@ -116,7 +116,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // call makes the upstream's side of a request about target.
 func (x *exchange) call(target *view.Target) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params, Principal: x.user(), Account: x.held.Name(), Peer: x,
+	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
+		Principal: x.user(), Account: x.held.Name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
 	if x.session != nil {
 		c.Session = x.session.key
@@ -131,8 +132,10 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	defer s.results.put(x.buffer)
 	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
 	info := &x.info
-	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID, Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
-		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID), Sent: x.size}
+	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
+		Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
+		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID),
+		Sent: x.size}
 	if x.session != nil {
 		info.Session = x.session.key
 	}
@@ -167,7 +170,8 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		if x.offered {
 			info.Outcome = kindNotConnected
 		}
-		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(), cmp.Or(info.Outcome, outcome(err)), err
+		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(),
+			cmp.Or(info.Outcome, outcome(err)), err
 		s.report(info)
 	}
 }
@@ -230,8 +234,8 @@ func (x *exchange) beginTurn() {
 	x.inTurn = true
 }
 
-// endTurn is called before the request waits for something, and when it is answered. It may be called
-// again.
+// endTurn is called before the request waits for something, and when it is answered. It may be
+// called again.
 func (x *exchange) endTurn() {
 	if x.inTurn {
 		x.inTurn = false

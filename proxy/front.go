@@ -58,7 +58,8 @@ func accepts(r *http.Request, media string) bool {
 		return true
 	}
 	for _, v := range values {
-		if strings.Contains(v, media) || strings.Contains(v, "*/*") || strings.Contains(v, media[:strings.IndexByte(media, '/')]+"/*") {
+		if strings.Contains(v, media) || strings.Contains(v, "*/*") ||
+			strings.Contains(v, media[:strings.IndexByte(media, '/')]+"/*") {
 			return true
 		}
 	}

@@ -19,7 +19,8 @@ type legacyFront struct{ *Server }
 func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.era = upstream.EraLegacy
 	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(header(r.Header, "Mcp-Protocol-Version")) {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
 		return
 	}
 	if x.msg.Method == string(mcp.MethodInitialize) && x.msg.IsRequest() {
@@ -79,7 +80,8 @@ func (f legacyFront) run(x *exchange) {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return
 	} else if err != nil {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: another request of this session has the id %.100s", x.msg.ID))
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: another request of this session has the id %.100s", x.msg.ID))
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
@@ -172,7 +174,8 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(), first: []byte("retry: 2000\n\n")}
+	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
+		first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
 		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
 		return
@@ -214,9 +217,11 @@ func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 // batches. Each message counts as a request.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *budget.Grant) {
 	f := legacyFront{s}
-	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r, reply: newReply(w, r, &s.limits), held: held.Empty()}
+	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r,
+		reply: newReply(w, r, &s.limits), held: held.Empty()}
 	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
-		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: only a session of 2025-03-26 may send batches"))
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: only a session of 2025-03-26 may send batches"))
 		return
 	}
 	if _, err := raw.Scan(body, s.limits.Nesting); err != nil {
@@ -225,7 +230,8 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 	}
 	items, err := raw.ElementsWithin(body, maxBatch) // the index of all items can be many times as large as the body
 	if err != nil || len(items) == 0 {
-		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages", maxBatch))
+		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: a batch has 1 to %d messages", maxBatch))
 		return
 	}
 	if err := held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {

@@ -209,7 +209,8 @@ func (s *Server) lookAgain(x *exchange) {
 // awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an
 // upstream that was not listed so far. It waits for the upstream as calls of known tools do. The
 // target is nil when there is no such tool; the error says why the upstream is not available.
-func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string, info *CallInfo) (*view.Target, error) {
+func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string,
+	info *CallInfo) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil

@@ -130,7 +130,8 @@ func (s *Server) renew(w *snapshot) {
 	for h := range ls.subscribers {
 		now := move(h.caller)
 		if now.subject == nil && now.endpoint != nil && h.lapsed() {
-			now.subject = w.subjectView(now.endpoint, now.principal) // or the world before would stay as long as the session
+			// or the world before would stay as long as the session
+			now.subject = w.subjectView(now.endpoint, now.principal)
 			h.caller, h.waiting = now, now.still(h.waiting)
 			continue
 		}
@@ -138,7 +139,8 @@ func (s *Server) renew(w *snapshot) {
 		for key, sub := range h.resources {
 			if now.subject == nil {
 				gone = append(gone, key)
-			} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed, false)); !g.Visible() || g.Scopes() != "" {
+			} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
+				false)); !g.Visible() || g.Scopes() != "" {
 				gone = append(gone, key)
 			}
 		}
@@ -155,7 +157,8 @@ func (s *Server) renew(w *snapshot) {
 // sameList reports whether the caller's list of a part is the same as before. Where neither the
 // rights nor what there is have changed, nobody has to find out what the caller sees.
 func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || c.snapshot.making == now.snapshot.making && c.snapshot.policy == now.snapshot.policy &&
+	if c.subject == now.subject || c.snapshot.making == now.snapshot.making &&
+		c.snapshot.policy == now.snapshot.policy &&
 		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
 		return true
 	}
@@ -220,8 +223,10 @@ func (w *snapshot) adopt(c caller) caller {
 
 // listChanged are the notifications about lists; resources and their templates have one.
 var listChanged = [upstream.Parts]string{
-	upstream.PartTools: mcp.MethodNotificationToolsListChanged, upstream.PartPrompts: mcp.MethodNotificationPromptsListChanged,
-	upstream.PartResources: mcp.MethodNotificationResourcesListChanged, upstream.PartTemplates: mcp.MethodNotificationResourcesListChanged,
+	upstream.PartTools:     mcp.MethodNotificationToolsListChanged,
+	upstream.PartPrompts:   mcp.MethodNotificationPromptsListChanged,
+	upstream.PartResources: mcp.MethodNotificationResourcesListChanged,
+	upstream.PartTemplates: mcp.MethodNotificationResourcesListChanged,
 }
 
 // push adds a note that is not there yet, if there is room.
@@ -367,10 +372,12 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, err
 	}
 	if x.size > maxSubscribe {
-		return result{}, refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "a subscription has at most %d bytes", maxSubscribe)
+		return result{}, refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST,
+			"a subscription has at most %d bytes", maxSubscribe)
 	}
 	if !x.reply.stream {
-		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST, "a subscription is answered by text/event-stream, which this request does not accept")
+		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST,
+			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
 	l := &listener{caller: x.caller, changed: make(chan struct{}, 1)}
 	var honoured []string
@@ -405,7 +412,8 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		}
 	}
 	params := append([]byte(`{"notifications":{`+strings.Join(honoured, ",")+`},"_meta":`), l.meta...)
-	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged", append(params, '}')))
+	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+		append(params, '}')))
 	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
 	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
 	x.reply.finish()

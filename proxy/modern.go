@@ -23,7 +23,8 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 		w.WriteHeader(http.StatusAccepted) // no notification of a client's has a meaning on HTTP, and none is an error
 		return
 	case x.msg.IsResponse():
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a client of %s sends no responses", modernVersion))
+		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: a client of %s sends no responses", modernVersion))
 		return
 	}
 	if err := f.check(x); err != nil {
@@ -52,9 +53,11 @@ func (f modernFront) check(x *exchange) error {
 	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
 	case err == raw.ErrAbsent && len(x.header["Mcp-Protocol-Version"]) > 0:
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s", mcp.MetaKeyProtocolVersion)
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s",
+			mcp.MetaKeyProtocolVersion)
 	case err != nil:
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string", mcp.MetaKeyProtocolVersion)
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
+			mcp.MetaKeyProtocolVersion)
 	}
 	if err := same(x.header, "Mcp-Protocol-Version", version, false); err != nil {
 		return err
@@ -73,13 +76,15 @@ func (f modernFront) check(x *exchange) error {
 	}
 	declared, err := x.meta.Object(mcp.MetaKeyClientCapabilities)
 	if err == raw.ErrAbsent {
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s", mcp.MetaKeyClientCapabilities)
+		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s",
+			mcp.MetaKeyClientCapabilities)
 	} else if err != nil {
 		return malformed(err)
 	}
 	if version != modernVersion {
 		e := refuse(http.StatusBadRequest, codeUnsupportedVersion, "Unsupported protocol version: %.100s", version)
-		e.data = append(append(append([]byte(`{"supported":`), f.supported...), `,"requested":`...), raw.Quote(version)...)
+		e.data = append(append(append([]byte(`{"supported":`), f.supported...), `,"requested":`...),
+			raw.Quote(version)...)
 		e.data = append(e.data, '}')
 		return e
 	}

@@ -23,7 +23,8 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 		structured, err := r.Get("structuredContent")
 		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its
 		// outputSchema has stayed.
-		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern || x.target.WithoutOutput()) {
+		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
+			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := withText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})

@@ -82,7 +82,8 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	}) {
 		p.cancel(nil)
 		p.held.Release()
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable, Err: errShutdown}
+		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable,
+			Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
 }
@@ -149,7 +150,8 @@ func answersQuestion(method string, v []byte) bool {
 	if err != nil {
 		return false
 	}
-	member := map[mcp.MCPMethod]string{mcp.MethodElicitationCreate: "action", mcp.MethodSamplingCreateMessage: "content", mcp.MethodListRoots: "roots"}
+	member := map[mcp.MCPMethod]string{mcp.MethodElicitationCreate: "action",
+		mcp.MethodSamplingCreateMessage: "content", mcp.MethodListRoots: "roots"}
 	_, err = o.Get(member[mcp.MCPMethod(method)])
 	return err == nil
 }
@@ -222,7 +224,8 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 			b = append(b, ',')
 		}
 		b = raw.AppendQuote(append(raw.AppendQuote(b, q.key), `:{"method":`...), q.method)
-		b = append(append(append(b, `,"params":`...), q.params...), '}') // {} too: there are readers that cannot do without
+		// {} too: there are readers that cannot do without
+		b = append(append(append(b, `,"params":`...), q.params...), '}')
 	}
 	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
@@ -283,7 +286,8 @@ func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, er
 		return nil, err
 	}
 	if !p.calls.admit(p) {
-		return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "too many calls of this user wait for an answer (limits.parked)"}
+		return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR,
+			Message: "too many calls of this user wait for an answer (limits.parked)"}
 	}
 	o := &openRequest{method: q.Method, params: params, answer: make(chan []byte, 1)}
 	p.mu.Lock()

@@ -33,7 +33,9 @@ type Hooks struct {
 // CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is ""
 // where there is nothing to say.
 type CallInfo struct {
-	RequestID string     // of the HTTP request, which is in its answer too: X-Request-Id; "" where nobody has given it one
+	// of the HTTP request, which is in its answer too: X-Request-Id; "" where nobody has given it
+	// one
+	RequestID string
 	Principal string     // id of who called, such as "local" or "key:ci"
 	Kind      string     // of the principal: local, key, user or service
 	Address   netip.Addr // of the client; the zero Addr when it is not known
@@ -112,8 +114,13 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 		}
 	}
 	for _, problem := range e.view.Problems {
-		if problem.Name == name && !slices.ContainsFunc(list, func(x Explanation) bool { return x.Upstream == problem.Upstream && x.Part == problem.Part }) {
-			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name, Problem: problem.Reason})
+		if problem.Name == name &&
+			!slices.ContainsFunc(list, func(x Explanation) bool {
+				return x.Upstream == problem.Upstream &&
+					x.Part == problem.Part
+			}) {
+			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name,
+				Problem: problem.Reason})
 		}
 	}
 	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
@@ -127,7 +134,8 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanati
 func explain(rights *policy.Rights, t *view.Target) Explanation {
 	g := rights.Bind(t.PolicyItem())
 	d, _ := g.Decide(raw.Object{})
-	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held, Pinned: rights.Guards().Pinned,
+	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held,
+		Pinned:  rights.Guards().Pinned,
 		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
 	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
 	return x

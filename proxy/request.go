@@ -51,13 +51,15 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
-				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
+					Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
 					Verdict: policy.Deny.String(), Outcome: outcome(err), Err: err})
 			}
 			return
 		case c.endpoint == nil, c.hidden():
 			if s.hooks.CallDone != nil {
-				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
+					Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
 					Outcome: "refused", Err: errNoEndpoint})
 			}
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
@@ -187,7 +189,8 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 // post reads the message of a request and gives it to the front of its era.
 func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	if !isJSON(r.Header["Content-Type"]) {
-		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json"))
+		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
+			"Content-Type must be application/json"))
 		return
 	}
 	held := s.grant(c, r)
@@ -307,7 +310,8 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.
 		if err != nil {
 			var timeout net.Error
 			if errors.As(err, &timeout) && timeout.Timeout() {
-				return nil, refuse(http.StatusRequestTimeout, mcp.INVALID_REQUEST, "the body did not arrive in time (limits.read_timeout)")
+				return nil, refuse(http.StatusRequestTimeout, mcp.INVALID_REQUEST,
+					"the body did not arrive in time (limits.read_timeout)")
 			}
 			return nil, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
 		}
@@ -322,7 +326,8 @@ func clearReadDeadline(rw http.ResponseWriter) {
 
 func tooLarge(rw http.ResponseWriter, limit int64) error {
 	rw.Header().Set("Connection", "close")
-	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)", bytesText(limit))
+	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)",
+		bytesText(limit))
 }
 
 // tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not
@@ -404,7 +409,8 @@ func originText(origins []string) string {
 	if err != nil {
 		return text
 	}
-	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser need their origin in the configuration; "+
+	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser "+
+		"need their origin in the configuration; "+
 		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
 }
 

@@ -93,7 +93,8 @@ func New(o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests), budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
+	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
+		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
 	box, err := o.Key.Box("session")
 	if err != nil {
 		return nil, err
@@ -110,10 +111,13 @@ func New(o Options) (*Server, error) {
 	if s.states, err = o.Key.Box("state"); err != nil {
 		return nil, err
 	}
-	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{}, of: map[string]int{}}
-	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{}, map[*subscriber]struct{}{}, s.limits.Queue
+	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
+		of: map[string]int{}}
+	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
+		map[*subscriber]struct{}{}, s.limits.Queue
 	s.sessions.forget = s.listeners.forget
-	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`), cmp.Or(o.Version, "devel")), '}')
+	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`),
+		cmp.Or(o.Version, "devel")), '}')
 	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
 	s.supported = []byte{'['}
 	for i, v := range versions() {

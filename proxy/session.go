@@ -114,7 +114,8 @@ var (
 
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
-		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{}, deleted: map[[16]byte]time.Time{}}
+		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{},
+		deleted: map[[16]byte]time.Time{}}
 }
 
 // create begins a session of the account's principal and returns its id.
@@ -157,7 +158,8 @@ func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
 		return nil, errUnknownSession
 	}
 	id = strings.Clone(id) // it is part of what the client has sent, which may be long
-	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile, principal: said.Owner}
+	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile,
+		principal: said.Owner}
 	ss.add(&entry{id: id, s: s, born: born, used: now}, a)
 	ss.trim(now)
 	return s, nil

@@ -69,7 +69,8 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 	if err != nil {
 		return result{}, err
 	}
-	return s.ownResult(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
+	return s.ownResult(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`),
+		t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
 }
 
 // needsSignIn returns what a person has to do before a call can be made, nil if the error is about
@@ -84,7 +85,8 @@ func needsSignIn(err error) *upstream.SignInError {
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.offered = true
 	message := signInMessage(need)
-	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern && mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
+	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern &&
+		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
 		x.era == upstream.EraLegacy && x.session.version >= mcp.ProtocolVersion20251125) {
 		data := raw.AppendQuote([]byte(`{"elicitations":[{"mode":"url","elicitationId":`), "junction-"+rand.Text())
 		data = raw.AppendQuote(append(data, `,"url":`...), need.URL)

@@ -45,13 +45,14 @@ func (w *snapshot) close() {
 	w.rulings.Close()
 }
 
-// newSnapshot builds a world. old is the one before, for items that keep their names; nil when there
-// is none.
+// newSnapshot builds a world. old is the one before, for items that keep their names; nil when
+// there is none.
 func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
 	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
 	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
-	w.personalEndpoints = cache.Cache[personalKey, *personalEndpoint]{Room: &w.subjects, Left: func(its *personalEndpoint) { its.endpoint.end() }}
+	w.personalEndpoints = cache.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
+		Left: func(its *personalEndpoint) { its.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view.View {
@@ -62,7 +63,8 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	}
 	w.endpoints[""] = w.newEndpoint("", "", view.Compile("", all, false, before("")))
 	for i, b := range backends {
-		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true, before(b.Name())))
+		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true,
+			before(b.Name())))
 	}
 	for name, n := range c.Endpoints {
 		its := all

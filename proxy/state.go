@@ -51,7 +51,8 @@ func (s *Server) seal(x *exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
 		st.Approval = rand.Text()
 	}
-	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved, time.Now().Add(s.limits.Patience).Unix()
+	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved,
+		time.Now().Add(s.limits.Patience).Unix()
 	text, _ := json.Marshal(st) // the upstream's state was parsed before: this cannot fail
 	return s.states.Seal(text)
 }
@@ -88,7 +89,8 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	}
 	var st state
 	text, err := s.states.Open(sealed)
-	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID || string(st.Request) != string(x.digest()) ||
+	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID ||
+		string(st.Request) != string(x.digest()) ||
 		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.Connects {
 		return state{}, errState()
 	}
@@ -106,7 +108,8 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 // that change when a client repeats a request do not count, unless one of their names is ambiguous.
 // Params without a form count as bytes.
 func (x *exchange) digest() []byte {
-	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"}, raw.Edit{Name: "requestState"})
+	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"},
+		raw.Edit{Name: "requestState"})
 	if err != nil {
 		text = x.params.Text()
 	}
@@ -116,7 +119,8 @@ func (x *exchange) digest() []byte {
 		form, kind = text, 'b'
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0}, []byte(x.target.Backend.Name()), {0}, []byte(x.target.Name), {0, kind}, form} {
+	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0},
+		[]byte(x.target.Backend.Name()), {0}, []byte(x.target.Name), {0, kind}, form} {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]
@@ -155,7 +159,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
 	if !x.profile.Tasks {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: "Missing required client capability: " + upstream.ExtensionTasks,
+		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
+			text: "Missing required client capability: " + upstream.ExtensionTasks,
 			data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}
 	}
 	sealed, err := x.params.String("taskId")
@@ -164,7 +169,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	}
 	var id taskID
 	text, err := s.tasks.Open(sealed)
-	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name || id.Principal != x.principal.ID {
+	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name ||
+		id.Principal != x.principal.ID {
 		return result{}, unknownTask()
 	}
 	info.Name = id.Tool
@@ -182,7 +188,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 			continue
 		}
 		info.Upstream = b.Name()
-		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed, Member: []string{"taskId"}, Bare: x.subject.View.Bare}
+		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
+			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
 		x.begin()
 		r, err := x.filter(b.Call(ctx, x.call(x.target)))
 		if err != nil {

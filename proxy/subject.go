@@ -149,6 +149,7 @@ func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
 
 // policySubject is a principal as policy sees it. What a client says of itself is not in it.
 func policySubject(p *auth.Principal, surface string) policy.Subject {
-	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes,
+	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email,
+		Groups: p.Groups, Scopes: p.Scopes,
 		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}
 }

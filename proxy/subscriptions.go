@@ -123,7 +123,8 @@ func (ls *listeners) subscriber(x *exchange, stream *listener, session *session)
 			return h
 		}
 	}
-	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{}, held: x.held.Empty()}
+	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
+		held: x.held.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
@@ -178,7 +179,8 @@ const maxSubscriptions = 1000
 
 // subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns
 // those that an upstream accepted. The error is why one was not.
-func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool, error) {
+func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	type group struct {
@@ -198,7 +200,8 @@ func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view
 			continue
 		}
 		if len(h.resources)+len(accepted) >= maxSubscriptions || len(t.Name) > view.MaxLookedUp {
-			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources", maxSubscriptions)
+			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources",
+				maxSubscriptions)
 			continue
 		}
 		g := groups[t.Backend]
@@ -282,10 +285,12 @@ func (s *Server) follow() {
 	s.moving.Go(func() {
 		for _, m := range list {
 			ctx, cancel := context.WithTimeout(s.ending, asking)
-			from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(), []string{m.key.uri})
+			from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(),
+				[]string{m.key.uri})
 			cancel()
 			if err != nil {
-				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream", m.key.upstream, "error", err)
+				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
+					m.key.upstream, "error", err)
 			}
 			ls.mu.Lock()
 			sub, there := m.h.resources[m.key]
@@ -355,7 +360,8 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an
 // upstream accepted, as JSON. Each is reported as a call of its own.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte, info *CallInfo) ([]string, error) {
+func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte,
+	info *CallInfo) ([]string, error) {
 	began := time.Now()
 	var targets []*view.Target
 	for _, v := range uris {
@@ -384,7 +390,8 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 	var list []string
 	for _, t := range targets {
 		if one := *info; s.hooks.CallDone != nil {
-			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.Exposed, t.Backend.Name(), t.Name, time.Since(began), "ok"; !accepted[t] {
+			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.Exposed, t.Backend.Name(), t.Name,
+				time.Since(began), "ok"; !accepted[t] {
 				one.Outcome, one.Err = "error", err
 			}
 			s.report(&one)

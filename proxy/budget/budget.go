@@ -1,5 +1,6 @@
 // Package budget shares what there is only so much of among the callers: requests in progress,
-// streams, memory (budget.go), the processors (turns.go) and the rates that policies set (meter.go).
+// streams, memory (budget.go), the processors (turns.go) and the rates that policies set
+// (meter.go).
 package budget
 
 import (
@@ -212,7 +213,8 @@ const fewBalances = 2048
 
 // idle reports whether there is nothing to know of an account.
 func (its *balance) idle(now time.Time) bool {
-	return its.used == [Quotas]int64{} && its.working == 0 && !its.resting && now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
+	return its.used == [Quotas]int64{} && its.working == 0 && !its.resting &&
+		now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
 }
 
 // Name returns what tells the account from others, for a grant that has something.
@@ -257,13 +259,16 @@ func (b *Budget) refuse(its *balance, q Quota) {
 	most, at := its, q
 	for _, other := range b.of {
 		for k := range Quotas {
-			if c := cmp.Compare(other.refused[k], most.refused[at]); c > 0 || c == 0 && k == at && other.used[k] > most.used[at] {
+			if c := cmp.Compare(other.refused[k], most.refused[at]); c > 0 || c == 0 && k == at &&
+				other.used[k] > most.used[at] {
 				most, at = other, k
 			}
 		}
 	}
-	b.log.Warn("requests refused: a caller uses all that it may have now", "principal", most.name, "limit", at.Limit(), "used", most.used[at],
-		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others", b.refused-most.refused[at])
+	b.log.Warn("requests refused: a caller uses all that it may have now", "principal", most.name, "limit", at.Limit(),
+		"used", most.used[at],
+		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others",
+		b.refused-most.refused[at])
 	b.told, b.refused = now, 0
 	for _, other := range b.of {
 		other.refused = [Quotas]int{}
@@ -290,7 +295,8 @@ func (b *Budget) Overused() []Overuse {
 	for _, its := range b.of {
 		for q, last := range its.last {
 			if !last.IsZero() && now.Sub(last) <= calm {
-				list = append(list, Overuse{its.name, Quota(q).Limit(), its.used[q], b.used[q] - its.used[q], b.total[q], last})
+				list = append(list, Overuse{its.name, Quota(q).Limit(), its.used[q], b.used[q] - its.used[q],
+					b.total[q], last})
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package cache bounds the memory of what the proxy keeps for single principals and clients, and can
-// make again: what they may use, pages of lists, and endpoints of their own. Several caches of
+// Package cache bounds the memory of what the proxy keeps for single principals and clients, and
+// can make again: what they may use, pages of lists, and endpoints of their own. Several caches of
 // different types share one Room of bytes.
 package cache
 
@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Room bounds the bytes of several caches together. When the bytes exceed Max, entries that were not
-// read since the last look are removed, the oldest first. The zero value keeps nothing.
+// Room bounds the bytes of several caches together. When the bytes exceed Max, entries that were
+// not read since the last look are removed, the oldest first. The zero value keeps nothing.
 type Room struct {
 	Mu    sync.RWMutex
 	Max   int       // guarded by Mu

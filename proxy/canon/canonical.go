@@ -124,7 +124,8 @@ func Lines(lines []string, path string, text []byte) []string {
 		}
 		return lines
 	case '"':
-		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 && !strings.Contains(string(text), `\\`) {
+		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 &&
+			!strings.Contains(string(text), `\\`) {
 			for _, part := range parts {
 				lines = append(lines, visible.Text(cmp.Or(path, "(all)"))+` | `+visible.Text(part))
 			}

@@ -113,10 +113,12 @@ func parsePins(text []byte) (*Pins, error) {
 		for name, t := range tools {
 			definition, err := canon.Text(t.Definition)
 			if err != nil {
-				return nil, fmt.Errorf("the definition of %s of %s: %w", visible.Text(name), visible.Text(upstream), err)
+				return nil, fmt.Errorf("the definition of %s of %s: %w", visible.Text(name), visible.Text(upstream),
+					err)
 			}
 			if sum(definition) != t.SHA256 {
-				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: its sha256 differs; take it out and accept it again", visible.Text(name), visible.Text(upstream))
+				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: "+
+					"its sha256 differs; take it out and accept it again", visible.Text(name), visible.Text(upstream))
 			}
 			p.tools[upstream][name] = pin{t.SHA256, definition, t.Accepted}
 		}
@@ -136,10 +138,12 @@ func (p *Pins) Held(upstream, name string, definition []byte) (reason string, he
 	case p.none:
 		return "no definition was accepted yet; look at it with junction pins diff, and then: " + command, true
 	case state == StateChanged:
-		return fmt.Sprintf("its definition has changed since it was accepted on %s; look at it with junction pins diff %s/%s, and then: %s",
+		return fmt.Sprintf("its definition has changed since it was accepted on %s; "+
+			"look at it with junction pins diff %s/%s, and then: %s",
 			accepted.UTC().Format(time.DateOnly), upstream, name, command), true
 	}
-	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s/%s, and then: %s", upstream, name, command), true
+	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s/%s, and then: %s",
+		upstream, name, command), true
 }
 
 // State compares a definition with the accepted one, and says when that was accepted; the zero time
@@ -205,7 +209,8 @@ func (p *Pins) Text() []byte {
 			if k > 0 {
 				b = append(b, ',')
 			}
-			b = append(raw.AppendQuote(b, name), fmt.Sprintf(`:{"accepted":%q,"sha256":%q,"definition":`, t.accepted.Format(time.RFC3339), t.sum)...)
+			b = append(raw.AppendQuote(b, name), fmt.Sprintf(`:{"accepted":%q,"sha256":%q,"definition":`,
+				t.accepted.Format(time.RFC3339), t.sum)...)
 			b = append(append(b, t.definition...), '}')
 		}
 		b = append(b, '}')

@@ -94,7 +94,8 @@ func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if inData+inMessage == 0 {
 		return e, 0
 	}
-	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage // without members beyond the three
+	// without members beyond the three
+	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage
 }
 
 // Text is result for any JSON text without white space around it, such as the params of a
@@ -160,12 +161,16 @@ func mark(text []byte, cuts []span) []byte {
 // see a URI is denied the resource. In structured content and in _meta, which are what an upstream
 // makes of them, no member is a word of MCP's.
 // words
-var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level", "audience", "lastModified",
-	"uri", "url", "src", "elicitationId", "taskId", "requestState", "nextCursor", "progressToken", "requestId", // handles
-	"required", "enum", "const", "format", "pattern", "$schema", "$ref") // of the form that a person is asked to fill in
+var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level",
+	"audience", "lastModified",
+	// handles
+	"uri", "url", "src", "elicitationId", "taskId", "requestState", "nextCursor", "progressToken", "requestId",
+	// of the form that a person is asked to fill in
+	"required", "enum", "const", "format", "pattern", "$schema", "$ref")
 
 // handleMembers are those that stay in _meta.
-var handleMembers = newSet("taskId", "progressToken", "resourceUri", "ui/resourceUri", "openai/outputTemplate", "io.modelcontextprotocol/subscriptionId")
+var handleMembers = newSet("taskId", "progressToken", "resourceUri", "ui/resourceUri", "openai/outputTemplate",
+	"io.modelcontextprotocol/subscriptionId")
 
 func newSet(names ...string) map[string]bool {
 	set := map[string]bool{}
@@ -271,7 +276,8 @@ func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok
 
 // member looks through the value of a member at i, or puts it into data or blob until the object
 // has ended.
-func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int, data, blob *[2]int) (end int, ok bool) {
+func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int, data, blob *[2]int) (end int,
+	ok bool) {
 	if i >= len(w.text) {
 		return 0, false
 	}
@@ -328,7 +334,10 @@ func (w *redacting) look(start, end int) {
 	if len(w.found) == 0 {
 		return
 	}
-	slices.SortStableFunc(w.found, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end)) })
+	slices.SortStableFunc(w.found, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start),
+			cmp.Compare(b.end, a.end))
+	})
 	w.found = outside(binaryIn(text), merge(w.found))
 	at, seen := 0, 0 // in the string as it was written, and as it is read
 	for _, s := range w.found {

@@ -82,7 +82,8 @@ func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []s
 // InvalidResult is the result of a call whose arguments do not fit: an error of the tool, which
 // a model reads and corrects.
 func InvalidResult(tool string, problems []string) []byte {
-	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool, strings.Join(problems, "\n- "))
+	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool,
+		strings.Join(problems, "\n- "))
 	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
 	return append(b, `}],"isError":true}`...)
 }
@@ -108,7 +109,8 @@ func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to
 
 // formats are the formats that the library knows. They are notes for a reader, as 2020-12 has it,
 // also in older drafts: servers are lenient there.
-var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri", "iri-reference", "json-pointer", "period",
+var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4",
+	"ipv6", "iri", "iri-reference", "json-pointer", "period",
 	"relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid"}
 
 // compiled compiles the schema in the definition of a tool.
@@ -135,7 +137,8 @@ func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, do
 	for _, f := range formats {
 		c.RegisterFormat(&jsonschema.Format{Name: f, Validate: func(any) error { return nil }})
 	}
-	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: stepsVocabulary, Compile: func(_ *jsonschema.CompilerContext, object map[string]any) (jsonschema.SchemaExt, error) {
+	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: stepsVocabulary, Compile: func(_ *jsonschema.CompilerContext,
+		object map[string]any) (jsonschema.SchemaExt, error) {
 		return step{s, cost(object)}, nil
 	}})
 	c.AssertVocabs()
@@ -193,7 +196,8 @@ func (s *inputSchema) check(value any) (problems []string) {
 		switch r := recover(); r.(type) {
 		case nil:
 		case outOfSteps:
-			problems = []string{"the arguments are too many, or too deeply nested, to be compared with the tool's input schema"}
+			problems = []string{"the arguments are too many, or too deeply nested, " +
+				"to be compared with the tool's input schema"}
 		default:
 			problems = []string{"the arguments cannot be compared with the tool's input schema"}
 		}
@@ -224,12 +228,14 @@ func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []s
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": missing"+s.wanted(e.SchemaURL, name))
+			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": missing"+s.wanted(e.SchemaURL,
+				name))
 		}
 	case *kind.AdditionalProperties:
 		known := s.known(e.SchemaURL)
 		for _, name := range k.Properties {
-			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": there is no such argument"+known)
+			list = append(list, place(append(slices.Clone(e.InstanceLocation),
+				name))+": there is no such argument"+known)
 		}
 	case *kind.Type:
 		add("want %s, got %s", strings.Join(k.Want, " or "), k.Got)
@@ -481,7 +487,8 @@ func decodeValue(d *json.Decoder) (any, error) {
 		return list, err
 	}
 	if n, ok := token.(json.Number); ok && !moderate(string(n)) {
-		return nil, fmt.Errorf("the number %s is too large, too small or too long to be compared", short(string(n), maxShownName))
+		return nil, fmt.Errorf("the number %s is too large, too small or too long to be compared",
+			short(string(n), maxShownName))
 	}
 	return token, nil
 }

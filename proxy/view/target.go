@@ -78,7 +78,10 @@ func (t *Target) olderDefinition() []byte {
 
 // WithoutOutput reports whether legacy clients see the tool without its outputSchema.
 func (t *Target) WithoutOutput() bool {
-	return slices.ContainsFunc(t.Tool.Older, func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
+	return slices.ContainsFunc(t.Tool.Older, func(e raw.Edit) bool {
+		return e.Name == "outputSchema" &&
+			len(e.Value) == 0
+	})
 }
 
 // rename finds the exposed name and makes the definition that clients see: the upstream's bytes,
@@ -125,7 +128,8 @@ func (t *Target) finish() {
 }
 
 func NewResource(b Backend, own, exposed string, bare bool) *Target {
-	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Member: []string{"uri"}, Bare: bare}
+	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Member: []string{"uri"},
+		Bare: bare}
 }
 
 // union returns what is in a or in b.

@@ -27,7 +27,8 @@ type Backend interface {
 	Tried() bool
 	Met() <-chan struct{}
 	Ready(context.Context) error
-	Subscribe(ctx context.Context, p upstream.Profile, session, principal string, uris []string) (upstream.Source, []string, error)
+	Subscribe(ctx context.Context, p upstream.Profile, session, principal string, uris []string) (upstream.Source,
+		[]string, error)
 	Unsubscribe(upstream.Source, []string)
 	Call(context.Context, *upstream.Call) (upstream.Result, error)
 	SignedIn(context.Context) error
@@ -207,11 +208,14 @@ func (v *View) has(t *Target) bool {
 func collision(stays, goes *Target) string {
 	switch goes.Part {
 	case upstream.PartTools:
-		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", goes.Exposed, stays.Name, stays.Backend.Name(), goes.Name)
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", goes.Exposed,
+			stays.Name, stays.Backend.Name(), goes.Name)
 	case upstream.PartPrompts:
-		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix", goes.Exposed, stays.Name, stays.Backend.Name())
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix", goes.Exposed, stays.Name,
+			stays.Backend.Name())
 	}
-	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; it can be read at /mcp/%s", stays.Backend.Name(), goes.Backend.Name())
+	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; "+
+		"it can be read at /mcp/%s", stays.Backend.Name(), goes.Backend.Name())
 }
 
 // finish makes of a view to which nothing more is added one that can be used.

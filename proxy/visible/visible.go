@@ -36,7 +36,8 @@ func hidden(r rune) bool {
 	switch {
 	case r == ' ' || '!' <= r && r <= '~':
 		return false
-	case !unicode.IsPrint(r), unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
+	case !unicode.IsPrint(r), unicode.Is(unicode.Variation_Selector, r),
+		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
 		return true
 	}
 	return r == 0x2800 || r == utf8.RuneError // a braille pattern without dots; what is no UTF-8
