@@ -34,9 +34,9 @@ const (
 // approvalKey names our question in inputRequests.
 const approvalKey = "junction_approval"
 
-// approvals are those that modern clients, which have no session, need not be asked for again, and
-// the askings that were answered, by principal: nobody takes the room of another. The zero value
-// has none.
+// approvals remembers what modern clients, which have no session, need not be asked again, and
+// which approval requests were answered. Each principal has room of its own. The zero value is
+// empty.
 type approvals struct {
 	mu sync.Mutex
 	of map[string]*approvalsOf
@@ -83,7 +83,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return s.unapproved(x, "Nobody answered whether this call may be made.")
+		return s.unapproved(x, "The request for approval of this call was not answered.")
 	}
 	choice := chosen(answer)
 	if choice != answerOnce && choice != answerSession {
@@ -115,7 +115,7 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
-		return nil, errState() // it was begun when nobody had to be asked
+		return nil, errState() // the request began before policy said ask
 	}
 	if !x.profile.Form {
 		x.approval = "impossible"
@@ -248,7 +248,7 @@ func shown(text string, limit int) string {
 	return visible.Text(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
-// cannotAsk says how the call can be allowed where nobody can be asked.
+// cannotAsk returns the text for a client that cannot ask its person: how to allow the call.
 func (x *exchange) cannotAsk() string {
 	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
 		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
@@ -281,8 +281,8 @@ func resultOf(r *result) result {
 	return *r
 }
 
-// its returns what is remembered of a principal; a.mu is held. Whom there is nothing to remember of
-// is forgotten when there are many.
+// its returns what is remembered of a principal; a.mu is held. If many principals are remembered,
+// it first removes those without entries.
 func (a *approvals) its(principal string) *approvalsOf {
 	if its := a.of[principal]; its != nil {
 		return its

@@ -19,7 +19,7 @@ import (
 // This file holds how a legacy client is asked: by a request on the stream of its own call, which
 // its person answers by a POST of its own.
 
-// pendingRequest is a question that a legacy client is thinking about.
+// pendingRequest is a request to a legacy client that has no response yet.
 type pendingRequest struct {
 	answer   chan *jsonrpc.Message // 1-buffered: the first answer counts
 	token    []byte                // the upstream's progress token; nil when it wants no progress
@@ -27,7 +27,7 @@ type pendingRequest struct {
 }
 
 var (
-	errNoAnswer = errors.New("nobody answered")
+	errNoAnswer = errors.New("the client did not answer")
 	errShutdown = errors.New("the proxy is shutting down")
 )
 
@@ -109,8 +109,8 @@ func (s *session) forget(id jsonrpc.ID) {
 	delete(s.pending, id)
 }
 
-// respond takes the client's answer to a question; one that nobody asked is dropped. The message
-// is not kept.
+// respond delivers the client's response to a pending request. A response without a request is
+// ignored. The message is copied.
 func (s *session) respond(m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,20 +16,20 @@ import (
 	"junction/upstream"
 )
 
-// endpoint is one URL: the merged one, whose name is "", that of one upstream with bare names, or a
-// named one, whose name ends in a slash.
+// endpoint is one URL. The name of the merged endpoint is ""; the name of an upstream's endpoint is
+// that of the upstream; a configured endpoint has a name that ends in a slash.
 type endpoint struct {
 	name    string
 	surface string // for policy; "" is none
 	view    *view.View
 
-	// What is kept for those who use it ends with it, if it is of a person or a client.
+	// The caches end with the endpoint of a person or a client.
 	subjects        subjectViews
 	pages           pages
 	clientEndpoints cache.Cache[uint64, *clientEndpoint] // by hash
 }
 
-// newEndpoint makes an endpoint of the world.
+// newEndpoint makes an endpoint of the snapshot.
 func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	e := &endpoint{name: name, surface: surface, view: v}
 	e.subjects.begin(&w.subjects)
@@ -47,8 +47,7 @@ func (e *endpoint) bytes() int {
 	return 2000 + e.view.Bytes()
 }
 
-// end lets go what is kept for those who use the endpoint of a person or a client; w.subjects is
-// locked.
+// end empties the caches of the endpoint of a person or a client; w.subjects is locked.
 func (e *endpoint) end() {
 	e.subjects.of.End()
 	e.clientEndpoints.End()
@@ -59,7 +58,7 @@ func (e *endpoint) end() {
 
 var errNoEndpoint = errors.New("there is no such endpoint for the caller")
 
-// caller is who makes a request, where, and what it may use there.
+// caller is the principal of a request, its endpoint, and what it may use there.
 type caller struct {
 	snapshot  *snapshot
 	endpoint  *endpoint
@@ -68,8 +67,8 @@ type caller struct {
 	who       identity
 }
 
-// user tells upstreams' connections of one user from those of others; "" while there is one user
-// only.
+// user identifies the user to pools of connections. It is "" without authentication, where there is
+// one user.
 func (c caller) user() string {
 	if c.principal.Kind == auth.KindLocal {
 		return ""
@@ -77,31 +76,32 @@ func (c caller) user() string {
 	return c.principal.ID
 }
 
-// hidden reports whether the endpoint does not exist for the caller, because it may use nothing of
-// what is there.
+// hidden reports whether the endpoint does not exist for the caller, because the caller may use
+// none of its items.
 func (c caller) hidden() bool {
 	return c.endpoint.name != "" && len(c.endpoint.view.Stocks) > 0 && c.subject.Sight().None()
 }
 
-// People finds the upstreams that people sign in to themselves.
+// People finds the upstreams that each user signs in to.
 type People interface {
-	// Of returns those of a principal in the order of their names, the same ones for as long as
-	// nothing about them changes; none for whoever is no person that can sign in to one. It does
-	// not block.
+	// Of returns the upstreams of a principal in the order of their names, and the same ones until
+	// something about them changes. It returns none for a principal that is not a signed-in user.
+	// It does not block.
 	Of(*auth.Principal) []*upstream.Upstream
 }
 
 // personalKey is one of a person's endpoints.
 type personalKey struct{ principal, endpoint string }
 
-// personalEndpoint is an endpoint of theirs, and what it was made of. It is immutable.
+// personalEndpoint is an endpoint with the upstreams of one user, and what it was made of. It is
+// immutable.
 type personalEndpoint struct {
 	own      []*upstream.Upstream
 	sources  []*upstream.Catalog // of own
 	endpoint *endpoint
 }
 
-// personal returns the upstreams that are the principal's alone.
+// personal returns the upstreams that only the principal has.
 func (w *snapshot) personal(p *auth.Principal) []*upstream.Upstream {
 	if w.config.People == nil {
 		return nil
@@ -133,8 +133,7 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 	return its.endpoint
 }
 
-// withOwn makes an endpoint of the shared one, which may be nil, and of what a person has for
-// themselves.
+// withOwn adds the upstreams of a user to the shared endpoint, which may be nil.
 func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint) *endpoint {
 	if i := slices.IndexFunc(its.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
 		alone := view.NewStock(its.own[i], its.sources[i], w.making)
@@ -159,8 +158,8 @@ func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint)
 	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
 }
 
-// awaitPersonal waits a moment for those of the principal's upstreams that were started just now: a
-// client that asks for the tools once should find them.
+// awaitPersonal waits a moment for upstreams of the principal that were just started, so that a
+// client that lists its tools once finds them.
 func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
 	for _, u := range w.personal(p) {
 		u.Meet(ctx)

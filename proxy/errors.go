@@ -81,7 +81,7 @@ func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.2
 
 func unknownPrompt(name string) *refusal { return invalidParams("Unknown prompt: %.200s", name) }
 
-// unknownResource is what a client reads for a URI that belongs to nobody (2026-07-28,
+// unknownResource is the refusal of a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
 func unknownResource(era upstream.Era, uri string) *refusal {
 	e := invalidParams("Resource not found")
@@ -92,7 +92,7 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 	return e
 }
 
-// noResource is what a client of that era reads when share.resource finds no upstream for a URI.
+// noResource is what a client of that era reads when SubjectView.Resource finds no upstream for a URI.
 func noResource(era upstream.Era, uri string, err error) *refusal {
 	if e, ok := errors.AsType[*view.AmbiguousError](err); ok {
 		return ambiguousResource(e.Uri, e.Upstreams)

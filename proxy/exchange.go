@@ -49,7 +49,7 @@ type exchange struct {
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // a person has approved it
-	approval  string          // how far that is: see CallInfo; "" when nobody had to be asked
+	approval  string          // see CallInfo.Approval; "" when policy did not say ask
 	offered   bool            // the answer is that a person has to sign in to the upstream
 	listeners *listeners
 	opening   sync.Mutex             // guards opened: a legacy upstream may ask several things at once
@@ -100,8 +100,8 @@ func (x *exchange) Notify(method string, params []byte) {
 	x.reply.notify(method, params)
 }
 
-// wantsLog reports whether the client wants a log message. One without a level that we know goes to
-// nobody who has chosen one.
+// wantsLog reports whether the client wants a log message. A client that chose a level gets no
+// message without a known level.
 func (x *exchange) wantsLog(params []byte) bool {
 	if x.logLevel == "" {
 		return x.era == upstream.EraLegacy
@@ -130,7 +130,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
 	x.buffer = s.results.get()
 	defer s.results.put(x.buffer)
-	defer x.reply.finish() // whatever happens, nobody writes to a request that is over
+	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
 	info := &x.info
 	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
 		Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),

@@ -75,7 +75,7 @@ func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k vi
 	return int(c.offset), nil
 }
 
-// owner is whose a cursor is: of no use on another endpoint, or to somebody else.
+// owner identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
 func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
 
 // pages are those of one endpoint that are prepared.
@@ -171,8 +171,8 @@ func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 	return s.list(x, upstream.PartTools)
 }
 
-// awaitLists gives servers that are starting a moment, so that a client that lists its tools once
-// finds them. Servers whose catalog is known are not waited for.
+// awaitLists waits a moment for upstreams that are starting, so that a client that lists its tools
+// once finds them. It does not wait for upstreams whose catalog is known.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	seen, waited := x.subject.Sight(), false
 	if seen.Settled && !seen.Separates {
@@ -197,8 +197,8 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	}
 }
 
-// lookAgain moves the request into the world as it is now. If the caller has lost its rights
-// meanwhile, the request keeps the old world.
+// lookAgain moves the request to the current snapshot. If the caller has lost its rights meanwhile,
+// the request keeps the old one.
 func (s *Server) lookAgain(x *exchange) {
 	s.Settle()
 	if now := s.snapshot.Load().adopt(x.caller); now.subject != nil {

@@ -22,7 +22,7 @@ import (
 
 // listener is one stream.
 type listener struct {
-	caller                       // as of the last change of the world; guarded by listeners.mu
+	caller                       // as of the last change of the snapshot; guarded by listeners.mu
 	session *session             // of the legacy era, whose streams share what there is to tell; nil otherwise
 	first   []byte               // written before anything else, so that the client sees the stream open
 	meta    []byte               // put into each notification as _meta; nil for none
@@ -33,14 +33,14 @@ type listener struct {
 	end     context.CancelFunc   // ends the stream
 }
 
-// note is something to tell. Equal ones that wait merge.
+// note is a notification. Equal notes that wait merge.
 type note struct {
 	method string
 	uri    string // of the resource that it is about; "" for none
 	params string // JSON, instead of that
 }
 
-// listeners are the open streams, and who has subscribed to resources.
+// listeners are the open streams and the subscribers to resources.
 type listeners struct {
 	mu          sync.Mutex
 	queue       int // notes that wait for one client at most
@@ -70,9 +70,9 @@ func (ls *listeners) remove(l *listener) {
 	delete(ls.open, l)
 }
 
-// renew moves the streams and the subscriptions into a new world, and tells those whose lists are
-// not what they were. What is not allowed there ends: streams of endpoints that are no more or of
-// principals that are not let in any more, and subscriptions to resources that are denied now.
+// renew moves the streams and the subscriptions to a new snapshot and notifies those whose lists
+// changed. It ends what is not allowed there: streams of removed endpoints or rejected principals,
+// and subscriptions to denied resources.
 func (s *Server) renew(w *snapshot) {
 	ls := &s.listeners
 	// Shares are made before the lock is taken: that may take a while.
@@ -130,7 +130,7 @@ func (s *Server) renew(w *snapshot) {
 	for h := range ls.subscribers {
 		now := move(h.caller)
 		if now.subject == nil && now.endpoint != nil && h.lapsed() {
-			// or the world before would stay as long as the session
+			// or the snapshot before would stay as long as the session
 			now.subject = w.subjectView(now.endpoint, now.principal)
 			h.caller, h.waiting = now, now.still(h.waiting)
 			continue
@@ -154,8 +154,8 @@ func (s *Server) renew(w *snapshot) {
 	}
 }
 
-// sameList reports whether the caller's list of a part is the same as before. Where neither the
-// rights nor what there is have changed, nobody has to find out what the caller sees.
+// sameList reports whether the caller's list of a part is the same as before. It compares rights
+// and stocks first, because finding out what the caller sees takes longer.
 func (c caller) sameList(now caller, p upstream.Part) bool {
 	if c.subject == now.subject || c.snapshot.making == now.snapshot.making &&
 		c.snapshot.policy == now.snapshot.policy &&
@@ -169,14 +169,14 @@ func (c caller) sameList(now caller, p upstream.Part) bool {
 	return print(c) == print(now)
 }
 
-// lapsed reports whether the subscriptions of a session wait for its client to come back with
-// another token, since the last one is over. Nobody hears of them meanwhile.
+// lapsed reports whether the token of a session has expired, so that its subscriptions wait for the
+// client to return with another. The session gets no notifications meanwhile.
 func (h *subscriber) lapsed() bool {
 	ends := h.principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
 
-// still returns the notes that are about nothing that the caller may not use any more.
+// still returns the notes without those about resources that the caller may not use any more.
 func (c caller) still(list []note) []note {
 	return slices.DeleteFunc(list, func(n note) bool {
 		if n.uri == "" {
@@ -190,8 +190,8 @@ func (c caller) still(list []note) []note {
 	})
 }
 
-// hears reports whether the stream is to hear of changes of a list; who wants to hear of resources
-// hears of their templates as well.
+// hears reports whether the stream wants changes of a list. Changes of templates count as changes
+// of resources.
 func (l *listener) hears(p upstream.Part) bool {
 	if p == upstream.PartTemplates {
 		p = upstream.PartResources
@@ -199,16 +199,15 @@ func (l *listener) hears(p upstream.Part) bool {
 	return l.wants[p]
 }
 
-// catchUp is for who begins to listen in a world that may have been replaced before anybody knew of
-// it.
+// catchUp renews the streams if the snapshot was replaced while one of them was being added.
 func (s *Server) catchUp(began *snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
 }
 
-// adopt returns the caller as it is in this world; its share is nil when it is not let in any more,
-// or when there is nothing left for it.
+// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected now, or
+// may use nothing.
 func (w *snapshot) adopt(c caller) caller {
 	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
 	if n.endpoint == nil || !w.guard.Still(n.principal) {
@@ -244,8 +243,8 @@ func (l *listener) nudge() {
 	}
 }
 
-// deliver queues a note for exactly one stream of the hearer's. A session without a stream gets it
-// on its next one.
+// deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
+// it on its next one.
 func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
@@ -264,7 +263,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 	l.nudge()
 }
 
-// tellSession queues a note for one stream of a session's; without one nobody hears it.
+// tellSession queues a note for one stream of a session. Without a stream the note is dropped.
 func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -277,7 +276,7 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	}
 }
 
-// drain returns what waits for a stream.
+// drain returns the notes that wait for a stream, and removes them.
 func (ls *listeners) drain(l *listener) []note {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 // on in the upstream while the client is away, and gets what the client brings back. Making it
 // again instead would carry it out twice.
 
-// parkedCalls is the parked calls.
+// parkedCalls are the parked calls of all users.
 type parkedCalls struct {
 	max      int           // for one user
 	patience time.Duration // with a client that is away
@@ -34,8 +34,8 @@ type parkedCalls struct {
 	running sync.WaitGroup // the calls of begin
 }
 
-// parked is a call of a modern client's to a legacy upstream that may ask. It is in the lot from
-// its first question on.
+// parked is a call of a modern client to a legacy upstream that may send requests. It is listed in
+// parkedCalls from its first request on.
 type parked struct {
 	calls  *parkedCalls
 	id     string
@@ -43,8 +43,8 @@ type parked struct {
 	large  int64         // of held, for the answer
 	origin *exchange     // of the first request: who asked for what
 	cancel context.CancelCauseFunc
-	listed bool // guarded by lot.mu
-	over   bool // the call has ended, and is not put into the lot any more; guarded by lot.mu
+	listed bool // guarded by parkedCalls.mu
+	over   bool // the call has ended, and is not listed any more; guarded by parkedCalls.mu
 
 	mu      sync.Mutex
 	present *exchange      // the request that waits for the call; nil while the client is away
@@ -117,8 +117,8 @@ func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st sta
 	return p.wait(ctx, s, x)
 }
 
-// deliver hands the answers to the questions that wait for them; p.mu is held. Answers that nobody
-// asked for are ignored (2026-07-28, basic/patterns/mrtr).
+// deliver gives the answers to the open requests that they are for; p.mu is held. Other answers are
+// ignored (2026-07-28, basic/patterns/mrtr).
 func (p *parked) deliver(answers raw.Object) error {
 	type given struct {
 		q    *openRequest
@@ -235,7 +235,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 // giveUp ends the call of a client that does not come back. The upstream hears that its questions
 // are not answered, and that the call is cancelled.
 func (p *parked) giveUp() {
-	p.calls.remove(p) // first, so that whoever comes back after the upstream has heard of it comes too late
+	p.calls.remove(p) // first, so that a client that returns now is too late
 	p.cancel(nil)
 }
 
@@ -255,8 +255,8 @@ func (p *parked) tell() {
 	}
 }
 
-// Notify implements upstream.Peer: for the request that waits now, with its own progress token.
-// While the client is away nobody hears it.
+// Notify implements upstream.Peer: it goes to the request that waits now, with that request's
+// progress token. While the client is away, notifications are dropped.
 func (p *parked) Notify(method string, params []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +307,7 @@ func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, er
 	}
 }
 
-// start runs a call, unless the lot is closed.
+// start runs a call, unless the parkedCalls are closed.
 func (l *parkedCalls) start(call func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -318,8 +318,7 @@ func (l *parkedCalls) start(call func()) bool {
 	return true
 }
 
-// admit puts a call into the lot, if it is not there yet; false means that its user has too many
-// there.
+// admit lists a call, if it is not listed yet. False means that its user has too many parked calls.
 func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,7 +68,7 @@ func (p *reply) notify(method string, params []byte) {
 	p.send(jsonrpc.AppendRequest(nil, "", method, params))
 }
 
-// send queues a message that belongs to the request; false means that nobody will get it.
+// send queues a message that belongs to the request. False means that the message was dropped.
 func (p *reply) send(message []byte) bool {
 	if !p.stream {
 		return false
@@ -282,7 +282,7 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-// streamHeader sets what makes a response an event stream that nobody on the way buffers.
+// streamHeader sets the header of an event stream that proxies do not buffer.
 func streamHeader(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")

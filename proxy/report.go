@@ -16,10 +16,9 @@ import (
 
 // Hooks report what happens. Each may be nil. They must not block.
 type Hooks struct {
-	// CallDone is called once for each call, after its answer was written, and for each request of
-	// somebody who is known and may use nothing, or asks for an endpoint that does not exist for
-	// them; of those neither the method nor the name is known. It may change the CallInfo, and must
-	// not keep it.
+	// CallDone is called once for each call, after its answer was written. It is also called for
+	// each request of an authenticated principal that may use nothing or names an unknown endpoint;
+	// the method and the name are unknown then. It may change the CallInfo, and must not keep it.
 	CallDone func(*CallInfo)
 	// Problems is called with all items that are not offered, and why, when a new view has others
 	// than the one before.
@@ -33,14 +32,14 @@ type Hooks struct {
 // CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is ""
 // where there is nothing to say.
 type CallInfo struct {
-	// of the HTTP request, which is in its answer too: X-Request-Id; "" where nobody has given it
+	// of the HTTP request, which is in its answer too: X-Request-Id; "" where none was given
 	// one
 	RequestID string
 	Principal string     // id of who called, such as "local" or "key:ci"
 	Kind      string     // of the principal: local, key, user or service
 	Address   netip.Addr // of the client; the zero Addr when it is not known
-	Client    string     // the name that the client gave itself; anybody can claim any
-	Session   string     // what tells a legacy session from others; not its id, which whoever has it may use
+	Client    string     // the name that the client gave itself (unverified)
+	Session   string     // tells legacy sessions apart; not the session id, which is a secret
 	Request   string     // the JSON-RPC id, as the client wrote it
 	Era       string
 	Endpoint  string // "" is the merged one
@@ -54,9 +53,9 @@ type CallInfo struct {
 	// exist. Policy and Rule say what gave it, and Missing which capability is not held, or which
 	// scopes the token of the caller would need, with spaces between them.
 	Verdict, Policy, Rule, Missing string
-	// Approval is "" when nobody had to be asked, and otherwise asked, given, remembered, declined,
-	// late where the call was denied by the time of the answer, or impossible where the client
-	// cannot ask anybody.
+	// Approval is "" unless policy says ask. Otherwise it is asked, given, remembered, declined,
+	// late if the call was denied by the time of the answer, or impossible if the client cannot
+	// ask.
 	Approval string
 	// Arguments is the JSON text of the call's arguments; nil when it has none. Where it is not
 	// clear which they are, because the member is there twice or in another letter case, it is that
@@ -82,7 +81,7 @@ type Explanation struct {
 	Visible  bool   // it exists for the subject, if only for some arguments or after asking
 	Held     string // why pinned policies hold it back, if they do; the subject's do if Pinned
 	Pinned   bool
-	Problem  string // why it is offered to nobody, or not to clients of 2026-07-28; "" when it is offered
+	Problem  string // why no client, or no client of 2026-07-28, sees it; "" when it is offered
 	Verdict  policy.Verdict
 	Reads    bool // the verdict depends on the arguments; then Verdict is that on a call without any
 	Reasons  []policy.Reason

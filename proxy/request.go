@@ -22,9 +22,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// at serves the endpoint that name finds for a request. Who we do not know learns nothing, not even
-// what endpoints there are, and an endpoint of which the caller may use nothing does not exist for
-// it.
+// at serves the endpoint that name finds for a request. An unauthenticated client learns nothing,
+// not even which endpoints exist. An endpoint of which the caller may use nothing does not exist
+// for the caller.
 func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		c := caller{snapshot: w, principal: w.guard.Authenticate(rw, r)}
@@ -79,8 +79,8 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 	}
 }
 
-// identityText is how somebody who is refused is told who they are: by the address that they know
-// themselves by, where their issuer has vouched for it.
+// identityText tells a rejected caller its identity: the email address that the issuer vouches for,
+// or else the id.
 func identityText(p *auth.Principal) string {
 	if p.Kind == auth.KindUser {
 		return "signed in as " + cmp.Or(p.Email, p.ID)
@@ -88,9 +88,9 @@ func identityText(p *auth.Principal) string {
 	return "connected as " + p.ID
 }
 
-// checkOrigin refuses what a web page of somebody else's may have sent: MCP wants the Origin of
-// every request checked, and DNS rebinding makes a page's own host name point to us (2026-07-28,
-// streamable-http#security--endpoint). Comparing Origin with Host would not do: the attacker
+// checkOrigin rejects requests of foreign web pages. MCP requires a check of Origin on every
+// request, because DNS rebinding makes the host name of a page point here (2026-07-28,
+// streamable-http#security--endpoint). Comparing Origin with Host is no protection: the attacker
 // controls both.
 func (w *snapshot) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -141,7 +141,7 @@ func (w *snapshot) hostAllowed(host string) bool {
 	if !w.hostIn(strings.ToLower(host)) {
 		return false
 	}
-	last := strings.Clone(host) // what it is a part of has tokens in it, which nobody needs any longer than the request
+	last := strings.Clone(host) // a substring would keep the header with its tokens in memory
 	w.host.Store(&last)
 	return true
 }

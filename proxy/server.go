@@ -41,10 +41,10 @@ type Options struct {
 type SnapshotConfig struct {
 	Names          view.Names
 	Endpoints      map[string]Endpoint
-	Guard          *auth.Guard    // nil lets nobody in
+	Guard          *auth.Guard    // nil rejects every request
 	Policy         *policy.Policy // nil allows nothing
 	Pins           *pins.Pins     // for policies that are pinned; nil holds all their tools back
-	People         People         // nil: nobody has upstreams for themselves
+	People         People         // nil: no user signs in to an upstream
 	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
 	AllowedOrigins []string       // beyond the loopback ones, which are allowed where the Guard has a Verifier
 	AllowedHosts   []string       // beyond the loopback ones
@@ -79,7 +79,7 @@ type Server struct {
 
 	snapshot atomic.Pointer[snapshot]
 	stocked  atomic.Uint64 // how many stocks were made
-	changing sync.Mutex    // held while the next world is built
+	changing sync.Mutex    // held while the next snapshot is built
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
@@ -142,8 +142,7 @@ func (s *Server) BaseContext(net.Listener) context.Context {
 // baseKey is the name of the Server whose BaseContext a context descends from.
 type baseKey struct{}
 
-// ServeHTTP answers a request in the world as it is now: a request sees one world from beginning to
-// end.
+// ServeHTTP answers a request in the current snapshot, which the request keeps to its end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	world := s.snapshot.Load()
 	// nearly always; a router copies the request to say which path it found
@@ -168,8 +167,8 @@ func withoutSlash(r *http.Request) *http.Request {
 	return &changed
 }
 
-// Apply replaces the world: from now on requests are answered by these upstreams, which are in the
-// order of their names. Requests in progress end in the old one.
+// Apply replaces the snapshot: new requests are answered by these upstreams, which are in the order
+// of their names. Requests in progress keep the old one.
 func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
@@ -185,8 +184,8 @@ func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
 	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
 }
 
-// Refresh takes over changed catalogs. Who listens to an endpoint whose list is not what it was is
-// told.
+// Refresh takes over changed catalogs and notifies the listeners of each endpoint whose list
+// changed.
 func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -194,9 +193,9 @@ func (s *Server) Refresh() {
 	s.swap(s.newSnapshot(old.config, old.backends, old))
 }
 
-// Recheck ends the streams of those who would not be let in any more, and tells people whose own
-// upstreams offer something else now. What the Guard knows by itself it is not told: a token that
-// was taken back, for one.
+// Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
+// upstreams changed. The Guard finds out about revoked tokens itself; Recheck does not
+// report them.
 func (s *Server) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -216,7 +215,7 @@ func (s *Server) Settle() {
 	}
 }
 
-// settled reports whether the world has the catalogs as they are now.
+// settled reports whether the snapshot has the catalogs as they are now.
 func (w *snapshot) settled() bool {
 	for b, st := range w.stocks {
 		if b.Catalog() != st.Catalog {
@@ -226,7 +225,7 @@ func (w *snapshot) settled() bool {
 	return true
 }
 
-// swap stores the world and tells of the difference; s.changing is held.
+// swap stores the snapshot and notifies listeners of the difference; s.changing is held.
 func (s *Server) swap(w *snapshot) {
 	old := s.snapshot.Swap(w)
 	s.renew(w)

@@ -19,16 +19,15 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// session is what we remember of a legacy client between two requests. All that was negotiated is
-// in its id, sealed, so that a client whose session we have forgotten, or that comes back after our
-// restart or to another replica, goes on as if nothing had happened: some clients never recover
-// from a 404.
+// session is the memory of a legacy client between two requests. All that was negotiated is in the
+// sealed id, so that a client whose session was evicted goes on, also after a restart or at another
+// replica: some clients never recover from a 404.
 type session struct {
 	key     string // for upstreams: what tells this session from others
 	version string // of the protocol
 	client  string // the name that the client gave itself
 	profile upstream.Profile
-	// principal is whose session it is: for everybody else there is no such session.
+	// principal is the owner; for other principals the session does not exist.
 	principal string
 	numbers   atomic.Uint64 // of questions
 

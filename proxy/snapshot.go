@@ -15,8 +15,8 @@ import (
 	"junction/upstream"
 )
 
-// snapshot is everything that a request is judged and answered by. It is immutable, but for what it
-// remembers of its own conclusions, and replaced whole.
+// snapshot is everything that a request is judged and answered by. It is replaced whole and never
+// edited; only its caches change.
 type snapshot struct {
 	config    SnapshotConfig
 	guard     *auth.Guard
@@ -38,14 +38,14 @@ type snapshot struct {
 	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
 }
 
-// close lets go what is kept for single principals and clients, since the world was replaced.
+// close empties the caches of a snapshot that was replaced.
 func (w *snapshot) close() {
 	w.subjects.Close()
 	w.pages.Close()
 	w.rulings.Close()
 }
 
-// newSnapshot builds a world. old is the one before, for items that keep their names; nil when
+// newSnapshot builds a snapshot. old is the one before, for items that keep their names; nil when
 // there is none.
 func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
 	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
@@ -89,7 +89,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	return w
 }
 
-// stockUp makes the stocks of the backends, but for those that the world before has.
+// stockUp makes the stocks of the backends, or takes them from the old snapshot.
 func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 	w.stocks = map[view.Backend]*view.Stock{}
 	for _, b := range w.backends {
@@ -109,7 +109,7 @@ func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 
 var _ view.Backend = (*upstream.Upstream)(nil)
 
-// The bytes of all caches of a world. Together they are less than 64 MiB: what the policies select
+// The bytes of all caches of a snapshot. Together they are less than 64 MiB: what the policies select
 // (package policy) has the rest.
 const (
 	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients

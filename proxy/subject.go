@@ -13,16 +13,15 @@ import (
 	"junction/proxy/view"
 )
 
-// This file holds what one subject may use of an endpoint. What policy denies it is not in its
-// view, so that for this subject there is no such thing: not in a list, not by name, not in an
-// error, and not in a notification.
+// This file holds what one subject may use of an endpoint. A denied item does not exist for the
+// subject: not in a list, not by name, not in an error, and not in a notification.
 
-// subjectView is what one subject may use of an endpoint, found out when it is needed. Principals
-// who may do the same have one.
+// subjectView is what one subject may use of an endpoint. Principals with the same rights share
+// one.
 type subjectView struct {
 	*view.SubjectView
 	limits policy.Limits
-	local  bool             // for the principal that everybody is
+	local  bool             // of the one principal that exists without authentication
 	redact *redact.Redactor // nil when nothing is taken out
 
 	room  *cache.Room // nil where nothing is kept
@@ -43,20 +42,20 @@ type alikeKey struct {
 	rights uint64 // hash
 }
 
-// subjectKey is what a share depends on, beside the world and the endpoint.
+// subjectKey is what a subjectView depends on, beside the snapshot and the endpoint.
 type subjectKey struct {
 	principal string
 	claims    uint64     // of a principal that has some beside its id
 	address   netip.Addr // where policy asks for it
 }
 
-// begin makes the shares keep what fits into the room.
+// begin lets the views use a room.
 func (all *subjectViews) begin(r *cache.Room) {
 	all.alike = map[alikeKey][]*subjectView{}
 	all.of = cache.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
 }
 
-// came counts a principal more that has the share.
+// came adds a principal to those that have the view.
 func (all *subjectViews) came(s *subjectView) {
 	if s.refs++; s.refs == 1 {
 		all.of.Room.Used += s.bytes
@@ -64,7 +63,7 @@ func (all *subjectViews) came(s *subjectView) {
 	}
 }
 
-// left counts a principal less.
+// left removes a principal from those that have the view.
 func (all *subjectViews) left(s *subjectView) {
 	if s.refs--; s.refs > 0 {
 		return
@@ -103,7 +102,7 @@ const perSubjectKey = 200
 
 var claimSeed = maphash.MakeSeed()
 
-// claims tells principals of one id apart who are not the same to policy.
+// claims tells principals of one id apart that differ to policy.
 func claims(p *auth.Principal) uint64 {
 	if p.Groups == nil && p.Scopes == nil && p.Email == "" && p.OAuthClient == "" {
 		return 0
@@ -144,7 +143,7 @@ func (s *subjectView) looked(made *view.Sight) {
 	}
 }
 
-// private reports whether the lists are not what everybody sees.
+// private reports whether the lists of this subject may differ from those of others.
 func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
 
 // policySubject is a principal as policy sees it. What a client says of itself is not in it.

@@ -23,7 +23,7 @@ import (
 // subscriber is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy
 // session, with or without a stream. Guarded by listeners.mu.
 type subscriber struct {
-	caller              // as of the last change of the world
+	caller              // as of the last change of the snapshot
 	stream    *listener // of a subscriptions/listen; nil for a session
 	session   *session
 	resources map[resourceKey]subscription
@@ -42,7 +42,7 @@ type subscription struct {
 // size is about what a subscription takes in memory.
 func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) + len(exposed)) }
 
-// subscribed adds a subscription, which counts for the hearer's account; listeners.mu is held. The
+// subscribed adds a subscription, which counts for the subscriber's account; listeners.mu is held. The
 // error is an *overuse.
 func (h *subscriber) subscribed(k resourceKey, s subscription) error {
 	if err := h.held.Reserve(budget.Bytes, k.size(s.exposed)); err != nil {
@@ -58,9 +58,9 @@ func (h *subscriber) unsubscribed(k resourceKey) {
 	delete(h.resources, k)
 }
 
-// updated tells of a changed resource those who have subscribed to it, or to what it is a part of;
-// where nobody has, which only the upstream understands, all who have subscribed to something of
-// the upstream's.
+// updated notifies the subscribers of a changed resource, or of a resource that contains it. If
+// there are none, it notifies all subscribers to resources of the upstream, because only the
+// upstream understands the relation.
 func (ls *listeners) updated(u upstream.Update) {
 	name, uri := u.Upstream, u.URI
 	ls.mu.Lock()
@@ -113,7 +113,7 @@ func isPart(uri, of string) bool {
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// subscriber adds a hearer, or returns the one that the session has on the endpoint.
+// subscriber adds a subscriber, or returns the one that the session has on the endpoint.
 func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
 	c := x.caller
 	ls.mu.Lock()
@@ -129,8 +129,8 @@ func (ls *listeners) subscriber(x *exchange, stream *listener, session *session)
 	return h
 }
 
-// release ends the subscriptions of a hearer that keep says nothing of, and the hearer when none is
-// left.
+// release ends the subscriptions for which keep returns false, and removes a subscriber that has
+// none left.
 func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	type source struct {
 		backend view.Backend
@@ -177,7 +177,7 @@ const asking = 10 * time.Second
 // maxSubscriptions bounds what one legacy session, or one stream of the modern era, subscribes to.
 const maxSubscriptions = 1000
 
-// subscribeTo subscribes the hearer to resources, each from the upstream that has it, and returns
+// subscribeTo subscribes the subscriber to resources, each from the upstream that has it, and returns
 // those that an upstream accepted. The error is why one was not.
 func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
@@ -257,7 +257,7 @@ func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view
 func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
 
 // follow has the subscriptions to upstreams that were replaced go to those in their place, without
-// waiting for them. The hearers have been renewed.
+// waiting for them. The subscribers have been renewed.
 func (s *Server) follow() {
 	type moved struct {
 		h        *subscriber
@@ -378,7 +378,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 		}
 		if err == nil {
 			targets = append(targets, t)
-		} else if s.hooks.CallDone != nil { // one that is of nobody, or out of reach, is not acknowledged
+		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
 			one.Took, one.Outcome, one.Err = time.Since(began), outcome(err), err
 			s.report(&one)
 		}

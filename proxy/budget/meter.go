@@ -12,9 +12,9 @@ import (
 )
 
 // Meters count the calls of principals whose policies limit them, and apart from these their other
-// requests: lists, pings, streams that they open, handshakes. So a client that lists and pings can
-// still call. The zero value counts none. They outlive a change of the world, so that a reload that
-// leaves the limits of somebody as they are gives no fresh allowance.
+// requests: lists, pings, streams and handshakes. So a client that lists and pings can still call.
+// Meters outlive a reload, so that an unchanged limit gives no fresh allowance. The zero value is
+// ready.
 type Meters struct {
 	mu sync.Mutex
 	of map[string]*Meter

@@ -223,7 +223,7 @@ func (p *Pins) Text() []byte {
 	return out.Bytes()
 }
 
-// Write replaces the file, whole or not at all. Nobody but its owner may read it.
+// Write replaces the file atomically. Only its owner may read it.
 func (p *Pins) Write(file string) error {
 	if to, err := filepath.EvalSymlinks(file); err == nil {
 		file = to

@@ -220,8 +220,8 @@ func (s *inputSchema) check(value any) (problems []string) {
 	return problems
 }
 
-// describe appends the problems that an error of the library is about. Values are never shown: they
-// may be secret, and whoever called has them.
+// describe appends the problems of a validation error. It shows no values: they may be secret, and
+// the caller has them.
 func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []string {
 	at := place(e.InstanceLocation)
 	add := func(format string, args ...any) { list = append(list, at+": "+fmt.Sprintf(format, args...)) }

@@ -9,7 +9,7 @@ import (
 	"junction/upstream"
 )
 
-// Everything is the part of a view that somebody sees who may use all of it.
+// Everything returns the part of a view for a subject that may use all of it.
 func Everything(v *View) *SubjectView {
 	s := NewSubjectView(v, policy.Open().For(policy.Subject{}), nil, nil)
 	s.looking.Do(func() { s.Found = v.whole })

@@ -13,7 +13,7 @@ import (
 )
 
 // Stock is the items of one upstream's catalog, as clients see them. All views that have the
-// upstream with this catalog share it, also those of a later world. Each item has a place, which is
+// upstream with this catalog share it, also those of a later snapshot. Each item has a place, which is
 // a number: first come the tools, then the other parts in their order, and last the tool that
 // offers to connect the upstream, if people sign in to it.
 type Stock struct {
