@@ -6,7 +6,32 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"junction/policy"
+	"junction/proxy/view"
+	"junction/upstream"
 )
+
+// TestUndecidedCallsAreDenied has the pipeline reach approval without a decision of policy: in no era
+// is the call made.
+func TestUndecidedCallsAreDenied(t *testing.T) {
+	s := mustServer(t)
+	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
+			x := &exchange{era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
+			x.info.Name, x.approved = "x", true
+			got := ""
+			if r, err := s.approve(t.Context(), x, state{Approved: true}); r != nil {
+				t.Errorf("%s: approve answered %s", era, r.body)
+			} else if err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: approve of a call with the verdict %s = %q, want %q", era, verdict, got, want)
+			}
+		}
+	}
+}
 
 // TestApprovalsAreOfTheirPrincipal has one principal use up all its room: others do not notice, and
 // it has room again when what it used has ended.

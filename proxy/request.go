@@ -42,7 +42,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			if !named {
 				surface = ""
 			}
-			rights = w.policy.For(policySubject(c.principal, surface))
+			rights = w.policy.For(Subject(c.principal, surface))
 		}
 		switch {
 		case rights.None():

@@ -65,7 +65,7 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 // by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
 	w := s.snapshot.Load()
-	rights := w.policy.For(policySubject(p, ""))
+	rights := w.policy.For(Subject(p, ""))
 	for t := range w.endpoints[""].view.All(upstream.PartTools) {
 		if rights.Bind(t.PolicyItem()).Visible() {
 			names = append(names, t.Exposed)

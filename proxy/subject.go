@@ -84,7 +84,7 @@ func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	if s, known := e.subjects.of.Get(key); known {
 		return s
 	}
-	rights := w.policy.For(policySubject(p, e.surface))
+	rights := w.policy.For(Subject(p, e.surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be part of something long
 	return e.subjects.of.Keep(key, func() (*subjectView, int) {
@@ -146,8 +146,9 @@ func (s *subjectView) looked(made *view.Sight) {
 // private reports whether the lists of this subject may differ from those of others.
 func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
 
-// policySubject is a principal as policy sees it. What a client says of itself is not in it.
-func policySubject(p *auth.Principal, surface string) policy.Subject {
+// Subject returns a principal as policy sees it. It contains nothing that the client claims about
+// itself.
+func Subject(p *auth.Principal, surface string) policy.Subject {
 	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email,
 		Groups: p.Groups, Scopes: p.Scopes,
 		OAuthClient: p.OAuthClient, Address: p.Address, Surface: surface}

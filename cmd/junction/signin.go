@@ -17,6 +17,7 @@ import (
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
 	"junction/policy"
+	"junction/proxy"
 )
 
 // signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
@@ -82,9 +83,8 @@ func (r *reach) any(p *auth.Principal) bool {
 
 // some reports whether somebody's rights are such, on some endpoint.
 func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
-	s := policy.Subject{
-		Kind: string(p.Kind), ID: p.ID, User: p.User, Issuer: p.Issuer, Email: p.Email, Groups: p.Groups, Scopes: p.Scopes, OAuthClient: p.OAuthClient,
-	}
+	s := proxy.Subject(p, "")
+	s.Address = netip.Addr{} // that of the client is not known before it connects
 	if such(r.policy.For(s)) {
 		return true
 	}
