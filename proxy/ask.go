@@ -16,8 +16,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds how a legacy client is asked: by a request on the stream of its own call, which
-// its person answers by a POST of its own.
+// This file sends requests of upstreams to clients. A legacy client gets them on the stream of its
+// own call, and responds with a POST.
 
 // pendingRequest is a request to a legacy client that has no response yet.
 type pendingRequest struct {
@@ -40,7 +40,7 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 	return x.send(ctx, q.Method, params, q.Progress)
 }
 
-// send puts a question to a legacy client, and waits for the answer.
+// send sends a request to a legacy client and waits for the response.
 func (x *exchange) send(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
 	if x.session == nil || !x.reply.stream {
 		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
@@ -73,8 +73,8 @@ func (x *exchange) send(ctx context.Context, method string, params []byte, progr
 	}
 }
 
-// replaceToken replaces the upstream's progress token by the question's id: those of two upstreams
-// may be equal.
+// replaceToken replaces the upstream's progress token by the id of the request, because tokens of
+// two upstreams may be equal.
 func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, error) {
 	token, err := raw.Get(params, "_meta", "progressToken")
 	if err == raw.ErrAbsent {
@@ -86,7 +86,7 @@ func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, err
 	return raw.Set(params, []byte(id), "_meta", "progressToken")
 }
 
-// await remembers a question; false means that the session has ended, or has too many.
+// await adds a pending request. False means that the session has ended or has too many.
 func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *session) respond(m *jsonrpc.Message) {
 	}
 }
 
-// progress passes on how far the client is with an answer.
+// progress passes the client's progress on a pending request on to the upstream.
 func (s *session) progress(params raw.Object) {
 	token, err := params.Get("progressToken")
 	if err != nil {
@@ -146,8 +146,8 @@ func (s *session) progress(params raw.Object) {
 // client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// newElicitationID is for an elicitation of the modern era, which has no id, on its way to a legacy
-// client, which needs one.
+// newElicitationID makes an id for an elicitation of a modern upstream, which has none, because a
+// legacy client needs one.
 func (x *exchange) newElicitationID() string {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -155,8 +155,8 @@ func (x *exchange) newElicitationID() string {
 	return x.opened[len(x.opened)-1]
 }
 
-// closeElicitations tells the client that what it has opened is done, now that the upstream does
-// not ask for it any more.
+// closeElicitations notifies the client that the opened elicitations are done, because the upstream
+// has answered.
 func (x *exchange) closeElicitations() {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -165,10 +165,10 @@ func (x *exchange) closeElicitations() {
 	}
 }
 
-// askAll puts the questions of a modern upstream's result to a legacy client, one after the other,
-// and returns the answers as the next request carries them. A client that refuses a form is one
-// that has cancelled it; for everything else there is no word that the upstream would understand,
-// and nothing is made up (2026-07-28, basic/patterns/mrtr has no slot for an error).
+// askAll sends the requests of a modern upstream to a legacy client, one after the other, and
+// returns the responses as the params of the next call. A rejected form counts as cancelled. For
+// every other failure the protocol has no response that the upstream would understand, so the call
+// fails (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
 	if requests.Len() > maxPending {
 		return nil, x.invalid("it asks too many questions at once")
@@ -203,7 +203,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	return append(answers, '}'), nil
 }
 
-// inputRequest reads one of the questions of an input_required result.
+// inputRequest reads one request of an input_required result.
 func inputRequest(v []byte) (method string, params []byte, err error) {
 	o, err := raw.Parse(v)
 	if err == nil {

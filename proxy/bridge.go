@@ -13,14 +13,14 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is where the eras meet. An upstream may ask the client's person something before it
-// answers:
+// This file is where the eras meet. An upstream may send requests to the client before it answers:
 //
 //	client   upstream
-//	legacy   legacy    the question is put on the client's stream, and the answer goes back (asking.go)
-//	legacy   modern    the upstream answers input_required: its questions are put on the client's stream, and the call is made again with the answers
-//	modern   modern    input_required is passed on; the state that the client brings back is sealed by us (state.go)
-//	modern   legacy    the call is parked while the client is told input_required and comes back with the answer (parked.go)
+//	legacy   legacy    the request goes out on the client's stream, the response comes back (ask.go)
+//	legacy   modern    input_required: its requests go out on the client's stream, and the upstream
+//	                   is called again with the responses
+//	modern   modern    input_required is passed on; our own state is around the upstream's (state.go)
+//	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
 // answerResult returns an upstream's result in the form of the client's era.
 func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {

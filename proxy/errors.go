@@ -107,7 +107,7 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
 	}
 	list := strings.Join(first, ", ") + more
-	e := invalidParams("The URI does not say whose it is; it could be of %s. "+
+	e := invalidParams("The URI could belong to %s. "+
 		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
 	e.data = view.URIData(uri)
 	return e

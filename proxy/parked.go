@@ -17,10 +17,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file joins a client that is asked by an answer, and comes back with another request, to an
-// upstream that asks in the middle of a call and waits. The call is parked: it is made once, goes
-// on in the upstream while the client is away, and gets what the client brings back. Making it
-// again instead would carry it out twice.
+// This file joins a modern client, which gets requests of the upstream in an answer and returns
+// with another request, to a legacy upstream, which sends requests in the middle of a call and
+// waits. The call is parked: it is made once, goes on in the upstream while the client is away, and
+// gets the responses that the client brings. To make the call again would carry it out twice.
 
 // parkedCalls are the parked calls of all users.
 type parkedCalls struct {
@@ -57,7 +57,7 @@ type parked struct {
 	away    *time.Timer   // ends the call of a client that does not come back; nil before it first went
 }
 
-// openRequest is a question that waits for its answer.
+// openRequest is a request of the upstream that waits for its response.
 type openRequest struct {
 	key    string // in inputRequests
 	method string
@@ -65,7 +65,8 @@ type openRequest struct {
 	answer chan []byte
 }
 
-// begin makes a call that may be parked, and answers the request as far as it gets.
+// begin makes a call that may be parked, and answers the client's request as soon as there is a
+// result or a request of the upstream.
 func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
@@ -88,8 +89,8 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	return p.wait(ctx, s, x)
 }
 
-// resume gives the call that a state names the client's answers, and answers the request as far as
-// the call gets.
+// resume gives the client's responses to the parked call that a state names, and then waits as
+// begin does.
 func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
@@ -156,8 +157,8 @@ func answersQuestion(method string, v []byte) bool {
 	return err == nil
 }
 
-// wait answers a request about the call: with its result, or with what it asks now. A client that
-// breaks the request off cancels the call.
+// wait answers a request about the call: with the call's result, or with the open requests of the
+// upstream. If the client ends its request, the call is cancelled.
 func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
 	p.mu.Lock()
 	p.present = x
@@ -202,8 +203,8 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 	}
 }
 
-// settle gives an upstream that asks several questions at once the moment that it needs for that,
-// so that the client can be asked all of them.
+// settle waits a moment for an upstream that sends several requests at once, so that the client
+// gets all of them in one answer.
 func (p *parked) settle(ctx context.Context) {
 	late := time.NewTimer(together)
 	defer late.Stop()
@@ -213,7 +214,7 @@ func (p *parked) settle(ctx context.Context) {
 	}
 }
 
-// together is how far apart questions come that are asked at once.
+// together bounds the time between requests that belong together.
 const together = 20 * time.Millisecond
 
 // requests is the result that asks the open questions; p.mu is held.
@@ -232,14 +233,14 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 	return append(b, '}')
 }
 
-// giveUp ends the call of a client that does not come back. The upstream hears that its questions
-// are not answered, and that the call is cancelled.
+// giveUp ends the call of a client that does not return. The upstream's requests fail, and the call
+// is cancelled.
 func (p *parked) giveUp() {
 	p.calls.remove(p) // first, so that a client that returns now is too late
 	p.cancel(nil)
 }
 
-// finish keeps the outcome of the call until the client asks for it, or does not come back.
+// finish stores the outcome of the call until the client returns for it.
 func (p *parked) finish(r upstream.Result, err error) {
 	p.mu.Lock()
 	p.done, p.result, p.err = true, r, err
@@ -350,7 +351,8 @@ func (l *parkedCalls) remove(p *parked) {
 	}
 }
 
-// close ends the calls whose client is away: it cannot come back to us. The others go on.
+// close ends the calls whose client is away, because it cannot return to this process. The others
+// go on.
 func (l *parkedCalls) close() {
 	l.mu.Lock()
 	l.closed = true
