@@ -38,9 +38,10 @@ var arrows = map[string][]string{
 		"proxy/view",
 		"upstream", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
-		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
+		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
+	"proxy/older":  {"upstream/raw"},
 	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/budget": {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/older"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -337,7 +338,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
 		}
 	case !modern && x.session.version < mcp.ProtocolVersion20251125:
-		schema, err := olderSchema(o)
+		schema, err := older.Schema(o)
 		if err != nil {
 			return bad("the client speaks %s, which has no form for this: %v", x.session.version, err)
 		}
@@ -353,82 +354,4 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	// The client shows one server, and its person must know who is asking (2025-11-25,
 	// client/elicitation#user-interaction-model).
 	return append(edits, raw.Edit{Name: "message", Value: raw.Quote("[" + from + "] " + message)}), nil
-}
-
-// olderSchema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles
-// is enum and enumNames instead of oneOf; nil when there is nothing to change. A choice of several
-// values cannot be said there.
-func olderSchema(params raw.Object) ([]byte, error) {
-	schema, err := params.Object("requestedSchema")
-	if err != nil {
-		return nil, nil // its own fault, which the client will say
-	}
-	properties, err := schema.Object("properties")
-	if err != nil {
-		return nil, nil
-	}
-	var edits []raw.Edit
-	for m := range properties.All() {
-		name, err := m.Name()
-		if err != nil {
-			return nil, err
-		}
-		property, err := raw.Parse(m.Value)
-		if err != nil {
-			continue
-		}
-		if kind, _ := property.String("type"); kind == "array" {
-			return nil, fmt.Errorf("%.60q chooses several values", name)
-		}
-		choices, err := property.Get("oneOf")
-		if err != nil {
-			continue
-		}
-		values, titles, err := constants(choices)
-		if err != nil {
-			return nil, fmt.Errorf("%.60q: %w", name, err)
-		}
-		text, err := property.Splice(raw.Edit{Name: "oneOf"}, raw.Edit{Name: "enum", Value: values},
-			raw.Edit{Name: "enumNames", Value: titles})
-		if err != nil {
-			return nil, fmt.Errorf("%.60q: %w", name, err)
-		}
-		edits = append(edits, raw.Edit{Name: name, Value: text})
-	}
-	if len(edits) == 0 {
-		return nil, nil
-	}
-	text, err := properties.Splice(edits...)
-	if err != nil {
-		return nil, err
-	}
-	return schema.Splice(raw.Edit{Name: "properties", Value: text})
-}
-
-// constants turns [{"const":"a","title":"A"}] into ["a"] and ["A"].
-func constants(choices []byte) (values, titles []byte, err error) {
-	list, err := raw.Elements(choices)
-	if err != nil {
-		return nil, nil, err
-	}
-	values, titles = []byte{'['}, []byte{'['}
-	for i, item := range list {
-		choice, err := raw.Parse(item)
-		if err != nil {
-			return nil, nil, err
-		}
-		value, err := choice.Get("const")
-		if err != nil {
-			return nil, nil, fmt.Errorf("a choice without const: %w", err)
-		}
-		title, err := choice.Get("title")
-		if err != nil {
-			title = value
-		}
-		if i > 0 {
-			values, titles = append(values, ','), append(titles, ',')
-		}
-		values, titles = append(values, value...), append(titles, title...)
-	}
-	return append(values, ']'), append(titles, ']'), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/older"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -345,4 +346,44 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 	}
 	end := len(body) - 1 // of the closing brace: body is a value without white space around it
 	return result{body: body[:end], tail: append(tail, '}')}, nil
+}
+
+// legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what
+// the client's version does not have.
+func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
+	var edits []raw.Edit
+	content := "content" // the member that has blocks of content
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsCall:
+		structured, err := r.Get("structuredContent")
+		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its
+		// outputSchema has stayed.
+		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
+			x.target.WithoutOutput()) {
+			edits = append(edits, raw.Edit{Name: "structuredContent"})
+			if text := older.WithText(r.Object, structured); text != nil {
+				edits = append(edits, raw.Edit{Name: "content", Value: text})
+			}
+		}
+	case mcp.MethodPromptsGet:
+		content = "messages"
+	default:
+		return result{body: r.Text()}, nil
+	}
+	if x.session.version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
+		blocks, err := r.Elements(content)
+		if err == nil {
+			if text := older.Blocks(blocks, content == "messages", x.session.version); text != nil {
+				edits = append(edits, raw.Edit{Name: content, Value: text})
+			}
+		}
+	}
+	if len(edits) == 0 {
+		return result{body: r.Text()}, nil
+	}
+	text, err := r.Splice(edits...)
+	if err != nil {
+		return result{}, x.invalid(err.Error())
+	}
+	return result{body: text}, nil
 }

@@ -35,12 +35,11 @@
 //	signin.go         the offer to connect an upstream that each user signs in to
 //	session.go        sessions of legacy clients
 //	listen.go         streams of notifications; subscriptions.go: their resources
-//	older.go          results for versions of the protocol that lack something
 //	errors.go         every error that a client reads, with its HTTP status
 //	report.go         what the log, the audit and operators learn
 //
 // Package view merges and renames the catalogs; pins, schema and redact check definitions,
-// arguments and results. Package cache bounds what a snapshot keeps for single principals.
+// arguments and results; older changes results for older versions. Package cache bounds what a snapshot keeps for single principals.
 //
 // # Sessions
 //

@@ -1,0 +1,177 @@
+// Package older changes results and forms for protocol versions that lack what they contain: blocks
+// of content, structured content and form fields that a legacy client would reject.
+package older
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/raw"
+)
+
+// WithText returns the content of a result with its structured content as text, which is all that a
+// client of the legacy era sees of it; nil when the server has said it in words itself.
+func WithText(o raw.Object, structured []byte) []byte {
+	blocks, err := o.Elements("content")
+	if err != nil && err != raw.ErrAbsent {
+		return nil
+	}
+	b := []byte{'['}
+	for _, block := range blocks {
+		if kind, o := blockType(block); kind == "text" {
+			if text, err := o.String("text"); err == nil && sameJSON([]byte(text), structured) {
+				return nil
+			}
+		}
+		b = append(append(b, block...), ',')
+	}
+	return append(raw.AppendQuote(append(b, `{"type":"text","text":`...), string(structured)), "}]"...)
+}
+
+// sameJSON reports whether two texts are the same JSON but for white space.
+func sameJSON(a, b []byte) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+func blockType(block []byte) (string, raw.Object) {
+	o, err := raw.Parse(block)
+	if err != nil {
+		return "", o
+	}
+	kind, _ := o.String("type")
+	return kind, o
+}
+
+// Blocks returns an array of content blocks, or of messages with one block each, without the
+// types that the version does not know: a link becomes text, and sound an embedded resource. nil
+// means that there is nothing to change.
+func Blocks(items [][]byte, messages bool, version string) []byte {
+	changed := false
+	b := []byte{'['}
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		block := item
+		if messages {
+			block, _ = raw.Get(item, "content")
+		}
+		if text := oneBlock(block, version); text != nil {
+			changed = true
+			if messages {
+				text, _ = raw.Set(item, text, "content") // it was found there
+			}
+			item = text
+		}
+		b = append(b, item...)
+	}
+	if !changed {
+		return nil
+	}
+	return append(b, ']')
+}
+
+// oneBlock returns a block that the version knows in place of one that it does not; nil for one
+// that it knows.
+func oneBlock(block []byte, version string) []byte {
+	switch kind, o := blockType(block); {
+	case kind == "resource_link":
+		uri, _ := o.String("uri")
+		text := uri
+		if name, err := o.String("name"); err == nil {
+			text = name + ": " + uri
+		}
+		return append(raw.AppendQuote([]byte(`{"type":"text","text":`), text), '}')
+	case kind == "audio" && version < mcp.ProtocolVersion20250326:
+		data, err := o.Get("data")
+		media, bad := o.Get("mimeType")
+		if err != nil || bad != nil {
+			return nil
+		}
+		b := append([]byte(`{"type":"resource","resource":{"uri":"audio:inline","mimeType":`), media...)
+		return append(append(append(b, `,"blob":`...), data...), "}}"...)
+	}
+	return nil
+}
+
+// Schema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles
+// is enum and enumNames instead of oneOf; nil when there is nothing to change. A choice of several
+// values cannot be said there.
+func Schema(params raw.Object) ([]byte, error) {
+	schema, err := params.Object("requestedSchema")
+	if err != nil {
+		return nil, nil // its own fault, which the client will say
+	}
+	properties, err := schema.Object("properties")
+	if err != nil {
+		return nil, nil
+	}
+	var edits []raw.Edit
+	for m := range properties.All() {
+		name, err := m.Name()
+		if err != nil {
+			return nil, err
+		}
+		property, err := raw.Parse(m.Value)
+		if err != nil {
+			continue
+		}
+		if kind, _ := property.String("type"); kind == "array" {
+			return nil, fmt.Errorf("%.60q chooses several values", name)
+		}
+		choices, err := property.Get("oneOf")
+		if err != nil {
+			continue
+		}
+		values, titles, err := constants(choices)
+		if err != nil {
+			return nil, fmt.Errorf("%.60q: %w", name, err)
+		}
+		text, err := property.Splice(raw.Edit{Name: "oneOf"}, raw.Edit{Name: "enum", Value: values},
+			raw.Edit{Name: "enumNames", Value: titles})
+		if err != nil {
+			return nil, fmt.Errorf("%.60q: %w", name, err)
+		}
+		edits = append(edits, raw.Edit{Name: name, Value: text})
+	}
+	if len(edits) == 0 {
+		return nil, nil
+	}
+	text, err := properties.Splice(edits...)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Splice(raw.Edit{Name: "properties", Value: text})
+}
+
+// constants turns [{"const":"a","title":"A"}] into ["a"] and ["A"].
+func constants(choices []byte) (values, titles []byte, err error) {
+	list, err := raw.Elements(choices)
+	if err != nil {
+		return nil, nil, err
+	}
+	values, titles = []byte{'['}, []byte{'['}
+	for i, item := range list {
+		choice, err := raw.Parse(item)
+		if err != nil {
+			return nil, nil, err
+		}
+		value, err := choice.Get("const")
+		if err != nil {
+			return nil, nil, fmt.Errorf("a choice without const: %w", err)
+		}
+		title, err := choice.Get("title")
+		if err != nil {
+			title = value
+		}
+		if i > 0 {
+			values, titles = append(values, ','), append(titles, ',')
+		}
+		values, titles = append(values, value...), append(titles, title...)
+	}
+	return append(values, ']'), append(titles, ']'), nil
+}
