@@ -10,8 +10,7 @@ import (
 	"junction/auth"
 )
 
-// TestRequestIDs: no two requests of a process have one id, and no two processes begin theirs in
-// the same way.
+// TestRequestIDs: ids are unique within a process, and processes have different prefixes.
 func TestRequestIDs(t *testing.T) {
 	ids := auth.NewRequestIDs()
 	if got := auth.RequestID(httptest.NewRecorder()); got != "" {
@@ -47,7 +46,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkStamp is what an id costs on the path of a call: no memory to speak of.
+// BenchmarkStamp measures the cost of an id: almost no memory.
 func BenchmarkStamp(b *testing.B) {
 	ids, w := auth.NewRequestIDs(), httptest.NewRecorder()
 	b.ReportAllocs()

@@ -114,7 +114,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestChallenge: what whoever is not let in is told, at each endpoint.
+// TestChallenge: the challenges of each endpoint.
 func TestChallenge(t *testing.T) {
 	s := authtest.New(t)
 	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s,
@@ -143,7 +143,7 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestAdmit: tokens do not cross.
+// TestAdmit: a token for one endpoint is not valid at another.
 func TestAdmit(t *testing.T) {
 	s := authtest.New(t)
 	g := signIn(t, s, &auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) {
@@ -161,7 +161,7 @@ func TestAdmit(t *testing.T) {
 		{publicURL + "/mcp/files", []string{"/mcp/files"}},
 		{[]string{publicURL + "/mcp/files", publicURL + "/mcp"}, []string{"/mcp", "/mcp/files"}},
 		{"api://junction", all},
-		// what the file does not accept is good nowhere
+		// an audience that is not configured is valid nowhere
 		{[]string{publicURL + "/chat/mcp", publicURL + "/mcp"}, []string{"/mcp"}},
 	} {
 		token := s.Token(t, s.Claims(row.audience, nil))
@@ -178,7 +178,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestOwnTokens: ours go to whoever hands them out, and are for what it says.
+// TestOwnTokens: our tokens go to our own verifier, and are valid for its resources.
 func TestOwnTokens(t *testing.T) {
 	own := verify(func(token string, from netip.Addr) (*auth.Principal, error) {
 		p := &auth.Principal{Kind: auth.KindUser, ID: "user:x:ann", Address: from}

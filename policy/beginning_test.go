@@ -6,7 +6,7 @@ import (
 	"junction/policy"
 )
 
-// TestSafety2BeginningOfURI judges URIs of which only the beginning is known.
+// TestSafety2BeginningOfURI decides for URIs with a known beginning only.
 func TestSafety2BeginningOfURI(t *testing.T) {
 	for _, test := range []struct{ rules, uri, want string }{
 		{`[{ allow: { upstreams: "*" } }]`, "", "allow"},

@@ -9,7 +9,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// crowd is twenty policies of five rules, of which a caller has three.
+// crowd has twenty policies of five rules; three of them match a caller.
 func crowd(tb testing.TB, more string) *policy.Rights {
 	var b strings.Builder
 	for i := range 18 {
@@ -24,7 +24,7 @@ func crowd(tb testing.TB, more string) *policy.Rights {
 
 const everybody = "- { name: everybody, rules: [{ allow: { upstreams: \"*\" } }] }\n"
 
-// kilobyte is 1 KB of arguments.
+// kilobyte is an argument of 1 KB.
 func kilobyte(tb testing.TB) raw.Object {
 	o := mustParse(tb,
 		`{"command":"git log --oneline","cwd":"/srv/project","options":{"env":{"LANG":"C"},"timeout":30},"input":"`+
@@ -35,7 +35,7 @@ func kilobyte(tb testing.TB) raw.Object {
 	return o
 }
 
-// BenchmarkDecide is a call, by how many patterns its arguments are compared with.
+// BenchmarkDecide measures a call by the number of patterns for its arguments.
 func BenchmarkDecide(b *testing.B) {
 	ten := "- name: everybody\n  rules:\n"
 	for i := range 5 {
@@ -70,7 +70,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkBind is the view of one principal on 1,000 tools.
+// BenchmarkBind measures the view of one principal with 1,000 tools.
 func BenchmarkBind(b *testing.B) {
 	r := crowd(b, everybody)
 	items := make([]policy.Item, 1000)
@@ -89,7 +89,7 @@ func BenchmarkBind(b *testing.B) {
 	}
 }
 
-// BenchmarkFor is what a new principal costs, or each request of one whose rights are not kept.
+// BenchmarkFor measures the cost of a new principal.
 func BenchmarkFor(b *testing.B) {
 	var text strings.Builder
 	for i := range 20 {
@@ -104,7 +104,7 @@ func BenchmarkFor(b *testing.B) {
 	}
 }
 
-// TestDecideWithoutPatternsAllocatesNothing is what every call pays.
+// TestDecideWithoutPatternsAllocatesNothing: a call without conditions does not allocate.
 func TestDecideWithoutPatternsAllocatesNothing(t *testing.T) {
 	g := crowd(t, everybody).Bind(policy.Item{Upstream: "git", Names: []string{"git__run"}})
 	arguments := kilobyte(t)

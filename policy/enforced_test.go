@@ -11,8 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// locked are policies of which a global one and one of bob's own are enforced. Each caller with a
-// key has an allow of everything.
+// locked has an enforced global policy and an enforced policy of bob's own. Each caller with a key
+// has an allow of everything.
 const locked = `
 - name: locked
   enforced: true
@@ -41,7 +41,7 @@ const locked = `
   rules: [{ allow: { upstreams: [db, web] } }]
 `
 
-// TestSafety6EnforcedHolds has callers with an allow of their own call what an enforced policy
+// TestSafety6EnforcedHolds: callers with an allow of their own call items that an enforced policy
 // denies or asks about.
 func TestSafety6EnforcedHolds(t *testing.T) {
 	p := mustCompile(t, locked)
@@ -58,17 +58,17 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=ann", "resource file:///srv/../etc/passwd @files", "", "deny locked rules[1]", false},
 		{"key=ann", "resource file:///etc/{name} @files", "", "deny locked rules[1]", false}, // a template
 		{"key=ann", "resource file:///srv/x @files", "", "allow ann rules[1]", true},
-		// So does an ask, but a deny of another layer is stricter.
+		// An ask holds too, but a deny of another layer is stricter.
 		{"key=ann", "tool shell__ls", "", "ask locked rules[2]", true},
 		{"key=ann", "tool shell__no", "", "deny ann rules[0]", false},
 		{"key=ann", "prompt shell__how", "", "ask locked rules[2]", true},
 		{"key=ann", "resource file:///home/x @files", "", "ask locked rules[2]", true},
-		// it may mean another place
+		// an ambiguous URI
 		{"key=ann", "resource file:///home/a/../x @files", "", "deny locked rules[2]", false},
-		// An allow before the ask is an exception of the policy, and has no other force.
+		// An allow before the ask is an exception to it, and has no other effect.
 		{"key=ann", "tool shell__status", "", "allow ann rules[1]", true},
 		{"key=eve", "tool shell__status", "", "allow locked rules[0]", true},
-		// Where no layer has a rule, an ask allows after asking, as any ask does.
+		// If no layer has a rule, the ask allows after approval, like any ask.
 		{"key=eve", "tool ghost__x", "", "ask locked rules[2]", true},
 		{"key=eve", "tool shell__ls", "", "ask locked rules[2]", true},
 		// Conditions read the arguments, whichever layer decides.
@@ -78,8 +78,8 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=ann", "tool files__write", `{"path":["/srv/a"]}`, "deny locked rules[3]", true},
 		{"key=ann", "tool files__write", `{"path":"/srv/a","path":"/etc/a"}`, "ambiguous", true},
 		{"key=ann", "tool files__read", `{"path":"/srv/a","path":"/etc/a"}`, "allow ann rules[1]", true},
-		// An enforced ask of a caller's own lifts no deny of a later layer; it is not the decision
-		// of its layer.
+		// An enforced ask of a caller's own lifts no deny of a later layer, since it does not
+		// decide its layer.
 		{"key=bob surface=web", "tool web__x", "", "deny web rules[0]", false},
 		{"key=bob", "tool db__drop", "", "deny everybody rules[1]", false},
 		{"key=bob kind=key surface=web", "tool web__x", "", "ask bob rules[0]", true}, // staff's allow lifts it
@@ -88,7 +88,7 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 		{"key=bob surface=web", "tool db__y", "", "allow bob rules[1]", true},
 		{"key=bob kind=key", "tool db__z", `{"x":"a"}`, "deny bob rules[2]", true},
 		{"key=bob kind=key", "tool db__z", `{"x":"b"}`, "allow staff rules[0]", true},
-		// It is nobody else's.
+		// It does not apply to other callers.
 		{"key=ann kind=key", "tool db__z", `{"x":"a"}`, "allow ann rules[1]", true},
 		{"key=ann", "tool db__drop", "", "allow ann rules[1]", true}, // everybody is not enforced
 		{"", "tool other__x", "", "deny", false},
@@ -103,8 +103,8 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedIsExplained reads which policy decides, that it is enforced, and which rules
-// count no more because of it.
+// TestSafety6EnforcedIsExplained: the explanation names the deciding enforced policy, and the rules
+// that it overrides.
 func TestSafety6EnforcedIsExplained(t *testing.T) {
 	p := mustCompile(t, locked)
 	for _, test := range []struct {
@@ -168,7 +168,7 @@ func TestSafety6EnforcedIsExplained(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedWithoutArguments asks what is known before there are arguments, or items.
+// TestSafety6EnforcedWithoutArguments: answers before there are arguments or items.
 func TestSafety6EnforcedWithoutArguments(t *testing.T) {
 	p := mustCompile(t, locked+`
 - { name: off, enforced: true, rules: [{ deny: { upstreams: gone } }, { deny: { upstreams: half, where: { x: a } } }, { deny: { upstreams: part, tools: "*" } }] }
@@ -194,8 +194,8 @@ func TestSafety6EnforcedWithoutArguments(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedReloads: whether a policy is enforced is part of the rights, so that a reload
-// takes effect.
+// TestSafety6EnforcedReloads: a change of enforced changes the rights, so that a reload takes
+// effect.
 func TestSafety6EnforcedReloads(t *testing.T) {
 	before := mustCompile(t, locked)
 	after := mustCompile(t, strings.Replace(locked, "  enforced: true\n", "  enforced: false\n", 1))
@@ -209,8 +209,8 @@ func TestSafety6EnforcedReloads(t *testing.T) {
 	}
 }
 
-// TestSafety6BeginningOfURIEnforced makes policies about resources. No URI gets a verdict that its
-// beginning does not announce.
+// TestSafety6BeginningOfURIEnforced generates policies about resources. Every verdict of a URI is
+// among those of its beginning.
 func TestSafety6BeginningOfURIEnforced(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }

@@ -17,10 +17,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// refuses reports whether the call is not done, and nobody is asked to do it.
+// refuses reports whether the call is rejected without asking a person.
 func refuses(d policy.Decision, err error) bool { return err != nil || d.Verdict == policy.Deny }
 
-// likeRegexp is a glob as package regexp reads it: a second opinion.
+// likeRegexp translates a glob to a regular expression, for comparison.
 func likeRegexp(glob string) *regexp.Regexp {
 	var b strings.Builder
 	for r := []rune(glob); len(r) > 0; r = r[1:] {
@@ -39,7 +39,7 @@ func likeRegexp(glob string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A(?:` + b.String() + `)\z`)
 }
 
-// A reader is somebody else who reads the arguments: how it picks one of several members.
+// A reader is another parser of arguments: it chooses one of several members in its own way.
 type reader struct {
 	name string
 	pick func(key, name string) bool
@@ -95,9 +95,8 @@ func (r reader) get(text []byte, path []string) (values []any) {
 	return r.get(found, path[1:])
 }
 
-// FuzzArguments holds the decisions against what others read from the same arguments: what any of
-// them takes for the value that is denied is not done, and what is allowed is what each of them
-// reads.
+// FuzzArguments compares decisions with the readings of other parsers: a value that any of them
+// reads as denied is denied, and an allowed value is read alike by all.
 func FuzzArguments(f *testing.F) {
 	for _, s := range stories {
 		for _, r := range s.rows {
@@ -181,7 +180,7 @@ func FuzzArguments(f *testing.F) {
 			}
 		}
 
-		// A member more changes no deny.
+		// An additional member lifts no deny.
 		if value, err := raw.Scan(value, 200); err == nil && utf8.ValidString(name) {
 			more := slices.Concat([]byte("{"), raw.Quote(name), []byte(":"), value)
 			for _, m := range o.Members() {
@@ -192,7 +191,7 @@ func FuzzArguments(f *testing.F) {
 				t.Errorf("%s: %v, %v; and %s: %v, %v", text, d, err, more, d2, err2)
 			}
 		}
-		// Another order, and other spellings of names and texts, change nothing.
+		// The order of members and the escaping of names and texts change nothing.
 		for _, other := range [][]byte{reversed(o), escaped(o)} {
 			if other == nil {
 				continue
@@ -210,7 +209,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// reversed returns the object with its members in the other order.
+// reversed returns the object with its members in reverse order.
 func reversed(o raw.Object) []byte {
 	var parts [][]byte
 	for _, m := range slices.Backward(o.Members()) {
@@ -219,8 +218,7 @@ func reversed(o raw.Object) []byte {
 	return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}"))
 }
 
-// escaped returns the object with everything escaped in its names and in the texts among its
-// values; nil if that is not possible.
+// escaped returns the object with its names and texts escaped; nil if that is not possible.
 func escaped(o raw.Object) []byte {
 	escape := func(quoted []byte) []byte {
 		s, err := raw.String(quoted)
@@ -252,7 +250,7 @@ func escaped(o raw.Object) []byte {
 	return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}"))
 }
 
-// FuzzGlob holds globs against the same as regular expressions.
+// FuzzGlob compares globs with equivalent regular expressions.
 func FuzzGlob(f *testing.F) {
 	for _, glob := range []string{"*", "a*", "*a", "a*b*c", "a?c", `\*`, `\\`, "??", "*?b?*", "é?", "**a**", "a*a",
 		"?*?", `\?*`, "*ab?ab"} {
@@ -297,7 +295,7 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// A script makes policies of a fuzzer's bytes; where they end it reads zeros.
+// A script makes policies of a fuzzer's bytes; after the end it reads zeros.
 type script []byte
 
 func (s *script) next(n int) int {
@@ -352,12 +350,11 @@ func (s *script) policies() policy.Config {
 	return c
 }
 
-// values are what plainVerdict knows of arguments, as JSON. A list or an object is one that nobody
-// can judge.
+// values are arguments as plainVerdict sees them, as JSON. Lists and objects cannot be judged.
 type values map[string][]string
 
-// texts reports whether all values are texts: of others, an ask and a deny may both hold although
-// no text matches both.
+// texts reports whether all values are texts; for other values, an ask and a deny may both hold
+// although no text matches both.
 func (v values) texts() bool {
 	for _, list := range v {
 		if slices.ContainsFunc(list, func(s string) bool { return s[0] != '"' }) {
@@ -367,8 +364,8 @@ func (v values) texts() bool {
 	return true
 }
 
-// plainVerdict is the manual in its simplest form, of what the conditions of the script are about:
-// the second opinion.
+// plainVerdict is a simple implementation of the manual for the conditions of a script, for
+// comparison.
 func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v values) policy.Verdict {
 	matches := func(l policy.List, value string) bool { return l == nil || value != "" && slices.Contains(l, value) }
 	globs := func(l policy.List, text string) bool {
@@ -398,8 +395,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 		}
 		return true
 	}
-	// said returns whether a deny of the policy applies, and what its first other rule that applies
-	// says.
+	// said returns whether a deny of the policy applies, and the verdict of its first other
+	// applicable rule.
 	said := func(e *policy.Entry) (deny, ask, allow bool) {
 		for _, r := range e.Rules {
 			switch {
@@ -452,8 +449,8 @@ func plainVerdict(c policy.Config, s policy.Subject, upstream, tool string, v va
 	return policy.Deny
 }
 
-// FuzzRules makes policies and holds their decisions against the plain reading of the manual. A
-// deny more never loosens, and neither does a policy more that is enforced.
+// FuzzRules compares the decisions of generated policies with plainVerdict. An additional deny, or
+// an additional enforced policy, never loosens a decision.
 func FuzzRules(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -545,7 +542,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// A liftable rule is a deny or an ask of a global policy that is not enforced, and whether a
+// A liftable rule is a deny or ask of a global policy that is not enforced; warned says whether a
 // warning names it.
 type liftable struct {
 	path   string
@@ -588,8 +585,8 @@ func liftables(t *testing.T, c policy.Config) (all []liftable) {
 	return all
 }
 
-// unwarned returns a rule that applies, and that another layer lifts without a warning; "" if there
-// is none.
+// unwarned returns an applicable rule that another layer lifts without a warning; "" if there is
+// none.
 func unwarned(rules []liftable, s policy.Subject, it policy.Item, arguments raw.Object, d policy.Decision) string {
 	for _, r := range rules {
 		alone, err := r.alone.Decide(s, it, arguments)
@@ -601,7 +598,7 @@ func unwarned(rules []liftable, s policy.Subject, it policy.Item, arguments raw.
 	return ""
 }
 
-// FuzzURI holds decisions on URIs against what net/url and a file system make of them.
+// FuzzURI compares decisions on URIs with the readings of net/url and of a file system.
 func FuzzURI(f *testing.F) {
 	for _, s := range stories {
 		for _, r := range s.rows {

@@ -11,7 +11,7 @@ import (
 	"junction/policy"
 )
 
-// manyItems are items of one upstream, of all kinds, of which many have the same rules.
+// manyItems are items of one upstream, of all kinds; many have the same rules.
 func manyItems(s *script, n int) []policy.Item {
 	list := make([]policy.Item, n)
 	for i := range list {
@@ -30,9 +30,8 @@ func manyItems(s *script, n int) []policy.Item {
 	return list
 }
 
-// TestSafety10ItemsTogether compares what a subject sees of all items together with what it sees of
-// each item, for random policies that many subjects have in common, and for subjects that ask at
-// once.
+// TestSafety10ItemsTogether compares the visibility of all items together with that of each item,
+// for random shared policies and concurrent subjects.
 func TestSafety10ItemsTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 1))
 	visible, hidden := 0, 0
@@ -83,7 +82,7 @@ func TestSafety10ItemsTogether(t *testing.T) {
 }
 
 // TestSafety10ItemsOfManyRules has a policy with a rule for each tool, so that no two tools have
-// the same rules, and more policies than are remembered.
+// the same rules, and more policies than are cached.
 func TestSafety10ItemsOfManyRules(t *testing.T) {
 	const tools, policies = 600, 3000
 	var c policy.Config
@@ -143,7 +142,7 @@ func TestSafety10ItemsOfManyRules(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-// held returns how many bytes of memory are in use.
+// held returns the memory in use in bytes.
 func held() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -151,7 +150,7 @@ func held() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestRightsHash: equal rights have one hash, and others do not, in nearly all cases.
+// TestRightsHash: equal rights have equal hashes, and others almost always different ones.
 func TestRightsHash(t *testing.T) {
 	p := mustCompile(t, `
 - { name: a, match: { group: a }, rules: [{ allow: { tools: "*" } }] }
@@ -164,7 +163,8 @@ func TestRightsHash(t *testing.T) {
 	}
 }
 
-// BenchmarkItems is what a subject sees of 1,000 tools, once its policies were compared with them.
+// BenchmarkItems measures the visibility of 1,000 tools, after their policies were compared with
+// them.
 func BenchmarkItems(b *testing.B) {
 	r := crowd(b, everybody)
 	var all []*policy.Items

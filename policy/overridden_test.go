@@ -11,7 +11,7 @@ import (
 	"junction/policy"
 )
 
-// upstreams are what the file of the tests below says of its upstreams.
+// upstreams are the upstreams of the tests below.
 var upstreams = []policy.Known{
 	{Name: "files", Begin: "files__"}, {Name: "shell", Begin: "sh__"}, {Name: "bare"},
 }
@@ -98,7 +98,7 @@ func TestSafety6OverriddenDenies(t *testing.T) {
 		{`ask: { tools: sh__run }`, `allow: { tools: "sh__*" }`, `ask of tools: "sh__run"`},
 		{`allow: { tools: sh__run }`, `allow: { tools: "sh__*" }`, ""},
 		{`deny: { tools: sh__run }`, `deny: { tools: "sh__*" }`, ""},
-		// What is not lifted after all, since a rule of the same callers keeps it.
+		// Not lifted, since another rule for the same callers keeps it.
 		{`deny: { tools: sh__run }`, `deny: { tools: "sh__r*" } }, { allow: { tools: "sh__*" }`, ""},
 		{`deny: { tools: sh__run }`, `allow: { tools: "sh__*" } }, { deny: { upstreams: [shell, bare] }`, ""},
 		{`deny: { tools: "sh__*n" }`, `allow: { tools: "sh__*" } }, { deny: { tools: "sh__r*" }`,
@@ -135,7 +135,7 @@ func warningsOf(t *testing.T, text string) []policy.Problem {
 	return mustConfig(t, text).Warnings(upstreams)
 }
 
-// TestSafety6WarningsSayWhatToDo reads warnings whole.
+// TestSafety6WarningsSayWhatToDo compares whole warnings.
 func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 	const rest = `, and own policies decide before global ones; add enforced: true to policy all, or enforced: false if that is intended`
 	const all = "- { name: all, rules: [{ allow: { upstreams: files } }, { deny: { tools: \"*__rm\" } }] }\n"
@@ -161,12 +161,12 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 				rule}},
 		{strings.Replace(all, "name: all", "name: all, enforced: true", 1) + own("a"), nil},
 		{strings.Replace(all, "name: all", "name: all, enforced: false", 1) + own("a"), nil},
-		// Another policy that is enforced, or one of the same callers, may keep it.
+		// Another enforced policy, or one for the same callers, may keep it.
 		{all + own("a") + "- { name: x, enforced: true, rules: [{ deny: { tools: \"*__r?\" } }] }\n", nil},
 		{all + own("a") + "- { name: x, match: { key: a }, rules: [{ deny: { tools: \"*__r?\" } }] }\n", nil},
 		{all + own("a") + "- { name: x, match: { key: b }, rules: [{ deny: { tools: \"*__r?\" } }] }\n",
 			[]string{`policies[0].rules[1].deny: policy a lifts this deny of tools: "*__rm": ` + rule}},
-		// An enforced policy holds by its denies and asks.
+		// Only denies and asks are enforced.
 		{"- { name: a, enforced: true, capabilities: [x], rules: [{ allow: { upstreams: \"*\" } }] }\n",
 			[]string{"policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has " +
 				"none; add one, or remove the key"}},
@@ -181,7 +181,7 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 				`deny: { upstreams: "s", tools: ["run", "x"], where: { command: ["rm *", { re: "su|do" }] } }`}},
 		{"- { name: a, rules: [{ allow: { tools: x, where: { a: b, c: d } } }, { ask: { tools: x, where: { a: b, c: " +
 			"d } } }, { deny: { tools: x, where: { a: [b, c] } } }] }\n", nil},
-		// Of what is not valid nothing is said.
+		// An invalid section gives no warnings.
 		{all + own("a") + "- { name: a, rules: [{ deny: { tools: x, where: { a: { re: \"(\" } } } }] }\n", nil},
 	} {
 		var got []string
@@ -195,7 +195,7 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// FuzzOverlap compares what Warnings finds of small patterns with all short texts.
+// FuzzOverlap compares the warnings about small patterns with all short texts.
 func FuzzOverlap(f *testing.F) {
 	for _, s := range [][4]string{{"a*", "*b", "", ""}, {"a", "?", "b", "^a"}, {"*a*", "*b*", "*ab*", "a$"}, {"a?*",
 		"*?a", "a*a", "(a|b)+$"}, {"?*b", "a*", "?b", "(^|b)a"}, {"**", "?", "a", "a?b*"}} {

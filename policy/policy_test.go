@@ -97,7 +97,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestVisibleThroughLayers looks at items that one layer denies and another allows.
+// TestVisibleThroughLayers: items that one layer denies and another allows.
 func TestVisibleThroughLayers(t *testing.T) {
 	p := mustCompile(t, `
 - name: everybody
@@ -129,8 +129,8 @@ func TestVisibleThroughLayers(t *testing.T) {
 	}
 }
 
-// TestHiddenItemsSayNothing asks for what is always denied with arguments that a rule cannot read:
-// the answer must not differ from that for others.
+// TestHiddenItemsSayNothing: an always denied item gives the same answer even for arguments that a
+// rule cannot read.
 func TestHiddenItemsSayNothing(t *testing.T) {
 	p := mustCompile(t, `
 - name: all
@@ -258,7 +258,7 @@ func lines(reasons []policy.Reason) string {
 	return b.String()
 }
 
-// TestGuardsAndLimits takes the union of what policies guard, and the strictest of their limits.
+// TestGuardsAndLimits: guards add up, and the strictest limit counts.
 func TestGuardsAndLimits(t *testing.T) {
 	p := mustCompile(t, `
 - { name: all, redact: [{ name: ticket, re: "TCK-[0-9]+" }], limits: { rate: 60/m, concurrent: 8 } }
@@ -307,7 +307,7 @@ func TestGuardsAndLimits(t *testing.T) {
 	}
 }
 
-// TestEqual reloads the file: whom a change is about has other rights, and nobody else.
+// TestEqual: a reload changes the rights of the affected subjects only.
 func TestEqual(t *testing.T) {
 	const first = `
 - { name: all, rules: [{ allow: { tools: "*" } }] }
@@ -368,8 +368,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestURIsTakeNoTime has URIs that may mean very many others: they are judged in no time, and what
-// is too long for that is denied.
+// TestURIsTakeNoTime: URIs with very many readings are decided quickly, and too long ones are
+// denied.
 func TestURIsTakeNoTime(t *testing.T) {
 	r := mustCompile(t, `
 - name: all

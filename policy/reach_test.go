@@ -6,7 +6,7 @@ import (
 	"junction/policy"
 )
 
-// TestReach asks what can be known before there is an item.
+// TestReach: answers before there is an item.
 func TestReach(t *testing.T) {
 	p := mustCompile(t, `
 - { name: ci, match: { key: ci }, capabilities: [web], rules: [{ allow: { upstreams: "f*", resources: "x:*" } }, { ask: { tools: "s__*" } }, { deny: { upstreams: d } }] }
@@ -65,7 +65,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestMatchesAddress tells whether one subject may have different rights at different addresses.
+// TestMatchesAddress: whether rights depend on the address.
 func TestMatchesAddress(t *testing.T) {
 	for text, want := range map[string]bool{
 		"- { name: a, match: { cidr: 10.0.0.0/8 }, capabilities: [x] }":                               true,
@@ -81,8 +81,8 @@ func TestMatchesAddress(t *testing.T) {
 	}
 }
 
-// TestReads tells whether a decision needs the arguments: a condition of another item's rule does
-// not count.
+// TestReads: whether a decision needs the arguments; conditions of rules for other items do not
+// count.
 func TestReads(t *testing.T) {
 	r := mustCompile(t, `
 - { name: all, rules: [{ deny: { tools: t__a, where: { x: y } } }, { allow: { upstreams: t } }] }

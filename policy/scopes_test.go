@@ -7,8 +7,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestScopes: what the scopes of a token take away of what policies give, and what another token
-// would give back.
+// TestScopes: capabilities that the scopes of a token restrict, and that another token would
+// restore.
 func TestScopes(t *testing.T) {
 	compiled, err := policy.Compile(policy.Config{
 		{Name: "everybody", Match: &policy.Match{Group: policy.List{"dev"}},

@@ -8,7 +8,7 @@ import (
 	"junction/policy"
 )
 
-// costly are URIs that take many forms, or many steps for each of them, up to a length.
+// costly are URIs with many forms, or many steps per form, up to a length.
 func costly(length int) map[string]string {
 	fill := func(begin, filler, end string) string {
 		return begin + strings.Repeat(filler, max(0, length-len(begin)-len(end))/len(filler)) + end
@@ -29,7 +29,7 @@ func costly(length int) map[string]string {
 	}
 }
 
-// threeDenies are globs of which none matches a costly URI.
+// threeDenies are globs that match no costly URI.
 func threeDenies(tb testing.TB) *policy.Rights {
 	return mustCompile(tb, `
 - name: all
@@ -62,8 +62,7 @@ func BenchmarkCostlyURI(b *testing.B) {
 	}
 }
 
-// TestSafety11CostlyURITakesFewSteps counts the bytes that judging a URI takes from the heap: each
-// form that is made of the URI takes some.
+// TestSafety11CostlyURITakesFewSteps counts allocated bytes, since each form of a URI allocates.
 func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
 	r := threeDenies(t)
 	for _, length := range []int{500, 1000, 1500, 2000, 2040, 4000, 8000, 60000} {
@@ -80,7 +79,7 @@ func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
 	}
 }
 
-// TestSafety11OrdinaryURIsAreJudged: the bound of steps does not reach URIs as servers have them.
+// TestSafety11OrdinaryURIsAreJudged: the limit of steps does not affect ordinary URIs.
 func TestSafety11OrdinaryURIsAreJudged(t *testing.T) {
 	r := threeDenies(t)
 	long := strings.Repeat("a%20file/", 50)

@@ -10,18 +10,18 @@ import (
 	"junction/upstream/raw"
 )
 
-// A story is a file's policies and what follows from them.
+// A story is a policies section with calls and their decisions.
 type story struct {
 	name     string
 	policies string
 	rows     []row
 }
 
-// A row is one call: who makes it, of what, with which arguments, and what is decided. mustSubject,
-// mustItem and verdict say how the texts are to be read.
+// A row is one call: the caller, the item, the arguments and the decision. mustSubject, mustItem
+// and verdict define the notation.
 type row struct{ who, what, arguments, want string }
 
-// team is what several stories are about.
+// team is the section of several stories.
 const team = `
 - name: everybody
   rules:
@@ -72,7 +72,7 @@ var stories = []story{
 		{"group=trainees", "tool shell__run", `{"command":"git log"}`, "ask everybody rules[1]"},
 		{"group=trainees surface=web", "tool shell__run", `{"command":"git log"}`, "ask trainees rules[0]"},
 		{"group=trainees surface=web", "tool shell__run", `{"command":"ls"}`, "deny web rules[0]"},
-		// Of two of one's own, the stricter.
+		// Of two own policies, the stricter counts.
 		{"group=trainees,engineering surface=cli", "tool shell__run", `{"command":"git log"}`, "ask trainees rules[0]"},
 		{"group=engineering,trainees surface=cli", "tool shell__run", `{"command":"git log"}`, "ask trainees rules[0]"},
 		{"group=engineering,trainees surface=cli", "tool shell__run", `{"command":"git push --force"}`,
@@ -595,7 +595,7 @@ var stories = []story{
 		{"local", "resource x:|mcp://files/file:///srv/../root/a @files", "", "deny all rules[0]"},
 		{"local", "resource file:///ask/a @files", "", "ask all rules[1]"},
 		{"local", "resource file:///%61sk/a @files", "", "ask all rules[1]"},
-		// Nobody can be asked about a place that is not sure.
+		// A person cannot approve an ambiguous URI.
 		{"local", "resource file:///x/../ask/a @files", "", "deny all rules[1]"},
 		{"local", "resource file:///ask/../srv/a @files", "", "deny all rules[1]"},
 	}},
@@ -626,7 +626,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestNoPolicies is what holds without a section, with an empty one, and without a Policy.
+// TestNoPolicies: no section, an empty one, and a nil Policy.
 func TestNoPolicies(t *testing.T) {
 	empty, err := policy.Compile(nil)
 	if err != nil {
@@ -653,8 +653,7 @@ func TestNoPolicies(t *testing.T) {
 	}
 }
 
-// TestNameless is an item whose names nobody gave: an allow that names something is not for it, a
-// deny is.
+// TestNameless: an item without names. An allow of names does not match it; a deny does.
 func TestNameless(t *testing.T) {
 	p := mustCompile(t, `
 - { name: allow, match: { key: a }, rules: [{ allow: { tools: "*", resources: "x*" } }] }
@@ -670,8 +669,8 @@ func TestNameless(t *testing.T) {
 	}
 }
 
-// verdict writes a decision as the rows have it: the verdict, then the policy and its rule or what
-// is missing. An error is "ambiguous".
+// verdict formats a decision: the verdict, then the policy and its rule, or what is missing. An
+// error is "ambiguous".
 func verdict(d policy.Decision, err error) string {
 	if errors.Is(err, raw.ErrAmbiguous) && d == (policy.Decision{}) {
 		return "ambiguous"
@@ -691,7 +690,7 @@ func verdict(d policy.Decision, err error) string {
 	return strings.Join(words, " ")
 }
 
-// mustSubject reads key=value pairs; lists have commas. The word local is its kind.
+// mustSubject parses key=value pairs; lists have commas. The word local is a kind.
 func mustSubject(tb testing.TB, text string) policy.Subject {
 	tb.Helper()
 	var s policy.Subject
@@ -729,8 +728,8 @@ func mustSubject(tb testing.TB, text string) policy.Subject {
 	return s
 }
 
-// mustItem reads a kind, the names with | between them, the upstream after a @ (by default what
-// stands before __), and capabilities after needs=.
+// mustItem parses a kind, names separated by |, the upstream after @ (by default the part before
+// __), and capabilities after needs=.
 func mustItem(tb testing.TB, text string) policy.Item {
 	tb.Helper()
 	var it policy.Item

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heard is a test that somebody else looks at.
+// heard is a test whose result another test checks.
 type heard struct {
 	testing.TB
 	said []string
@@ -22,7 +22,7 @@ func (h *heard) Errorf(format string, args ...any) {
 
 func (h *heard) Cleanup(f func()) { h.ends = append(h.ends, f) }
 
-// end returns what it says at its end.
+// end ends the test, and returns its errors.
 func (h *heard) end() string {
 	for _, f := range h.ends {
 		f()
@@ -30,8 +30,7 @@ func (h *heard) end() string {
 	return strings.Join(h.said, "\n")
 }
 
-// TestAuthT116SecretsAreFound: whatever part of a secret is in a log is found, and what is no
-// secret is not.
+// TestAuthT116SecretsAreFound: every part of a secret in a log is found, and other text is not.
 func TestAuthT116SecretsAreFound(t *testing.T) {
 	Secret("an access token", "jct_at_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789_-AbCdE.ZyXwVuTsRqPoNmLkJiHgFeDcBa9876543210")
 	Secret("an API key", "jct_key_a1b2c3d4_0a1b2c3d4e5f6g7h8i9j0a1b2c3d4e5f6g7h8i9j0k1l2m")
@@ -63,8 +62,8 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 	}
 }
 
-// TestAuthT116WhatIsWrittenIsSearched: what is written at any time is searched at the end, for what
-// is known to be a secret by then, and others read it, too.
+// TestAuthT116WhatIsWrittenIsSearched: all output is searched at the end, also for secrets that are
+// registered later, and passed on.
 func TestAuthT116WhatIsWrittenIsSearched(t *testing.T) {
 	key := "jct_key_a1b2c3d4_" + strings.Repeat("Zz0y", 12) + "q"
 	for name, test := range map[string]struct {

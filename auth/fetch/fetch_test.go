@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// site is a server on loopback that counts the connections it sees.
+// site is a server on loopback that counts connections.
 type site struct {
 	*httptest.Server
 	port        uint16
@@ -52,7 +52,7 @@ func mustServe(t *testing.T, secure bool, handler http.HandlerFunc) *site {
 	return s
 }
 
-// fetcher believes in the site, and may connect to loopback.
+// fetcher trusts the site's certificate, and may connect to loopback.
 func (s *site) fetcher() *Fetcher {
 	roots := x509.NewCertPool()
 	if s.Certificate() != nil {
@@ -97,8 +97,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52Addresses has every kind of address that is not public named in a URL, and as the
-// answer to a look-up.
+// TestAuthT52Addresses tries every kind of non-public address, in URLs and as resolved addresses.
 func TestAuthT52Addresses(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{
@@ -137,8 +136,7 @@ func errorOf(err error) *Error {
 	return e
 }
 
-// TestAuthT52Rebinding answers the first look-up with a public address, as a check before would see
-// it, and the next with loopback.
+// TestAuthT52Rebinding resolves a name first to a public address, and then to loopback.
 func TestAuthT52Rebinding(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32
@@ -154,7 +152,7 @@ func TestAuthT52Rebinding(t *testing.T) {
 	}
 	_, err := f.Get(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
 	wantClass(t, err, Private)
-	// One of several that is allowed is no way to the others.
+	// One allowed address does not allow the others.
 	f.AllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
 	_, err = f.Get(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
 	wantClass(t, err, Private)
@@ -176,7 +174,7 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestAuthT53Redirects sends the fetch elsewhere, inside.
+// TestAuthT53Redirects redirects the fetch to an internal address.
 func TestAuthT53Redirects(t *testing.T) {
 	inside := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, code := range []int{301, 302, 303, 307, 308} {
@@ -200,7 +198,7 @@ func TestAuthT53Redirects(t *testing.T) {
 	}
 }
 
-// TestAuthT54Documents has documents that are made to hurt.
+// TestAuthT54Documents serves hostile documents.
 func TestAuthT54Documents(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
@@ -280,7 +278,7 @@ func TestAuthT54Documents(t *testing.T) {
 	}
 }
 
-// TestClientBody has the body of a library's fetch fail where it is too large, instead of ending.
+// TestClientBody: reading a body beyond the limit fails instead of ending.
 func TestClientBody(t *testing.T) {
 	s := mustServe(t, true, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush() // no Content-Length
@@ -316,7 +314,7 @@ func TestURLs(t *testing.T) {
 			t.Errorf("the text %q holds the URL's password", err)
 		}
 	}
-	// Where http is allowed it is so within those networks alone, whatever the port.
+	// http is allowed only within those networks, on any port.
 	public := plain.fetcher()
 	public.Resolver = resolver(map[string][]netip.Addr{"public.example.": {netip.MustParseAddr("93.184.215.14")}})
 	public.Ports = []uint16{80, 443}
@@ -347,7 +345,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestProxyOfTheEnvironment has the environment name a proxy, that would connect in our place.
+// TestProxyOfTheEnvironment: a proxy of the environment is not used.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	client := (&Fetcher{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}).Client()
 	g := client.Transport.(*guarded)
@@ -359,12 +357,12 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// resolver answers look-ups of names with their addresses, and knows no other name.
+// resolver resolves names to fixed addresses.
 func resolver(names map[string][]netip.Addr) *net.Resolver {
 	return resolverOf(func(name string) []netip.Addr { return names[name] })
 }
 
-// resolverOf answers look-ups with what it is told at that moment.
+// resolverOf resolves names with a function.
 func resolverOf(addresses func(name string) []netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -390,7 +388,7 @@ func resolverOf(addresses func(name string) []netip.Addr) *net.Resolver {
 	}}
 }
 
-// answer is what a DNS server says to a query of one question (RFC 1035, section 4).
+// answer is a DNS answer to a query with one question (RFC 1035, section 4).
 func answer(query []byte, addresses func(name string) []netip.Addr) []byte {
 	end, name := 12, ""
 	for query[end] != 0 {

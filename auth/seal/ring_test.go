@@ -29,7 +29,7 @@ func mustVault(t *testing.T, r *Ring, purpose string) *Vault {
 	return v
 }
 
-// keyA and keyB are two keys in their two alphabets.
+// keyA and keyB are keys in two base64 alphabets.
 var (
 	keyA = "a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xfb}, SecretSize))
 	keyB = "b:" + base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, SecretSize))
@@ -144,7 +144,7 @@ func TestLoadRing(t *testing.T) {
 	}
 }
 
-// FuzzVault opens what nobody has sealed.
+// FuzzVault opens values that no vault has sealed.
 func FuzzVault(f *testing.F) {
 	r, err := ParseRing(keyA)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestOpenReturnsWhatWasSealed(t *testing.T) {
 	secret := seal.NewSecret()
 	for _, plain := range []string{"", "a", "2025-11-25 and more"} {
 		sealed := mustBox(t, secret, "session").Seal([]byte(plain))
-		// Another box of the same secret: another replica, or ourselves after a restart.
+		// Another box with the same secret stands for another replica, or a restart.
 		got, err := mustBox(t, secret, "session").Open(sealed)
 		if err != nil || string(got) != plain {
 			t.Errorf("Open(Seal(%q)) = %q, %v", plain, got, err)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestSafety9OldRequestsOfANetworkGoFirst has a network make more requests than it may. Its own
-// oldest ones go: those that are over before the others, and approved ones in a row of their own.
-// Nobody else notices.
+// TestSafety9OldRequestsOfANetworkGoFirst adds more requests of a network than its limit. Its own
+// oldest requests are deleted, finished ones first, and approved ones count separately. Other
+// networks are not affected.
 func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -69,8 +69,8 @@ func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 	})
 }
 
-// TestSafety9TheBoundOfAllRequestsIsShared has many networks make more requests than there is room
-// for. Those with the most lose theirs, so that a person with one keeps it.
+// TestSafety9TheBoundOfAllRequestsIsShared adds more requests of many networks than the total
+// limit. Networks with the most lose theirs, so that a person with one request keeps it.
 func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -101,8 +101,8 @@ func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 	})
 }
 
-// TestSafety9DocumentsAreBounded has strangers fill the cache of documents. Those of clients that a
-// user has allowed stay, and those that could not be had go first.
+// TestSafety9DocumentsAreBounded fills the cache of documents. Documents of allowed clients stay,
+// and failed fetches are deleted first.
 func TestSafety9DocumentsAreBounded(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -144,8 +144,8 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSafety9EventsOfStrangers: what strangers have in the audit is kept for a month, the rest for
-// longer.
+// TestSafety9EventsOfStrangers: audit rows of unauthenticated requests are kept for a month, others
+// for longer.
 func TestSafety9EventsOfStrangers(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -165,8 +165,8 @@ func TestSafety9EventsOfStrangers(t *testing.T) {
 	})
 }
 
-// TestSafety5WhereAClientReturnsTo: a place counts while a user allows the client that returns them
-// there.
+// TestSafety5WhereAClientReturnsTo: a redirect target is trusted while a user allows the client
+// that uses it.
 func TestSafety5WhereAClientReturnsTo(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()

@@ -9,7 +9,7 @@ import (
 	"junction/auth/seal"
 )
 
-// mustConnect stores a user's connection to linear, whose tokens hold their name.
+// mustConnect stores a user's connection to linear; its tokens contain the user's name.
 func mustConnect(t testing.TB, s *Store, subject string) Connection {
 	t.Helper()
 	g := mustGrant(t, s, subject)
@@ -38,8 +38,8 @@ func TestConnections(t *testing.T) {
 		_, err := s.Connection(ctx, "jira", "user:ann")
 		want(t, "another upstream's", err, ErrNotFound)
 
-		// One of many renews, and the others hear so; also on another replica, and until the claim
-		// is over.
+		// One of many callers renews, and the others get ErrUsed, also on another replica, until
+		// the claim expires.
 		if n := parallel(t, 20, ErrUsed,
 			func(i int) error { return stores[i%2].ClaimConnection(ctx, ann, 15*time.Second) }); n != 1 {
 			t.Errorf("%d claim the tokens at once, want 1", n)
@@ -68,8 +68,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("Connections = %+v, %v", all, err)
 		}
 
-		// Who connects again while an answer is on its way keeps the new tokens; so does who
-		// disconnects.
+		// A user who reconnects or disconnects during a renewal keeps that result.
 		old, err := s.Connection(ctx, "linear", "user:bob")
 		want(t, "Connection", err, nil)
 		mustPut := bob
@@ -83,7 +82,7 @@ func TestConnections(t *testing.T) {
 		_, err = s.DeleteConnection(ctx, "linear", bob.User)
 		want(t, "DeleteConnection again", err, ErrNotFound)
 
-		// Whoever is shut out has none, also when they are let in again.
+		// A disabled user has no connections, also after being enabled again.
 		cid := mustConnect(t, s, "cid")
 		_, err = s.DisableUser(ctx, cid.User, "test")
 		want(t, "DisableUser", err, nil)

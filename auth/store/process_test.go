@@ -19,10 +19,10 @@ import (
 	"junction/auth/seal"
 )
 
-// child is set for a process that these tests start: what it is to do, as JSON.
+// child is the environment variable with the task of a child process, as JSON.
 const child = "JUNCTION_STORE_TEST_CHILD"
 
-// order is what a child is told.
+// order is the task of a child process.
 type order struct{ Driver, DSN, Keys string }
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve opens the store, says "open", and exchanges a refresh token for each line that has it and
-// its successor, until its input ends.
+// serve opens the store, prints "open", and exchanges a refresh token for each input line with the
+// token and its successor, until its input ends.
 func serve(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -65,7 +65,7 @@ func serve(text string) error {
 	return s.Close()
 }
 
-// process is a child that runs.
+// process is a running child process.
 type process struct {
 	*exec.Cmd
 	in  io.WriteCloser
@@ -99,8 +99,7 @@ func mustStart(t *testing.T, d database) *process {
 	return p
 }
 
-// line returns what the process says next, without the line's end; it fails when the process has
-// ended.
+// line returns the next line of the process; it fails if the process has ended.
 func (p *process) line() (string, error) {
 	line, err := p.out.ReadString('\n')
 	return strings.TrimSuffix(line, "\n"), err
@@ -113,8 +112,8 @@ func (p *process) mustSay(t *testing.T, want string) {
 	}
 }
 
-// TestAuthT89Crash kills the process that exchanges tokens at any moment of 200 exchanges. Whatever
-// was lost, the client tries again with the token that it has.
+// TestAuthT89Crash kills the process at random moments of 200 exchanges. Each time, the client can
+// retry with its token.
 func TestAuthT89Crash(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)
@@ -151,7 +150,7 @@ func TestAuthT89Crash(t *testing.T) {
 				}
 			}
 			if killer != nil && !killer.Stop() {
-				// It struck after the answer, which is a moment too.
+				// The process died after the answer.
 				_ = p.Process.Kill()
 				_ = p.Wait()
 				p = mustStart(t, d)
@@ -216,7 +215,7 @@ func TestAuthT115SecondProcess(t *testing.T) {
 		t.Error("a second process ended with success")
 	}
 
-	// A command may have a look, and change a few rows.
+	// A command may read, and change a few rows.
 	s, err := Open(t.Context(), Config{DSN: file, Keys: d.keys, Attach: true, Log: authtest.Log(t)})
 	want(t, "Attach", err, nil)
 	mustIssue(t, s, mustGrant(t, s, "ann"), "rt0")
@@ -224,7 +223,7 @@ func TestAuthT115SecondProcess(t *testing.T) {
 	_, _ = fmt.Fprintln(p.in, "rt0 rt1")
 	p.mustSay(t, "rt1")
 
-	// However the process ends, its lease does.
+	// The lease ends with the process, however the process ends.
 	want(t, "Kill", p.Process.Kill(), nil)
 	_ = p.Wait()
 	s = mustOpenNow(t, d)

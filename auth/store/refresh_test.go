@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// issue makes a token that is its own signature, and an access token with it.
+// issue stores a refresh token that is its own signature, and an access token.
 func issue(ctx context.Context, s *Store, g Grant, refresh string) (Successor, error) {
 	for kind, signature := range map[string]string{RefreshToken: "sig-" + refresh, AccessToken: "sig-at-" + refresh} {
 		err := s.AddToken(ctx, Token{Signature: signature, Kind: kind, Grant: g.ID, RequestID: "request",
@@ -28,7 +28,7 @@ func mustIssue(t testing.TB, s *Store, g Grant, refresh string) {
 	}
 }
 
-// exchange refreshes the way the token endpoint does.
+// exchange refreshes as the token endpoint does.
 func exchange(ctx context.Context, s *Store, client, old, next string) (string, error) {
 	response, err := s.Refresh(ctx,
 		Presented{Token: old, Signature: "sig-" + old, ClientID: client, Interval: time.Minute},
@@ -119,7 +119,7 @@ func TestRefreshRefused(t *testing.T) {
 		_, err = exchange(ctx, s, "other client", "rt0", "x") // T85
 		want(t, "another client", err, ErrNotFound)
 
-		// T88: what goes wrong is undone, and the token is as good as before.
+		// T88: a failure is rolled back, and the token stays valid.
 		broken := errors.New("broken")
 		_, err = s.Refresh(ctx, Presented{Token: "rt0", Signature: "sig-rt0", ClientID: "client",
 			Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
@@ -139,7 +139,7 @@ func TestRefreshRefused(t *testing.T) {
 		if again, err := exchange(ctx, s, "client", "rt0", "x"); err != nil || again != answer {
 			t.Errorf("its own client again: %q, %v; want %q", again, err, answer)
 		}
-		// Somebody who writes to the database cannot give one token's answer to another.
+		// Write access to the database does not allow to move one token's answer to another token.
 		_, err = s.exec(ctx,
 			`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $1, successor = 'sig-rt1', replay_enc = (SELECT replay_enc FROM oauth_tokens WHERE signature = 'sig-rt0')
 			WHERE signature = 'sig-rt1'`, seconds(c.now()))

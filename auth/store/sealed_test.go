@@ -18,7 +18,7 @@ import (
 	"junction/auth/seal"
 )
 
-// live goes through a whole sign-in whose secrets all hold the word, and returns them.
+// live runs a whole sign-in with secrets that contain the word, and returns them.
 func live(t *testing.T, s *Store, word string) (secrets []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func live(t *testing.T, s *Store, word string) (secrets []string) {
 	return secrets
 }
 
-// dump returns all that a database holds, as it holds it.
+// dump returns the raw content of a database.
 func dump(t *testing.T, s *Store, d database) []byte {
 	t.Helper()
 	var all bytes.Buffer
@@ -228,7 +228,7 @@ func TestAuthT114WrongKey(t *testing.T) {
 	})
 }
 
-// sameID is another key than mustRing's, by the same id.
+// sameID is another key than mustRing's with the same id.
 func sameID(t *testing.T) *seal.Ring {
 	t.Helper()
 	ring, err := seal.RingOf("a", [seal.SecretSize]byte{1})

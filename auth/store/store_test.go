@@ -21,21 +21,21 @@ import (
 	"junction/auth/seal"
 )
 
-// database is an empty database, of one of the two kinds.
+// database is an empty database of one of the two kinds.
 type database struct {
 	driver, dsn string
 	keys        *seal.Ring
 }
 
-// run runs a test against SQLite and, where JUNCTION_TEST_POSTGRES has a DSN, in a schema of its
-// own there.
+// run runs a test with SQLite and, if JUNCTION_TEST_POSTGRES has a DSN, in a new schema of
+// Postgres.
 func run(t *testing.T, f func(t *testing.T, d database)) {
 	keys := mustRing(t, "a")
 	t.Run(SQLite, func(t *testing.T) { f(t, database{SQLite, filepath.Join(t.TempDir(), "junction ?#%.db"), keys}) })
 	t.Run(Postgres, func(t *testing.T) { f(t, database{Postgres, authtest.Schema(t), keys}) })
 }
 
-// ringText is a ring of keys that their ids make.
+// ringText is a ring of keys derived from their ids.
 func ringText(ids ...string) string {
 	text := ""
 	for _, id := range ids {
@@ -55,7 +55,7 @@ func mustRing(t testing.TB, ids ...string) *seal.Ring {
 	return ring
 }
 
-// clock is a time that tests set.
+// clock is a clock for tests to set.
 type clock struct{ at atomic.Int64 }
 
 func newClock() *clock {
@@ -72,8 +72,7 @@ func mustOpen(t testing.TB, d database, now func() time.Time) *Store {
 	return mustOpenBy(t, Open, d, now)
 }
 
-// mustOpenUnswept is mustOpen for a test that sweeps: of Postgres one sweeps at a time, and which
-// of the test and the store itself it is would be chance.
+// mustOpenUnswept is mustOpen without a sweeper, for a test that sweeps itself.
 func mustOpenUnswept(t testing.TB, d database, now func() time.Time) *Store {
 	t.Helper()
 	return mustOpenBy(t, open, d, now)
@@ -117,7 +116,7 @@ func mustGrant(t testing.TB, s *Store, subject string) Grant {
 	return g
 }
 
-// replicas are two stores over one database, which of SQLite are one.
+// replicas are two stores over one database; for SQLite they are the same store.
 func replicas(t *testing.T, d database, now func() time.Time) [2]*Store {
 	t.Helper()
 	s := mustOpen(t, d, now)
@@ -181,7 +180,7 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-// TestTransactions nests transactions as the library that issues tokens does.
+// TestTransactions nests transactions.
 func TestTransactions(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, broken := mustOpen(t, d, nil), errors.New("broken")
@@ -247,7 +246,7 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
-// TestAway has no database: that is none of the errors for which somebody is signed out.
+// TestAway: an unreachable database is none of the errors that end a sign-in.
 func TestAway(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, err := Open(t.Context(), Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Log: authtest.Log(t)})
@@ -272,7 +271,7 @@ func TestAway(t *testing.T) {
 				}
 			}
 		}
-		// T88: when it is back, so is the token.
+		// T88: afterwards the token is valid again.
 		s = mustOpen(t, d, nil)
 		_, err = exchange(t.Context(), s, "client", "rt0", "rt1")
 		want(t, "the same token", err, nil)
@@ -344,7 +343,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestTexts has both databases refuse the same texts.
+// TestTexts: both databases reject the same texts.
 func TestTexts(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpen(t, d, nil)
@@ -525,8 +524,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSignOut ends what one of two people has, though a grant is made while it ends, and nothing of
-// the other's.
+// TestSignOut signs one of two users out, while a grant is made. The other user is not affected.
 func TestSignOut(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c, ctx := newClock(), t.Context()
@@ -569,7 +567,7 @@ func TestSignOut(t *testing.T) {
 	})
 }
 
-// TestLateGrant ends a session at the moment in which a grant of it is made.
+// TestLateGrant ends a session while a grant of it is made.
 func TestLateGrant(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
@@ -606,7 +604,7 @@ func TestLateGrant(t *testing.T) {
 	})
 }
 
-// TestIDs wants ids that no command takes for a flag.
+// TestIDs: no id looks like a flag of a command.
 func TestIDs(t *testing.T) {
 	for range 1000 {
 		if id := NewID(); len(id) != 22 || id[0] == '-' {
@@ -719,7 +717,7 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// TestSweep has everything in it grow old.
+// TestSweep lets all rows expire.
 func TestSweep(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -763,8 +761,7 @@ func TestSweep(t *testing.T) {
 		if _, err := s.sweep(ctx); err != nil {
 			t.Error(err)
 		}
-		// Her session and her grant stand, with her tokens; of the other sign-in its grant is kept
-		// for a while.
+		// Her session, grant and tokens stand; the grant of the other sign-in is kept for a while.
 		if _, err := s.Access(ctx, "sig-at-rt0"); err != nil {
 			t.Errorf("what stands was swept: %v", err)
 		}
@@ -785,7 +782,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// lines are those of a log, as far as there is room for them.
+// lines receives the lines of a log, up to its capacity.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -796,8 +793,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOpenSweeps opens a store in which something has grown old, and waits for the word that it is
-// gone.
+// TestOpenSweeps opens a store with an expired row, and waits for the log line about its deletion.
 func TestOpenSweeps(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
@@ -825,8 +821,7 @@ func TestOpenSweeps(t *testing.T) {
 	})
 }
 
-// TestSweepAtOnce has a replica leave the sweeping to one that does it, and two schemas of one
-// database not mind each other.
+// TestSweepAtOnce: of two replicas one sweeps, and two schemas of one database are independent.
 func TestSweepAtOnce(t *testing.T) {
 	run(t, func(t *testing.T, here database) {
 		if here.driver != Postgres {
@@ -871,9 +866,8 @@ func TestSweepAtOnce(t *testing.T) {
 	})
 }
 
-// TestAuthT115OlderSchemas brings stores that older versions left behind up to date, and goes on
-// with the sign-in that is in them. Each schema has its file, the latest one too, so that it is
-// there when it is no longer the latest.
+// TestAuthT115OlderSchemas migrates stores of older versions, and continues their sign-ins. Each
+// schema has a file, including the latest one for the future.
 func TestAuthT115OlderSchemas(t *testing.T) {
 	steps, err := migrations.ReadDir("migrations")
 	want(t, "ReadDir", err, nil)

@@ -249,7 +249,7 @@ func login(t *testing.T, c *Client, s *strictServer, redirect string) error {
 	return l.Finish(t.Context(), s.browse(t, where))
 }
 
-// TestLoginOfAnother: what a person has connected is no operator's, and the other way round.
+// TestLoginOfAnother: connections of users and of the operator are separate.
 func TestLoginOfAnother(t *testing.T) {
 	s := mustStrictServer(t, "")
 	c, k := mustClientWithClock(t, "https://mcp.acme.example")

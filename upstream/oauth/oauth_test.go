@@ -21,14 +21,14 @@ import (
 	"junction/auth/store"
 )
 
-// mustClient returns a Client that is reached at a URL, and may connect to this machine.
+// mustClient returns a Client with a URL, which may connect to loopback.
 func mustClient(t *testing.T, at string) *Client {
 	t.Helper()
 	c, _ := mustClientWithClock(t, at)
 	return c
 }
 
-// clock is a time that a test sets, in seconds of Unix.
+// clock is a clock for a test to set, in Unix seconds.
 type clock struct{ atomic.Int64 }
 
 func (k *clock) now() time.Time { return time.Unix(k.Load(), 0).UTC() }
@@ -54,8 +54,8 @@ func mustClientWithClock(t testing.TB, at string) (*Client, *clock) {
 	return c, k
 }
 
-// mustServers returns the URL of an upstream whose authorization server says this of itself, beside
-// what it must; what it is asked is counted.
+// mustServers returns the URL of an upstream whose authorization server publishes these metadata
+// besides the required ones, and counts requests.
 func mustServers(t *testing.T, more map[string]any) (at string, asked map[string]int) {
 	t.Helper()
 	asked = map[string]int{}
@@ -98,8 +98,8 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 	return s.URL + "/mcp", asked
 }
 
-// TestRegistrationOrderT103 is whom we are to an authorization server, by what it can do and by
-// what the operator has said.
+// TestRegistrationOrderT103: the client_id by the abilities of the authorization server and the
+// configuration.
 func TestRegistrationOrderT103(t *testing.T) {
 	const public, loopback = "https://mcp.acme.example", "http://127.0.0.1:8420"
 	everything := func() map[string]any {
@@ -156,7 +156,7 @@ func TestRegistrationOrderT103(t *testing.T) {
 	}
 }
 
-// TestTokensAreRenewedBeforeTheyEnd looks at one connection as time goes by.
+// TestTokensAreRenewedBeforeTheyEnd follows one connection over time.
 func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	c, k := mustClientWithClock(t, "https://mcp.acme.example")
 	status := 200
@@ -204,10 +204,10 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	}
 	status = 200
 	want("after the outage", "canary-access-5", nil, 5)
-	// One that lives for a minute alone is not renewed all the time.
+	// A token with a lifetime of a minute is not renewed all the time.
 	put("us", k.now().Add(time.Minute))
 	want("for a minute", "canary-access-0", nil, 5)
-	// What was given to another client is of no use to us.
+	// Tokens that were issued to another client are not used.
 	put("them", k.now())
 	want("another client's", "", ErrBroken, 5)
 	want("and then", "", ErrBroken, 5)
@@ -237,8 +237,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestScopes asks for what the file says, or the server's challenge, or its metadata, and for what
-// is needed to renew where that has a name.
+// TestScopes: the requested scopes come from the configuration, the challenge or the metadata, with
+// offline_access if the server has it.
 func TestScopes(t *testing.T) {
 	at, _ := mustServers(t, map[string]any{"registration_endpoint": "", "scopes_supported": []string{"offline_access"}})
 	c := mustClient(t, "https://mcp.acme.example")
@@ -314,7 +314,7 @@ func TestEndpointsOfAnIssuer(t *testing.T) {
 	}
 }
 
-// BenchmarkToken is what each request to an upstream waits for.
+// BenchmarkToken measures the wait of each request to an upstream.
 func BenchmarkToken(b *testing.B) {
 	c, k := mustClientWithClock(b, "https://mcp.acme.example")
 	c.Apply(map[string]Upstream{"linear": {URL: "https://linear.example/mcp"}})
