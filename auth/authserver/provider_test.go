@@ -1,0 +1,307 @@
+package authserver
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth"
+	"junction/auth/authtest"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+func TestAuthT70AnswersOfTheProvider(t *testing.T) {
+	s := mustStand(t, func(o *Options) {
+		second := o.Config.IdentityProviders[0]
+		second.ID, second.Name = "other", "Other"
+		o.Config.IdentityProviders = append(o.Config.IdentityProviders, second)
+	})
+	a := s.mustApp(t)
+	foreign := authtest.NewKey(t, "rsa", "RS256")
+	try := func(name string, want string) {
+		t.Helper()
+		b := newBrowser(t)
+		p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+		if p.status != 403 || p.url.Host == "localhost:61802" || !strings.Contains(p.body, want) ||
+			!strings.Contains(p.body, "error=access_denied") {
+			t.Errorf("%s: %d at %s\n%s\nwant %q", name, p.status, p.url, p.body, want)
+		}
+	}
+	for name, claims := range map[string]map[string]any{
+		"another audience": {"aud": "somebody"}, "another issuer": {"iss": "https://evil.example"},
+		"another nonce": {"nonce": "x"}, "no nonce": {"nonce": ""},
+		"expired": {"exp": time.Now().Add(-time.Hour).Unix()},
+	} {
+		s.idp.set(func() { s.idp.claims = claims })
+		try(name, "invalid_id_token")
+	}
+	s.idp.set(func() { s.idp.claims = map[string]any{} })
+	for name, answer := range map[string]url.Values{"another iss": {"iss": {"https://evil.example"}},
+		"two iss": {"iss": {s.idp.URL, s.idp.URL}}} {
+		s.idp.set(func() { s.idp.answer = answer })
+		try(name, "wrong_iss")
+	}
+	s.idp.set(func() { s.idp.answer = url.Values{"code": nil, "error": {`login_required"><script>`}} })
+	try("an error", "login_required")
+	s.idp.set(func() { s.idp.answer = url.Values{"code": {"stolen"}} })
+	try("another code", "invalid_grant")
+	s.idp.set(func() { s.idp.answer = nil })
+
+	// ID tokens with another algorithm, or without a signature.
+	for name, sign := range map[string]func(claims map[string]any) string{
+		"an algorithm that nobody has named": func(claims map[string]any) string {
+			key := authtest.NewKey(t, "es384", jose.ES384)
+			keys := s.idp.Keys()
+			s.idp.SetKeys(append(keys, key)...)
+			t.Cleanup(func() { s.idp.SetKeys(keys...) })
+			return key.Token(t, claims, map[string]any{"typ": "JWT"})
+		},
+		"our secret": func(claims map[string]any) string { return mustMAC(t, []byte("canary-s3cret"), claims) },
+		"the public key as a secret": func(claims map[string]any) string {
+			public, err := x509.MarshalPKIXPublicKey(s.idp.Keys()[0].Private.Public())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mustMAC(t, public, claims)
+		},
+		"nothing": func(claims map[string]any) string {
+			text, err := json.Marshal(claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encode := base64.RawURLEncoding.EncodeToString
+			return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "."
+		},
+	} {
+		s.idp.set(func() { s.idp.sign = sign })
+		try("signed with "+name, "invalid_id_token")
+	}
+	s.idp.set(func() { s.idp.sign = nil })
+
+	// The answer of one provider is rejected at the callback of another.
+	b := newBrowser(t)
+	going := b.press(b.once(http.MethodGet, a.asks(), nil), "idp:other")
+	_, where, _ := strings.Cut(going.header.Get("Refresh"), "url=")
+	back := strings.Replace(b.once(http.MethodGet, where, nil).header.Get("Location"), "/callback/other",
+		"/callback/sso", 1)
+	if p := b.once(http.MethodGet, back, nil); p.status != 403 || p.next() != "" {
+		t.Errorf("at the other's callback: %d to %q", p.status, p.next())
+	}
+	// An ID token signed by another key.
+	ours := s.idp.KeySet()
+	s.idp.SetKeys(foreign)
+	s.idp.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, ours) })
+	try("another key", "invalid_id_token")
+}
+
+// mustMAC signs claims with a secret.
+func mustMAC(t *testing.T, secret []byte, claims map[string]any) string {
+	t.Helper()
+	head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
+	text, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head += "." + base64.RawURLEncoding.EncodeToString(text)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(head))
+	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func TestAuthT71WhoMayNotSignIn(t *testing.T) {
+	for name, row := range map[string]struct {
+		claims map[string]any
+		change func(p *IdentityProvider)
+		in     bool
+	}{
+		"right tenant": {map[string]any{"tid": "acme"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, true},
+		"wrong tenant": {map[string]any{"tid": "evil"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} }, false},
+		"no tenant": {nil, func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"tid": {"acme"}} },
+			false},
+		"right hosted domain": {map[string]any{"hd": "acme.example"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, true},
+		"wrong hosted domain": {map[string]any{"hd": "gmail.example"},
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"no hosted domain": {nil,
+			func(p *IdentityProvider) { p.RequiredClaims = map[string]OneOf{"hd": {"acme.example"}} }, false},
+		"right domain": {nil, func(p *IdentityProvider) { p.EmailDomains = []string{"ACME.example"} }, true},
+		"wrong domain": {map[string]any{"email": "ann@acme.example.evil.example"},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"unverified": {map[string]any{"email_verified": false},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, false},
+		"verified, as text": {map[string]any{"email_verified": "true"},
+			func(p *IdentityProvider) { p.EmailDomains = []string{"acme.example"} }, true},
+		"no subject":         {nil, func(p *IdentityProvider) { p.SubjectClaims = []string{"oid"} }, false},
+		"groups of a number": {map[string]any{"groups": []any{1}}, func(*IdentityProvider) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustStand(t, func(o *Options) { row.change(&o.Config.IdentityProviders[0]) })
+			s.idp.set(func() { s.idp.claims = row.claims })
+			a, b := s.mustApp(t), newBrowser(t)
+			p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+			if in := p.url.Host == "localhost:61802"; in != row.in {
+				t.Fatalf("in is %v: %d\n%s", in, p.status, p.body)
+			}
+			if !row.in && (!strings.Contains(p.body, "may not use this server") ||
+				!strings.Contains(p.body, "error=access_denied")) {
+				t.Errorf("it says %s", p.body)
+			}
+			if users, err := s.store.Users(t.Context(), ""); err != nil || (len(users) > 0) != row.in {
+				t.Errorf("%d users are stored, %v", len(users), err)
+			}
+		})
+	}
+}
+
+func TestAuthT91TheProviderAsksNoMore(t *testing.T) {
+	t.Run("disabled", func(t *testing.T) {
+		s := mustStand(t, nil)
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(2 * time.Minute)
+		s.idp.set(func() { s.idp.refresh = "" })
+		if status, n := a.refresh(t, m["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
+			t.Errorf("%d %v", status, n)
+		}
+		s.mustNotVerify(t, m["access_token"], "it was revoked")
+		if p := b.once(http.MethodGet, a.asks(), nil); strings.Contains(p.body, `value="allow"`) {
+			t.Error("the browser is still signed in")
+		}
+	})
+	t.Run("somebody else", func(t *testing.T) {
+		s := mustStand(t, nil)
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(2 * time.Minute)
+		s.idp.set(func() { s.idp.claims = map[string]any{"sub": "ben"} })
+		if status, n := a.refresh(t, m["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
+			t.Errorf("%d %v", status, n)
+		}
+	})
+	t.Run("away", func(t *testing.T) {
+		s := mustStand(t, nil)
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(2 * time.Hour)
+		s.idp.set(func() { s.idp.status = 502 })
+		status, m := a.refresh(t, m["refresh_token"])
+		if status != 200 {
+			t.Fatalf("within the grace: %d %v", status, m)
+		}
+		s.clock.forward(23 * time.Hour)
+		if status, n := a.refresh(t, m["refresh_token"]); status != 503 || n["error"] != "temporarily_unavailable" {
+			t.Errorf("after it: %d %v", status, n)
+		}
+		s.idp.set(func() { s.idp.status = 0 })
+		if status, n := a.refresh(t, m["refresh_token"]); status != 200 {
+			t.Errorf("back again: %d %v", status, n)
+		}
+	})
+	t.Run("cannot be asked", func(t *testing.T) {
+		s := mustStand(t, nil)
+		s.idp.set(func() { s.idp.refresh = "" })
+		a, b := s.mustApp(t), newBrowser(t)
+		m := a.mustSignIn(t, b)
+		s.clock.forward(23 * time.Hour)
+		status, m := a.refresh(t, m["refresh_token"])
+		if status != 200 {
+			t.Fatal(status, m)
+		}
+		s.clock.forward(2 * time.Hour)
+		if status, n := a.refresh(t, m["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
+			t.Errorf("after a day: %d %v", status, n)
+		}
+	})
+}
+
+func TestAuthT92GroupsAreReadAgain(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	m := a.mustSignIn(t, b)
+	s.mustVerify(t, m["access_token"])
+	s.idp.set(func() { s.idp.claims = map[string]any{"groups": []string{"sales"}} })
+	s.clock.forward(2 * time.Minute)
+	_, m = a.refresh(t, m["refresh_token"])
+	if p := s.mustVerify(t, m["access_token"]); fmt.Sprint(p.Groups) != "[sales]" {
+		t.Errorf("the groups are %v", p.Groups)
+	}
+}
+
+func TestNotGranted(t *testing.T) {
+	s := mustStand(t, nil)
+	s.granted = func(*auth.Principal) bool { return false }
+	a, b := s.mustApp(t), newBrowser(t)
+	p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
+	if p.status != 403 || !strings.Contains(p.body, "ann@acme.example") ||
+		!strings.Contains(p.body, "error=access_denied") || strings.Contains(p.body, "code=") {
+		t.Errorf("%d %s", p.status, p.body)
+	}
+}
+
+// TestAuthT132TwoProviders: users choose a provider, and the same subject at two providers is two
+// users.
+func TestAuthT132TwoProviders(t *testing.T) {
+	partner := mustIDP(t)
+	s := mustStand(t, func(o *Options) {
+		o.Config.IdentityProviders = append(o.Config.IdentityProviders,
+			IdentityProvider{ID: "partner", Name: "Partner login", Issuer: partner.URL, ClientID: "junction",
+				ClientSecret: "canary-s3cret"})
+	})
+	partner.now = s.clock.now
+	a := s.mustApp(t)
+	ids := map[string]bool{}
+	for _, idp := range []string{"sso", "partner"} {
+		b := newBrowser(t)
+		p := b.once(http.MethodGet, a.asks(), nil)
+		if !strings.Contains(p.body, "Continue with Acme SSO") ||
+			!strings.Contains(p.body, "Continue with Partner login") {
+			t.Fatalf("there is no choice: %s", p.body)
+		}
+		p = b.follow(b.press(p, "idp:"+idp))
+		status, m := a.redeem(t, p.url.Query().Get("code"))
+		if status != 200 {
+			t.Fatal(status, m)
+		}
+		who := s.mustVerify(t, m["access_token"])
+		ids[who.ID] = true
+		if who.User != "ann" {
+			t.Errorf("%s: %+v", idp, *who)
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("they are %v", ids)
+	}
+	partner.SetDown(true)
+	b := newBrowser(t)
+	if p := b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso")); p.url.Query().Get("code") == "" {
+		t.Errorf("one is down, and the other does not work: %d %s", p.status, p.body)
+	}
+}
+
+// TestProviderDownAtFirst: the server starts while a provider is down, and discovers it later.
+func TestProviderDownAtFirst(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	s.idp.SetDown(true)
+	first := b.once(http.MethodGet, a.asks(), nil)
+	if p := b.press(first, "idp:sso"); p.status != 503 || p.header.Get("Retry-After") == "" ||
+		!strings.Contains(p.body, "cannot be reached") {
+		t.Errorf("%d %s", p.status, p.body)
+	}
+	s.idp.SetDown(false)
+	s.clock.forward(6 * time.Second)
+	if p := b.follow(b.press(first, "idp:sso")); p.url.Query().Get("code") == "" {
+		t.Errorf("the same page, later: %d %s", p.status, p.body)
+	}
+}

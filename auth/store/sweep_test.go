@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+)
+
+// TestSweep lets all rows expire.
+func TestSweep(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
+		count := func() (n int) {
+			t.Helper()
+			for _, what := range sweeps {
+				m := 0
+				want(t, what.table, s.get(ctx, func(row scanner) error { return row.Scan(&m) },
+					`SELECT count(*) FROM `+what.table), nil)
+				n += m
+			}
+			return n
+		}
+		soon := c.now().Add(time.Minute)
+		live(t, s, "canary")
+		g := mustGrant(t, s, "ann")
+		mustIssue(t, s, g, "rt0")
+		want(t, "AddCode", s.AddCode(ctx, Code{Signature: "code", Grant: g.ID, Expires: soon}), nil)
+		want(t, "AddPKCE", s.AddPKCE(ctx, "code", nil, soon), nil)
+		ended := mustGrant(t, s, "cid") // its token outlives it
+		want(t, "AddToken", s.AddToken(ctx, Token{Signature: "long", Kind: RefreshToken, Grant: ended.ID,
+			Expires: c.now().Add(200 * 24 * time.Hour)}), nil)
+		_, err := s.RevokeGrant(ctx, ended.ID, "test")
+		want(t, "RevokeGrant", err, nil)
+		want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: soon}), nil)
+		want(t, "Audit", s.Audit(ctx, Event{Event: "e"}), nil)
+		want(t, "UseAssertion", s.WithTx(ctx, func(ctx context.Context) error {
+			for i := range sweepBatch + 10 {
+				if err := s.UseAssertion(ctx, "a", fmt.Sprint(i), soon); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), nil)
+		all := count()
+		if n, err := s.sweep(ctx); err != nil || n != 0 || count() != all {
+			t.Errorf("sweep of what is fresh = %d, %v", n, err)
+		}
+		c.pass(25 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		// Her session, grant and tokens stand; the grant of the other sign-in is kept for a while.
+		if _, err := s.Access(ctx, "sig-at-rt0"); err != nil {
+			t.Errorf("what stands was swept: %v", err)
+		}
+		c.pass(100 * 24 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Grant(ctx, ended.ID); err != ErrRevoked {
+			t.Errorf("a grant of a token that is kept: %v, want it kept too", err)
+		}
+		c.pass(1000 * 24 * time.Hour)
+		if _, err := s.sweep(ctx); err != nil || count() != 0 {
+			t.Errorf("after years there are %d rows of %d left, %v; want none", count(), all, err)
+		}
+		if users, err := s.Users(ctx, ""); err != nil || len(users) != 3 {
+			t.Errorf("Users = %+v, %v; want all three", users, err)
+		}
+	})
+}
+
+// lines receives the lines of a log, up to its capacity.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// TestOpenSweeps opens a store with an expired row, and waits for the log line about its deletion.
+func TestOpenSweeps(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		c := newClock()
+		made, err := open(t.Context(),
+			Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t)})
+		want(t, "open", err, nil)
+		want(t, "PutDocument", made.PutDocument(t.Context(), Document{URL: "u", FreshUntil: c.now()}), nil)
+		want(t, "Close", made.Close(), nil)
+		c.pass(100 * 24 * time.Hour)
+		log := make(lines, 1)
+		s, err := Open(t.Context(),
+			Config{Driver: d.driver, DSN: d.dsn, Keys: d.keys, Now: c.now, Log: authtest.Log(t, log)})
+		want(t, "Open", err, nil)
+		select {
+		case line := <-log:
+			if !strings.Contains(line, "expired entries deleted") {
+				t.Errorf("the log has %s", line)
+			}
+		case <-time.After(time.Minute):
+			t.Error("nothing was swept")
+		}
+		_, err = s.Document(t.Context(), "u")
+		want(t, "what has grown old", err, ErrNotFound)
+		want(t, "Close", s.Close(), nil)
+	})
+}
+
+// TestSweepAtOnce: of two replicas one sweeps, and two schemas of one database are independent.
+func TestSweepAtOnce(t *testing.T) {
+	run(t, func(t *testing.T, here database) {
+		if here.driver != Postgres {
+			return
+		}
+		run(t, func(t *testing.T, there database) {
+			if there.driver != Postgres {
+				return
+			}
+			c, ctx := newClock(), t.Context()
+			both, other := [...]*Store{mustOpenUnswept(t, here, c.now),
+				mustOpenUnswept(t, here, c.now)}, mustOpenUnswept(t, there, c.now)
+			old := func(s *Store) bool {
+				_, err := s.Document(ctx, "u")
+				return err == nil
+			}
+			for _, s := range []*Store{both[0], other} {
+				want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: c.now()}), nil)
+			}
+			tx, err := both[0].BeginTX(ctx)
+			want(t, "BeginTX", err, nil)
+			if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
+				t.Fatalf("nobody sweeps, and nobody may: %v", err)
+			}
+			c.pass(100 * 24 * time.Hour)
+			sweep := func(s *Store) bool {
+				_, err := s.sweep(ctx)
+				want(t, "sweep", err, nil)
+				return !old(s)
+			}
+			if sweep(both[1]) {
+				t.Error("a replica sweeps too")
+			}
+			if !sweep(other) {
+				t.Error("another schema is not swept")
+			}
+			want(t, "Rollback", both[0].Rollback(tx), nil)
+			if !sweep(both[1]) {
+				t.Error("after that the replica does not sweep")
+			}
+		})
+	})
+}
