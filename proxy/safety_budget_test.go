@@ -63,7 +63,7 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 // until they are given up, which they are where their account has its share.
 func TestSafety8EventsThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := budgetOf([budget.Quotas]int64{budget.Bytes: 1 << 20})
+		b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 		g := b.Grant(budget.Account{Principal: "hog"}, "")
 		s := &session{version: mcp.ProtocolVersion20250326}
 		message := []byte(`"` + strings.Repeat("x", 10_000) + `"`)
@@ -95,7 +95,7 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 
 // TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
 func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
-	b := budgetOf([budget.Quotas]int64{budget.Bytes: 1 << 20})
+	b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 	ls := &listeners{open: map[*listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
 	backend := cannedBackend(t, 1, 10)
 	x := &exchange{caller: caller{endpoint: &endpoint{}}, held: b.Grant(budget.Account{Principal: "hog"}, "")}

@@ -208,8 +208,8 @@ func (w *town) unused() {
 }
 
 // budgetOf is a budget with these totals.
-func budgetOf(total [budget.Quotas]int64) *budget.Budget {
+func budgetOf(t testing.TB, total [budget.Quotas]int64) *budget.Budget {
 	b := new(budget.Budget)
-	b.Init(total, nil)
+	b.Init(total, authtest.Log(t))
 	return b
 }

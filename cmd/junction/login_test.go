@@ -102,7 +102,7 @@ func TestLoginCommand(t *testing.T) {
 		t.Errorf("the reason is %q", why)
 	}
 
-	run := func(name, stdin string, noBrowser bool, browser func(t *testing.T, where string)) (error, string) {
+	run := func(name, stdin string, noBrowser bool, browser func(t *testing.T, where string)) (string, error) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
 		out, errs := authtest.Searched(t, "junction login", &stdout), authtest.Searched(t, "junction login", &stderr)
@@ -117,14 +117,14 @@ func TestLoginCommand(t *testing.T) {
 				return nil
 			}}
 		err := o.login(context.Background(), name)
-		return err, stdout.String() + stderr.String()
+		return stdout.String() + stderr.String(), err
 	}
 	for name, want := range map[string]string{
 		"linaer": `there is no upstream "linaer" in ` + file + "; did you mean linear?",
 		"plain":  "upstreams.plain has no OAuth sign-in; add auth: { mode: oauth } to it",
 		"off":    "upstreams.off is disabled",
 	} {
-		if err, _ := run(name, "", false, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := run(name, "", false, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("login %s = %v, want %s", name, err, want)
 		}
 	}
@@ -147,7 +147,7 @@ func TestLoginCommand(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	// The person declines.
-	err, _ := run("linear", "", false, func(t *testing.T, where string) {
+	_, err := run("linear", "", false, func(t *testing.T, where string) {
 		status, page := back(t, where, func(q url.Values) { q.Set("error", "access_denied"); q.Del("code") })
 		if status != http.StatusBadGateway || !strings.Contains(page, "access_denied") {
 			t.Errorf("the page is %d %s", status, page)
@@ -158,7 +158,7 @@ func TestLoginCommand(t *testing.T) {
 	}
 	until("linear", "blocked")
 	// A page of another sign-in comes first.
-	err, said := run("linear", "", false, func(t *testing.T, where string) {
+	said, err := run("linear", "", false, func(t *testing.T, where string) {
 		if status, page := back(t, where, func(q url.Values) { q.Set("state", "another") }); status != http.StatusBadRequest {
 			t.Errorf("the page of another sign-in is %d %s", status, page)
 		}
