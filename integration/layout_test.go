@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
 		"upstream"},
 	"cmd/junction/demo":  {},
-	"cmd/junction/pages": {"cmd/junction/clients"},
+	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy"},
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
 		"proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",

@@ -111,6 +111,27 @@ var (
 	errInUse          = errors.New("id in use")
 )
 
+// SessionStatus describes a legacy session.
+type SessionStatus struct {
+	Principal string // whose session it is
+	Client    string // the name that the client gave itself
+	Version   string // of the protocol
+	Used      time.Time
+}
+
+// Sessions returns the sessions that were used last, the latest first and at most 20, and how many
+// there are in memory.
+func (s *Server) Sessions() (latest []SessionStatus, total int) {
+	const most = 20
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
+		its := e.Value.(*entry)
+		latest = append(latest, SessionStatus{its.s.principal, its.s.client, its.s.version, its.used})
+	}
+	return latest, s.sessions.order.Len()
+}
+
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
 		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{},

@@ -126,6 +126,13 @@ func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
 	s.Links = len(p.links)
+	for _, l := range p.links {
+		l.mu.Lock()
+		if p.hard.URL == "" && l.conn != nil {
+			s.Processes++
+		}
+		l.mu.Unlock()
+	}
 	p.mu.Unlock()
 	if p.hard.Sandbox != nil {
 		s.Sandbox = p.hard.Sandbox.enforcement(p.options.kernel())
@@ -292,13 +299,13 @@ func (p *pool) linkChanged(l *link) {
 		p.status.Err = describe(err)
 		p.publish(signedOut)
 	case now == StateReady:
-		p.status.Err = ""
+		p.status.Err, p.status.Advice = "", ""
 		if p.grace != nil {
 			p.grace.Stop()
 			p.grace = nil
 		}
 	case now == StateWaiting, now == StateBlocked:
-		p.status.Err = describe(err)
+		p.status.Err, p.status.Advice = describe(err), advice(err, &p.hard)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}

@@ -52,5 +52,8 @@ type Status struct {
 	Stored  bool   // the tools are those that an earlier process has listed
 	Left    []LeftOut
 	Links   int
-	Sandbox string // how far the kernel enforces the sandbox: Enforced, or what it does not, and why; "" without a sandbox
+	Advice  string // what a person can do about Err; "" if that is not known
+	// processes that run for a command; 0 for a URL
+	Processes int
+	Sandbox   string // how far the kernel enforces the sandbox: Enforced, or what it does not, and why; "" without a sandbox
 }

@@ -24,6 +24,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 				*text = auth.Redact(*text)
 			}
 			p.audit.Call(c)
+			p.calls.Add(c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
 				level = slog.LevelDebug // anybody can cause these, as many as they like

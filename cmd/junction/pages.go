@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strconv"
 
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/pages"
 )
 
@@ -23,4 +25,13 @@ func (p *program) access(r *http.Request) pages.Access {
 		a.URL = "http://" + r.Host + "/mcp"
 	}
 	return a
+}
+
+// statusPage returns the page of the admin listener.
+func (p *program) statusPage(stopping context.Context) (*pages.Status, error) {
+	return pages.NewStatus(pages.StatusOptions{
+		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
+		Sessions: p.server.Sessions, Calls: &p.calls, Reconnect: p.set.Reconnect,
+		Version: version(), Stopping: stopping, Log: p.log,
+	})
 }

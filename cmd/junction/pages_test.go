@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -139,4 +141,93 @@ func TestConnectPageIsForBrowsers(t *testing.T) {
 	if public.ServeHTTP(w, req); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "<") {
 		t.Errorf("for another host: %d %s", w.Code, w.Body)
 	}
+}
+
+// TestStatusPage has a person look at the status of upstreams, one of which fails with hostile
+// words, and connect the other one again.
+func TestStatusPage(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("echo")})
+	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n"+
+		"  bad: { command: [sh, -c, 'echo \"<img src=x onerror=alert(1)>\" >&2; exit 3'] }\n")
+	r.stderr.mustSay(t, "upstream=good state=ready", 1)
+	r.stderr.mustSay(t, "upstream=bad state=waiting", 1)
+	admin := "http://" + r.admin.Addr().String()
+	send := func(method, path string, form neturl.Values, header http.Header) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, admin+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header.Clone()
+		if method == http.MethodPost {
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		req.Host = cmp.Or(req.Header.Get("Host"), req.Host)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(text)
+	}
+	call := httptest.NewRequest(http.MethodPost, r.url(), strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"<b>canary</b>","arguments":{"secret":"canary-argument"},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"<i>x</i>","version":"1"},`+
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`))
+	call.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"<b>canary</b>"}}
+	r.publicHandler().ServeHTTP(httptest.NewRecorder(), call)
+	resp, page := send(http.MethodGet, "/", nil, http.Header{"Accept": {browser}})
+	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	for _, want := range []string{`<b>good</b> <span class="state ready">`, "&lt;img src=x onerror=alert(1)&gt;", "To do: "} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %s:\n%s", want, page)
+		}
+	}
+	for _, not := range []string{"<img", "<b>canary", "<i>", "canary-argument"} {
+		if strings.Contains(page, not) {
+			t.Errorf("the page has %s", not)
+		}
+	}
+	_, rest, _ := strings.Cut(page, `name="token" value="`)
+	token, _, _ := strings.Cut(rest, `"`)
+	if len(token) < 26 {
+		t.Fatalf("the token is %q", token)
+	}
+	form := neturl.Values{"token": {token}, "upstream": {"good"}}
+	for name, row := range map[string]struct {
+		method, path string
+		form         neturl.Values
+		header       http.Header
+		status       int
+	}{
+		"another host":         {"GET", "/", nil, http.Header{"Host": {"evil.example"}}, 403},
+		"another site reads":   {"GET", "/events", nil, http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		"another site":         {"POST", "/reconnect", form, http.Header{"Origin": {"https://evil.example"}}, 403},
+		"another port":         {"POST", "/reconnect", form, http.Header{"Origin": {"http://127.0.0.1:1"}}, 403},
+		"a host that leads us": {"POST", "/reconnect", form, http.Header{"Host": {"evil.example"}, "Origin": {"http://evil.example"}}, 403},
+		"no origin":            {"POST", "/reconnect", form, http.Header{}, 403},
+		"null origin":          {"POST", "/reconnect", form, http.Header{"Origin": {"null"}}, 403},
+		"no token":             {"POST", "/reconnect", neturl.Values{"upstream": {"good"}}, http.Header{"Origin": {admin}}, 403},
+		"another token":        {"POST", "/reconnect", neturl.Values{"upstream": {"good"}, "token": {token + "x"}}, http.Header{"Origin": {admin}}, 403},
+		"GET":                  {"GET", "/reconnect?" + form.Encode(), nil, http.Header{"Origin": {admin}}, 405},
+		"no such upstream":     {"POST", "/reconnect", neturl.Values{"upstream": {"<b>"}, "token": {token}}, http.Header{"Origin": {admin}}, 404},
+	} {
+		if resp, text := send(row.method, row.path, row.form, row.header); resp.StatusCode != row.status {
+			t.Errorf("%s: %d %s, want %d", name, resp.StatusCode, text, row.status)
+		}
+	}
+	if n := strings.Count(r.stderr.String(), "upstream=good state=ready"); n != 1 {
+		t.Errorf("good was connected %d times", n)
+	}
+	if resp, text := send(http.MethodPost, "/reconnect", form, http.Header{"Origin": {admin}}); resp.StatusCode != http.StatusSeeOther {
+		t.Fatalf("reconnect: %d %s", resp.StatusCode, text)
+	}
+	r.stderr.mustSay(t, "upstream=good state=ready", 2)
 }

@@ -59,6 +59,7 @@ type program struct {
 	signIn        *signIn      // nil where nobody signs in
 	providers     *auth.Providers
 	connect       *pages.Connect
+	calls         pages.Calls
 	server        *proxy.Server
 	ended         *endedSessions // nil where they are not kept
 	set           upstream.Set
@@ -287,8 +288,13 @@ func (p *program) serve(ctx context.Context) error {
 		WriteTimeout: limits.WriteTimeout, // what takes longer, as calls and streams do, says so before it writes
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
+	seen := p.asSeen()
+	var err error
+	if seen.Page, err = p.statusPage(ctx); err != nil {
+		return err
+	}
 	admin := &http.Server{
-		Handler: p.asSeen().Handler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
+		Handler: seen.Handler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := p.config.ShutdownGrace // no reload changes it

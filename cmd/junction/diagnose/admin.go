@@ -31,6 +31,7 @@ type Proxy struct {
 	Version   string                // of the program
 	Config    func() *config.Config // returns the configuration in force
 	Unread    func() string         // returns why a changed file is not in force; "" if it is
+	Page      http.Handler          // answers requests for other paths; nil answers 404
 }
 
 // personal returns the names of the upstreams that each user signs in to, sorted.
@@ -52,6 +53,9 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		}
 		writeJSON(w, status, r)
 	})
+	if p.Page != nil {
+		mux.Handle("/", p.Page)
+	}
 	mux.HandleFunc("GET /pins", p.servePins)
 	mux.HandleFunc("GET /why", p.serveWhy)
 	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
@@ -136,6 +140,10 @@ type UpstreamStatus struct {
 	Stored  bool      `json:"stored,omitempty"` // the tools are those of an earlier run: the server has not listed yet
 	Links   int       `json:"links"`
 	Sandbox string    `json:"sandbox,omitempty"` // of a command: enforced, or what is not, and why
+
+	Advice    string `json:"advice,omitempty"`    // what to do about the error
+	Processes int    `json:"processes,omitempty"` // of a command
+	Invalid   bool   `json:"-"`                   // its entry has a mistake, so that it is not tried
 }
 
 // Problem is an item that is not offered.
@@ -157,7 +165,8 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		r.Status = "starting"
 	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, UpstreamStatus{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version, s.Tools, s.Stored, s.Links, s.Sandbox})
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version,
+			s.Tools, s.Stored, s.Links, s.Sandbox, s.Advice, s.Processes, p.Config().Upstreams[s.Name].Blocked != ""})
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, Problem{s.Name, left.Name, left.Reason})
 		}

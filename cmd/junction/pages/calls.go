@@ -1,0 +1,131 @@
+package pages
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"junction/cmd/junction/prose"
+	"junction/proxy"
+)
+
+// Calls keeps the last calls, and how many each upstream had within the last minute. The zero value
+// is empty.
+type Calls struct {
+	mu    sync.Mutex
+	last  [50]record
+	added int              // of all time; the next one goes to last[added%len(last)]
+	rates map[string]*rate // by upstream
+}
+
+// A Call is a call that has ended, without its arguments and its result.
+type Call struct {
+	Time     time.Time
+	Took     time.Duration
+	Caller   string // id of the principal, as in the log
+	Client   string // the name that the client gave itself
+	Upstream string // "" if the name was unknown
+	Method   string
+	Name     string // as the client called it
+	Outcome  string // as in the log
+}
+
+// record is a Call whose texts follow each other in one buffer, which is used again.
+type record struct {
+	at   time.Time
+	took time.Duration
+	text []byte
+	ends [6]int
+}
+
+// longest is how many bytes of a text are kept.
+const longest = 120
+
+// Add adds a call. A refused request is no call: everybody who can reach the listener could replace
+// all calls by refused ones. Add keeps nothing of c.
+func (l *Calls) Add(c *proxy.CallInfo) {
+	if c.Outcome == "refused" {
+		return
+	}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.last[l.added%len(l.last)]
+	l.added++
+	r.at, r.took, r.text = now, c.Took, r.text[:0]
+	for i, text := range [...]string{c.Principal, c.Client, c.Upstream, c.Method, c.Name, c.Outcome} {
+		r.text = append(r.text, text[:min(len(text), longest)]...)
+		r.ends[i] = len(r.text)
+	}
+	if c.Upstream == "" {
+		return
+	}
+	its := l.rates[c.Upstream]
+	if its == nil {
+		if l.rates == nil {
+			l.rates = map[string]*rate{}
+		}
+		its = new(rate)
+		l.rates[strings.Clone(c.Upstream)] = its
+	}
+	its.add(now)
+}
+
+// Last returns the last calls, the latest first.
+func (l *Calls) Last() []Call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []Call
+	for i := range min(l.added, len(l.last)) {
+		r := &l.last[(l.added-1-i)%len(l.last)]
+		c, from := Call{Time: r.at, Took: r.took}, 0
+		for j, field := range [...]*string{&c.Caller, &c.Client, &c.Upstream, &c.Method, &c.Name, &c.Outcome} {
+			*field = prose.Flat(strings.ToValidUTF8(string(r.text[from:r.ends[j]]), ""))
+			from = r.ends[j]
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Rate returns how many calls an upstream had within the last minute. It drops the counts of
+// upstreams that had none.
+func (l *Calls) Rate(upstream string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for name, r := range l.rates {
+		if r.sum(now) == 0 {
+			delete(l.rates, name)
+		}
+	}
+	if r := l.rates[upstream]; r != nil {
+		return r.sum(now)
+	}
+	return 0
+}
+
+// rate counts by periods of ten seconds.
+type rate struct {
+	counts  [6]int
+	periods [6]int64 // of counts
+}
+
+func (r *rate) add(now time.Time) {
+	period := now.Unix() / 10
+	i := period % int64(len(r.counts))
+	if r.periods[i] != period {
+		r.periods[i], r.counts[i] = period, 0
+	}
+	r.counts[i]++
+}
+
+func (r *rate) sum(now time.Time) (n int) {
+	first := now.Unix()/10 - int64(len(r.counts)) + 1
+	for i, period := range r.periods {
+		if period >= first {
+			n += r.counts[i]
+		}
+	}
+	return n
+}

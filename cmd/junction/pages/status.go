@@ -1,0 +1,180 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"junction/cmd/junction/diagnose"
+	"junction/proxy"
+)
+
+// StatusOptions are what the status page shows and does. All fields must be set.
+type StatusOptions struct {
+	Report    func() diagnose.Report
+	Sessions  func() (latest []proxy.SessionStatus, total int)
+	Calls     *Calls
+	Reconnect func(upstream string) bool // returns false if there is no such upstream; does not block
+	Version   string                     // of the program
+	Stopping  context.Context            // ends when the process is going to end
+	Log       *slog.Logger
+}
+
+// Status is the page that shows a running proxy, its event stream, and what its buttons do. It is
+// for the admin listener, whose handler has checked the Host header, and that no page of another
+// site sent the request.
+type Status struct {
+	StatusOptions
+	page    *page
+	mux     *http.ServeMux
+	token   string // that each form has
+	streams atomic.Int64
+}
+
+// NewStatus returns the page.
+func NewStatus(o StatusOptions) (*Status, error) {
+	p, err := newPage("status", "connect-src 'self'; form-action 'self'")
+	s := &Status{StatusOptions: o, page: p, mux: http.NewServeMux(), token: rand.Text()}
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.page.serve(w, s.Log, s.data()) })
+	s.mux.HandleFunc("GET /events", s.events)
+	s.mux.HandleFunc("POST /reconnect", s.reconnect)
+	return s, err
+}
+
+// ServeHTTP answers a request.
+func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// statusData is the data of the page.
+type statusData struct {
+	diagnose.Report
+	Title, Version, Token string
+	Upstreams             []upstreamData
+	Calls                 []Call
+	Latest                []proxy.SessionStatus
+	Sessions              int
+	Fine                  bool // there are no problems
+}
+
+type upstreamData struct {
+	diagnose.UpstreamStatus
+	Rate int // calls within the last minute
+}
+
+// CanReconnect reports whether a person can have the upstream connected again.
+func (u upstreamData) CanReconnect() bool {
+	return !u.Invalid && u.State != diagnose.ByPerson && u.State != "connecting"
+}
+
+// Clock returns a time as the page shows it.
+func (statusData) Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// Millis returns a duration in whole milliseconds.
+func (statusData) Millis(d time.Duration) string {
+	return strconv.FormatInt(d.Round(time.Millisecond).Milliseconds(), 10) + " ms"
+}
+
+func (s *Status) data() statusData {
+	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last()}
+	d.Fine = len(d.Problems)+len(d.Overuse) == 0
+	for _, issuer := range d.Issuers {
+		d.Fine = d.Fine && issuer.Error == ""
+	}
+	for _, u := range d.Report.Upstreams {
+		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name)})
+	}
+	d.Latest, d.Sessions = s.Sessions()
+	return d
+}
+
+const (
+	maxStreams = 16 // open event streams
+	every      = time.Second
+	quiet      = 15 // times every, after which an unchanged stream sends a comment
+)
+
+// events sends the content of the page whenever it has changed.
+func (s *Status) events(w http.ResponseWriter, r *http.Request) {
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		http.Error(w, "Too many status pages are open; close some.", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.streams.Add(-1)
+	c := http.NewResponseController(w)
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		s.Log.Error("cannot open the event stream of the status page", "error", err)
+		return
+	}
+	secure(w.Header())
+	w.Header().Set("Content-Type", "text/event-stream")
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var last []byte
+	for unchanged := 0; ; unchanged++ {
+		now, err := s.render()
+		if err != nil {
+			s.Log.Error("cannot render the status page", "error", err)
+			return
+		}
+		if !bytes.Equal(now, last) || unchanged == quiet {
+			text := ":\n\n"
+			if !bytes.Equal(now, last) {
+				text = "data: " + string(now) + "\n\n"
+			}
+			last, unchanged = now, 0
+			if c.SetWriteDeadline(time.Now().Add(10*time.Second)) != nil {
+				return
+			}
+			if _, err := w.Write([]byte(text)); err != nil || c.Flush() != nil {
+				return
+			}
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.Stopping.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// render returns the part of the page that changes, as a JSON string.
+func (s *Status) render() ([]byte, error) {
+	var b bytes.Buffer
+	if err := s.page.template.ExecuteTemplate(&b, "live", s.data()); err != nil {
+		return nil, err
+	}
+	return json.Marshal(b.String())
+}
+
+// reconnect answers the form of an upstream. Its origin must be the page, and it must have the
+// token, which only a reader of the page knows.
+func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
+		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+	if subtle.ConstantTimeCompare([]byte(r.PostFormValue("token")), []byte(s.token)) != 1 {
+		http.Error(w, "The page is out of date. Open it again.", http.StatusForbidden)
+		return
+	}
+	name := r.PostFormValue("upstream")
+	if !s.Reconnect(name) {
+		http.Error(w, fmt.Sprintf("There is no upstream %q.", name), http.StatusNotFound)
+		return
+	}
+	s.Log.Info("an upstream is connected again, as asked for on the status page", "upstream", name)
+	http.Redirect(w, r, "/#upstream-"+url.PathEscape(name), http.StatusSeeOther)
+}
