@@ -16,7 +16,7 @@ import { chromium } from "playwright-core";
 
 const [executablePath, folder] = process.argv.slice(2);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] });
-const patience = 120000;
+const patience = 100000;
 let context;
 let page;
 let errors = [];
