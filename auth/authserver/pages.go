@@ -15,7 +15,8 @@ import (
 //go:embed pages
 var files embed.FS
 
-// pages are the HTML pages: one stylesheet, no scripts, and no content from other origins.
+// pages are the HTML pages: one stylesheet, no scripts, and no content from other origins. The mark
+// and the icon, a data URL, are those of package cmd/junction/pages.
 type pages struct {
 	all    map[string]*template.Template
 	policy string // Content-Security-Policy
@@ -61,7 +62,7 @@ func newPages() (*pages, error) {
 	sum := sha256.Sum256(style)
 	p := &pages{all: map[string]*template.Template{},
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"}
+			"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"}
 	inline := template.FuncMap{"style": func() template.CSS { return template.CSS(style) }}
 	layout, err := template.New("layout.html").Funcs(inline).ParseFS(files, "pages/layout.html")
 	if err != nil {

@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"strconv"
 
+	"junction/auth"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/pages"
+	"junction/cmd/junction/prose"
+	"junction/proxy"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was
@@ -31,7 +34,17 @@ func (p *program) access(r *http.Request) pages.Access {
 func (p *program) statusPage(stopping context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
-		Sessions: p.server.Sessions, Calls: &p.calls, Reconnect: p.set.Reconnect,
+		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.set.Reconnect,
 		Version: version(), Stopping: stopping, Log: p.log,
 	})
+}
+
+// sessions returns the latest legacy sessions, and how many there are. Names of clients are redacted
+// as in the log.
+func (p *program) sessions() ([]proxy.SessionStatus, int) {
+	latest, total := p.server.Sessions()
+	for i := range latest {
+		latest[i].Client = prose.Flat(auth.Redact(latest[i].Client))
+	}
+	return latest, total
 }
