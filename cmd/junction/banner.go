@@ -13,19 +13,18 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// bannerRow is what the banner tells of one upstream.
+// bannerRow is the state of one upstream in the banner.
 type bannerRow struct {
 	Name      string
 	State     string
-	Era       string // empty while it is not known
+	Era       string // empty if not known yet
 	Tools     int
 	LastError string // may have several lines; empty when there is none
 }
 
-// banner writes what a person needs at the start: the address, the upstreams, and the lines to
-// paste into clients. It writes once, so that the log, should it go to the same terminal, comes
-// before or after; an error of w is nobody's business by then. With keys the lines take one from
-// the environment.
+// banner writes the text for the operator at the start: the address, the upstreams, and the lines
+// to paste into clients. With keys, these lines read a key from the environment. banner writes
+// once, so that log lines on the same terminal do not interrupt it, and ignores a write error.
 func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Junction serves %s\n\n", url)
@@ -38,7 +37,8 @@ func banner(w io.Writer, url string, keys bool, rows []bannerRow) {
 	_, _ = b.WriteTo(w)
 }
 
-// clientLinesWithKey do so where requests need a key, which the shell has in JUNCTION_KEY.
+// clientLinesWithKey are the lines for clients that need an API key, from the variable
+// JUNCTION_KEY.
 const clientLinesWithKey = `
 With a key of yours in JUNCTION_KEY (junction keys create makes one):
 
@@ -57,8 +57,8 @@ Cursor, in .cursor/mcp.json
     "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
 `
 
-// writeTable writes the upstreams under each other. The column of errors is there when one of them
-// has an error, and takes what the others leave.
+// writeTable writes one line for each upstream. The column LAST ERROR appears if an upstream has an
+// error, and gets the remaining width.
 func writeTable(b *bytes.Buffer, rows []bannerRow) {
 	if len(rows) == 0 {
 		b.WriteString("  no upstreams are configured\n")
@@ -83,7 +83,7 @@ func writeTable(b *bytes.Buffer, rows []bannerRow) {
 	}
 	for _, row := range cells {
 		line := fmt.Sprintf("  %-*s  %-*s  %-*s  %*s  ", width[0], row[0], width[1], row[1], width[2], row[2], width[3], row[3])
-		const least = 16 // of an error; with very long names the table gets too wide rather than useless
+		const least = 16 // minimum width of an error; with very long names the table exceeds prose.Width
 		line += prose.Cut(row[4], max(least, prose.Width-utf8.RuneCountInString(line)))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}

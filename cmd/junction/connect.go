@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// connector is one run of junction connect or disconnect.
+// connector is one run of `junction connect` or `junction disconnect`.
 type connector struct {
 	stdout  io.Writer
 	file    string // the configuration file
@@ -37,7 +37,7 @@ type connector struct {
 	outfit clients.Outfit
 }
 
-// connectCommand is `junction connect`: the entry of Junction in a client's file.
+// connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
 func connectCommand(stdout io.Writer, file *string) *cobra.Command {
 	c := connector{stdout: stdout}
 	cmd := &cobra.Command{
@@ -108,7 +108,7 @@ func oneClient(what string) cobra.PositionalArgs {
 	}
 }
 
-// prepare finds the file of the client, and what the entry says.
+// prepare finds the file of the client and the values of the entry.
 func (c *connector) prepare(id string) (err error) {
 	if c.client, err = clients.Lookup(id); err != nil {
 		return cli.Usagef("%w", err)
@@ -146,7 +146,8 @@ func (c *connector) prepare(id string) (err error) {
 	return nil
 }
 
-// replaceable returns the servers of the client's file that the configuration has, and the others.
+// replaceable returns the servers in the client's file: remove are also in the configuration, kept
+// are not.
 func (c *connector) replaceable() (remove, kept []string, err error) {
 	servers, failures := c.home.Read([]clients.Place{c.place})
 	if len(failures) > 0 {
@@ -222,7 +223,7 @@ func (c *connector) disconnect(id string) error {
 	return c.print(done, said)
 }
 
-// connectJSON is what --json prints.
+// connectJSON is the output of --json.
 type connectJSON struct {
 	Client  string   `json:"client"`
 	File    string   `json:"file"`
@@ -230,7 +231,7 @@ type connectJSON struct {
 	Changed bool     `json:"changed"`
 	Command bool     `json:"command"` // the client's own command made the change
 	Backup  string   `json:"backup,omitempty"`
-	Servers []string `json:"servers,omitempty"` // that were removed, or put back
+	Servers []string `json:"servers,omitempty"` // removed or restored servers
 	Notes   []string `json:"notes,omitempty"`
 }
 
@@ -260,8 +261,8 @@ type clientProgram struct{}
 
 func (clientProgram) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
-// Run waits for the command, for half a minute at most. What it prints may hold secrets of the
-// client, and is dropped.
+// Run runs the command for half a minute at most. Its output may contain secrets of the client and
+// is discarded.
 func (clientProgram) Run(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// This file keeps the sessions that clients have deleted, so that none of them works again after a
-// restart. A session id is sealed and holds the whole session; without a list of deleted ids it
-// would be good until its age ends it. The file has hashes only.
+// This file stores the sessions that clients have deleted, so that they stay deleted after a
+// restart. A session id contains the whole sealed session and would otherwise be valid until it
+// expires. The file has only hashes.
 
-// endedSessions appends deleted sessions to a file, in a goroutine of its own. A nil *endedSessions
-// keeps nothing.
+// endedSessions appends deleted sessions to a file, in its own goroutine. A nil *endedSessions
+// stores nothing.
 type endedSessions struct {
 	file string
-	max  int // sessions in the file when it is written anew
+	max  int // sessions in the file when it is rewritten
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[[16]byte]time.Time // not written yet; at most max
+	waiting map[[16]byte]time.Time // not yet written; at most max
 	lines   int                    // in the file; owned by run
 
 	once sync.Once     // closes stop
@@ -37,9 +37,9 @@ type endedSessions struct {
 	done chan struct{}
 }
 
-// openEnded returns the file in the folder of the key that seals session ids, and the sessions in
-// it that have not expired. Without such a folder no session outlives the process. What cannot be
-// read of the file is ignored and logged.
+// openEnded opens the file in dir, the folder of the key that seals session ids. It also returns
+// the sessions of the file that have not expired. Without dir the result is nil, since sessions end
+// with the process. Unreadable parts of the file are logged and ignored.
 func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]byte]time.Time) {
 	if dir == "" {
 		return nil, nil
@@ -55,7 +55,8 @@ func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]b
 	return e, known
 }
 
-// add remembers a session until a time. It does not block.
+// add stores a session until the given time. It does not block, and drops the session if max
+// sessions wait to be written.
 func (e *endedSessions) add(hash [16]byte, until time.Time) {
 	e.mu.Lock()
 	if len(e.waiting) < e.max {
@@ -68,7 +69,7 @@ func (e *endedSessions) add(hash [16]byte, until time.Time) {
 	}
 }
 
-// close writes what is left and waits for that. It may be called again.
+// close writes the remaining sessions and waits for that. It may be called more than once.
 func (e *endedSessions) close() {
 	if e == nil {
 		return
@@ -98,8 +99,8 @@ func (e *endedSessions) run() {
 	}
 }
 
-// write appends sessions to the file. A file that has become long is written anew, without those
-// that have expired.
+// write appends sessions to the file. A file that has grown too long is rewritten without expired
+// sessions.
 func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 	if e.lines+len(list) <= 2*e.max {
 		f, err := os.OpenFile(e.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -110,7 +111,7 @@ func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 		e.lines += len(list)
 		return errors.Join(err, f.Close())
 	}
-	known, _ := e.read(time.Now()) // what another process has written counts, too
+	known, _ := e.read(time.Now()) // includes the sessions that another process has written
 	if known == nil {
 		known = map[[16]byte]time.Time{}
 	}
@@ -136,7 +137,7 @@ func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 	return os.Rename(f.Name(), e.file)
 }
 
-// endedText has a line for each session: its hash and when it expires, in Unix seconds.
+// endedText returns a line for each session: its hash and its expiry in Unix seconds.
 func endedText(list map[[16]byte]time.Time) string {
 	var b strings.Builder
 	for hash, until := range list {
@@ -145,8 +146,8 @@ func endedText(list map[[16]byte]time.Time) string {
 	return b.String()
 }
 
-// read returns the sessions of the file that have not expired. The error may come with sessions: it
-// is about lines that are no sessions, or too many.
+// read returns the sessions of the file that have not expired. An error about invalid lines, or too
+// many lines, may come with sessions.
 func (e *endedSessions) read(now time.Time) (map[[16]byte]time.Time, error) {
 	f, err := os.Open(e.file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,12 +14,12 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// proxyHooks write one line per call, and one per item that is not offered.
+// proxyHooks returns hooks that log and audit each call and log each hidden item.
 func (p *program) proxyHooks() proxy.Hooks {
 	log, calls := p.log, record.CallLog(p.log)
 	return proxy.Hooks{
 		CallDone: func(c *proxy.CallInfo) {
-			// where a client may put its key by mistake
+			// Clients may put their key into these fields by mistake.
 			for _, text := range [...]*string{&c.Client, &c.Request, &c.Method, &c.Name, &c.Own} {
 				*text = auth.Redact(*text)
 			}
@@ -27,7 +27,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			p.calls.Add(c)
 			level := slog.LevelInfo
 			if c.Outcome == "refused" {
-				level = slog.LevelDebug // anybody can cause these, as many as they like
+				level = slog.LevelDebug // clients can cause any number of these
 			}
 			if !calls.Enabled(context.Background(), level) {
 				return
@@ -48,7 +48,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 				attrs = append(attrs, slog.String("endpoint", c.Endpoint))
 			}
 			if peer, ok := errors.AsType[*jsonrpc.Error](c.Err); ok {
-				attrs = append(attrs, slog.Int64("code", peer.Code)) // its words are the upstream's, and may repeat arguments
+				attrs = append(attrs, slog.Int64("code", peer.Code)) // the message is the upstream's and may repeat arguments
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", auth.Redact(c.Err.Error())))
 			}
@@ -62,7 +62,8 @@ func (p *program) proxyHooks() proxy.Hooks {
 	}
 }
 
-// upstreamHooks write one line per change of state, and have changed catalogs taken over.
+// upstreamHooks returns hooks that log each change of state and request a refresh after a catalog
+// change.
 func (p *program) upstreamHooks() upstream.Hooks {
 	return upstream.Hooks{
 		StateChanged: func(name string, s upstream.State, err error) {

@@ -24,7 +24,7 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// importCommand is `junction import`: the servers of other clients' files.
+// importCommand is `junction import`, which reads the servers in the files of other clients.
 func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 	i := importer{stdout: stdout, stderr: stderr}
 	cmd := &cobra.Command{
@@ -64,12 +64,12 @@ type importer struct {
 	json           bool
 	add            bool
 	file           string // the configuration file
-	text           []byte // of it; nil if there is none
+	text           []byte // the content of file; nil if it does not exist
 
 	home     clients.Home
-	config   *config.Config // what the file says now; the defaults where there is none
+	config   *config.Config // the present configuration; the defaults if there is no file
 	outcomes []clients.Outcome
-	failures []error // of single files
+	failures []error // for single files
 	written  bool
 	backup   string // of the old configuration file; "" if there was none
 }
@@ -136,7 +136,7 @@ func (i *importer) places() ([]clients.Place, error) {
 	return list, nil
 }
 
-// homeOf returns where the files of this user's clients are.
+// homeOf returns the location of the client files of this user.
 func homeOf(project string) (clients.Home, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -149,7 +149,8 @@ func homeOf(project string) (clients.Home, error) {
 	return clients.Home{OS: runtime.GOOS, Dir: home, Project: project, Getenv: os.LookupEnv}, nil
 }
 
-// configFile returns the configuration file: that of --config, or the user's own.
+// configFile returns the configuration file: the argument of --config, or the default file of the
+// user.
 func configFile(file string) (string, error) {
 	if file != "" {
 		return file, nil
@@ -161,8 +162,8 @@ func configFile(file string) (string, error) {
 	return filepath.Join(dir, "junction", "config.yaml"), nil
 }
 
-// readConfig reads the configuration file, or returns the defaults where there is none, and text is
-// nil. Variables that are not set, and a file without upstreams, are no mistakes here.
+// readConfig reads the configuration file. If it does not exist, the result is the defaults and a
+// nil text. Unset variables and a file without upstreams are not errors here.
 func readConfig(file string) (c *config.Config, text []byte, err error) {
 	text, err = clients.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,11 +183,11 @@ func readConfig(file string) (c *config.Config, text []byte, err error) {
 	return c, text, err
 }
 
-// lookup is os.LookupEnv, but a variable that is not set is empty: it blocks one upstream later, and
-// does not matter to what is compared here.
+// lookup is os.LookupEnv with an unset variable as an empty one. An unset variable blocks only its
+// own upstream later, and does not affect the comparison here.
 func lookup(name string) (string, bool) { return os.Getenv(name), true }
 
-// knownOf returns the upstreams of a configuration for comparison with servers of clients.
+// knownOf returns the upstreams of a configuration for comparison with the servers of clients.
 func knownOf(c *config.Config) []clients.Known {
 	var list []clients.Known
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
@@ -198,7 +199,7 @@ func knownOf(c *config.Config) []clients.Known {
 	return list
 }
 
-// ownURLs returns the URLs of the endpoint of a configuration; the first is for clients.
+// ownURLs returns the URLs of the default endpoint. The first one is for clients.
 func ownURLs(c *config.Config) []string {
 	var list []string
 	if c.PublicURL != "" {
@@ -214,7 +215,7 @@ func ownURLs(c *config.Config) []string {
 	return append(list, "http://"+net.JoinHostPort(host, port)+"/mcp")
 }
 
-// print writes a line for each server, and what to do next.
+// print writes a line for each server and the summary.
 func (i *importer) print() error {
 	w := tabwriter.NewWriter(i.stdout, 0, 0, 2, ' ', 0)
 	if len(i.outcomes) > 0 {
@@ -235,7 +236,7 @@ func (i *importer) print() error {
 	return err
 }
 
-// summary says what was written, and what to do next.
+// summary returns the result and the next step.
 func (i *importer) summary() string {
 	news, secrets := 0, 0
 	var variables []string
@@ -281,7 +282,7 @@ func (i *importer) summary() string {
 	return b.String()
 }
 
-// result says what becomes of a server.
+// result describes the result for a server.
 func (i *importer) result(o clients.Outcome) string {
 	said := ""
 	switch o.Result {
@@ -306,8 +307,8 @@ func (i *importer) result(o clients.Outcome) string {
 	return said
 }
 
-// signIns returns the new servers that may want a sign-in: those with a URL and no header with a
-// credential.
+// signIns returns the new servers that may need a sign-in: those with a URL and without a header
+// that has a credential.
 func (i *importer) signIns() []string {
 	var names []string
 	for _, o := range i.outcomes {
@@ -318,7 +319,7 @@ func (i *importer) signIns() []string {
 	return names
 }
 
-// importJSON is what --json prints.
+// importJSON is the output of --json.
 type importJSON struct {
 	Config   string         `json:"config"`
 	Written  bool           `json:"written"`
@@ -337,7 +338,7 @@ type importedJSON struct {
 	Upstream string         `json:"upstream,omitempty"`
 	Summary  string         `json:"summary,omitempty"`
 	Disabled bool           `json:"disabled,omitempty"`
-	Secrets  []string       `json:"secrets,omitempty"` // the fields that hold them
+	Secrets  []string       `json:"secrets,omitempty"` // the fields that contain secrets
 	Notes    []string       `json:"notes,omitempty"`
 }
 

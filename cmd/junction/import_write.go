@@ -17,11 +17,11 @@ import (
 	"junction/cmd/junction/yamledit"
 )
 
-// newFile is the head of a configuration file that import creates.
+// newFile is the first lines of a configuration file that import creates.
 const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n\n"
 
-// write adds the new servers to the configuration file. If anything fails, the file stays as it is
-// and no secret is left behind.
+// write adds the new servers to the configuration file. If a step fails, the file stays unchanged
+// and the new secret files are removed.
 func (i *importer) write() (err error) {
 	old := i.text
 	keep := &secretFiles{dir: filepath.Join(filepath.Dir(i.file), "secrets")}
@@ -46,7 +46,7 @@ func (i *importer) write() (err error) {
 }
 
 // newText returns the file with the new servers, or nil if there are none. A server that the
-// configuration refuses becomes one that is skipped.
+// configuration rejects is marked as skipped.
 func (i *importer) newText(old []byte, keep *secretFiles) ([]byte, error) {
 	for {
 		entries, err := i.entries(keep)
@@ -97,8 +97,8 @@ func (i *importer) entries(keep *secretFiles) ([]yamledit.Entry, error) {
 	return list, nil
 }
 
-// skip takes out the servers that problems are about. It returns false if some problem is about
-// something else.
+// skip marks the servers with problems as skipped. It returns false if a problem concerns anything
+// else.
 func (i *importer) skip(problems config.Problems) bool {
 	skipped := 0
 	for _, p := range problems {
@@ -123,7 +123,7 @@ func (i *importer) skip(problems config.Problems) bool {
 	return skipped > 0
 }
 
-// verify makes sure that the new file means what the old one did, and the new servers.
+// verify checks that the new file adds the new servers and changes nothing else.
 func (i *importer) verify(c *config.Config) error {
 	var servers []*clients.Server
 	var names []string
@@ -142,7 +142,7 @@ func (i *importer) verify(c *config.Config) error {
 	rest.Upstreams = nil
 	for name, u := range i.config.Upstreams {
 		now := c.Upstreams[name]
-		now.Reserved = u.Reserved // follows from the references of the whole file
+		now.Reserved = u.Reserved // depends on the references of the whole file
 		if !reflect.DeepEqual(now, u) {
 			return fmt.Errorf("cannot add to %s without a change to %s; add the servers by hand", i.file, name)
 		}
@@ -155,7 +155,7 @@ func (i *importer) verify(c *config.Config) error {
 	return nil
 }
 
-// secretFiles stores secrets, each in a file of its own that only its owner can read.
+// secretFiles stores each secret in its own file, readable only by the owner.
 type secretFiles struct {
 	dir     string
 	created []string
@@ -164,8 +164,8 @@ type secretFiles struct {
 
 var notInFileName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// store returns the path of a file with the secret, relative to the configuration. A file that
-// exists is not overwritten: one with the same content is used, otherwise another name.
+// store returns the path of a file with the secret, relative to the configuration. It does not
+// overwrite a file: it uses an existing file with the same content, or chooses another name.
 func (s *secretFiles) store(upstream, label, secret string) (string, error) {
 	if err := os.Mkdir(s.dir, 0o700); err == nil {
 		s.madeDir = true
@@ -197,7 +197,7 @@ func (s *secretFiles) store(upstream, label, secret string) (string, error) {
 	}
 }
 
-// discard removes the files that a text does not refer to: those of servers that were skipped.
+// discard removes the new files that text does not refer to: those of skipped servers.
 func (s *secretFiles) discard(text []byte) {
 	for _, file := range s.created {
 		if !bytes.Contains(text, []byte("${file:secrets/"+filepath.Base(file)+"}")) {
@@ -207,7 +207,7 @@ func (s *secretFiles) discard(text []byte) {
 	os.Remove(s.dir) // if it is empty
 }
 
-// undo removes what store has created.
+// undo removes everything that store has created.
 func (s *secretFiles) undo() {
 	for _, file := range s.created {
 		os.Remove(file)

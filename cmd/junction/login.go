@@ -119,7 +119,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = server.Shutdown(ending) // the last page is written
+		_ = server.Shutdown(ending) // lets the last page be written
 	}()
 	o.invite(ctx, where, attempt, answers)
 	select {
@@ -136,7 +136,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// invite tells the person where to sign in.
+// invite starts the browser, or prints the URL and reads the answer from stdin.
 func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.Login, answers chan<- answer) {
 	if !o.noBrowser && o.open(where) == nil {
 		fmt.Fprintf(o.stderr, "Continue in the browser. If it did not open, visit:\n\n  %s\n\n", where)
@@ -144,7 +144,7 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 	}
 	fmt.Fprintf(o.stderr, "Open this URL in a browser and sign in:\n\n  %s\n\n"+
 		"If the browser runs on another machine, its last page cannot be shown. Copy the address of that page and paste it here:\n", where)
-	go func() { // ends with standard input, or with the program
+	go func() { // ends with standard input or with the program
 		lines := bufio.NewScanner(o.stdin)
 		for lines.Scan() {
 			at, err := url.Parse(strings.TrimSpace(lines.Text()))
@@ -162,14 +162,14 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 	}()
 }
 
-// answer is what a browser brought back; result is what became of it.
+// answer is the query of the callback URL; result receives the error of the exchange.
 type answer struct {
 	values url.Values
 	result chan error
 }
 
-// callback receives the browser on its way back. An answer with another state is refused, and the
-// sign-in goes on; after the first answer there is no other.
+// callback returns the handler of the redirect. It rejects an answer with another state, and the
+// sign-in continues. After the first valid answer it accepts no other.
 func callback(ctx context.Context, name string, attempt *oauth.Login, answers chan<- answer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+oauth.CallbackPath(name), func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +198,7 @@ func callback(ctx context.Context, name string, attempt *oauth.Login, answers ch
 	return mux
 }
 
-// page writes one sentence to a browser.
+// page sends a page with one sentence.
 func page(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -210,8 +210,8 @@ func page(w http.ResponseWriter, status int, text string) {
 		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n", html.EscapeString(text))
 }
 
-// openOperator opens the store of a configuration for the operator's sign-in at an upstream, and
-// makes the store if there is none. The caller calls closing.
+// openOperator opens the store for the operator's sign-in at an upstream, and creates the store if
+// there is none. The caller must call closing.
 func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, closing func(), err error) {
 	if file == "" {
 		return nil, nil, cli.Usagef("%s needs --config FILE", what)
@@ -250,7 +250,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	return client, func() { client.Close(); _ = s.Close() }, nil
 }
 
-// operatorStore opens the store beside a running proxy, or makes it.
+// operatorStore opens the store, also while a proxy uses it, and creates it if there is none.
 func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) {
 	place, err := c.Place(os.LookupEnv)
 	if err != nil {
@@ -285,7 +285,8 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 	return signins.OpenStore(ctx, c, place, ring, false)
 }
 
-// plainProblem leaves out the cause of a *oauth.UserError where its text says enough.
+// plainProblem returns an error with only the text of a *oauth.UserError that has no cause. Other
+// errors are returned as they are.
 func plainProblem(err error) error {
 	if p, ok := errors.AsType[*oauth.UserError](err); ok && p.Err == nil {
 		return errors.New(p.Text)

@@ -1,14 +1,13 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
-// main.go has the commands and exit codes; program.go the parts of a running proxy and their
-// lifetimes, with those of sign-ins in signin.go and people.go, and the key of sessions in
-// state.go.
+// main.go has the commands and exit codes. program.go has the parts of a running proxy and their
+// lifetimes; signin.go and people.go have those of sign-ins, and state.go has the key of sessions.
 //
 // Package config reads the configuration file; reload.go applies a changed one. Package prose formats
 // text for people.
 //
-// What a running proxy tells: hooks.go makes the lines of the log and of the audit (package record);
-// package diagnose serves the admin address. banner.go is printed at the start.
+// hooks.go makes the lines of the log and of the audit (package record). Package diagnose serves the
+// admin address. banner.go prints the text at the start.
 //
 // The commands: package cli asks a running proxy, package signins changes the storage of sign-ins,
 // import.go and package clients read the files of MCP clients, login.go signs in to upstreams, and

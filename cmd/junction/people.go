@@ -12,20 +12,20 @@ import (
 	"junction/upstream/oauth"
 )
 
-// This file joins what people sign in to upstreams by: the pages of the authorization server, the
-// OAuth client behind them, the upstreams of each person, and the proxy, none of which knows the
-// others.
+// This file connects the parts of upstream sign-ins of users: the pages of the authorization
+// server, the OAuth client, the upstreams of each user, and the proxy.
 
-// people are those who have signed in here, as the proxy and the upstreams want to know them.
+// people implements proxy.People and the user part of upstream.Credentials for users of the
+// authorization server.
 type people struct {
 	program *program
 	oauth   *oauth.Client
 	pages   *authserver.Server
-	issuers map[string]bool // of the providers that people sign in with here
+	issuers map[string]bool // of the configured identity providers
 }
 
-// Of is proxy.People's. Whoever comes with a token of another issuer's could not come to our pages
-// as the same person.
+// Of implements proxy.People. A token of another issuer gets no upstreams of its own, because its
+// subject could not sign in to our pages as the same user.
 func (p *people) Of(who *auth.Principal) []*upstream.Upstream {
 	if who.Kind != auth.KindUser || !p.issuers[who.Issuer] {
 		return nil
@@ -33,7 +33,7 @@ func (p *people) Of(who *auth.Principal) []*upstream.Upstream {
 	return p.program.set.Of(who.ID)
 }
 
-// Token is upstream.Credentials'.
+// Token implements upstream.Credentials for a user.
 func (p *people) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
 	token, err := p.oauth.Token(ctx, name, person, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
@@ -42,7 +42,8 @@ func (p *people) Token(ctx context.Context, name, person string, refused ...stri
 	return token, err
 }
 
-// uses reports whether somebody who signs in may use anything of an upstream, on some endpoint.
+// uses reports whether a user may use anything of an upstream on some endpoint. If policies match
+// addresses, it returns true.
 func (r *reach) uses(p *auth.Principal, upstream string) bool {
 	if r == nil || r.policy.MatchesAddress() {
 		return true

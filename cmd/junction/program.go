@@ -38,43 +38,42 @@ import (
 	"junction/upstream/stored"
 )
 
-// options is what the command line and the process give to a program.
+// options are the inputs of a program: the command line and the standard streams of the process.
 type options struct {
 	file, listen   string
 	stdout, stderr io.Writer
 	getenv         func(string) (string, bool)
 }
 
-// program is a running proxy: its parts. open says in which order they come, close in which they
-// go.
+// program holds the parts of a running proxy. open creates them; close releases them.
 type program struct {
 	options
 	log    *slog.Logger
-	config *config.Config // the one in force; owned by reloadLoop once serve has begun
+	config *config.Config // the configuration in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
-	pins   *pins.Pins // as the file has them; nil when none is named. Owned as config is
+	pins   *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
 
 	public, admin net.Listener // admin may be nil
-	vault         *vault       // nil where no token is stored
-	signIn        *signIn      // nil where nobody signs in
+	vault         *vault       // nil if no token is stored
+	signIn        *signIn      // nil without auth.oauth
 	providers     *auth.Providers
 	connect       *pages.Connect
 	calls         pages.Calls
 	server        *proxy.Server
-	ended         *endedSessions // nil where they are not kept
+	ended         *endedSessions // nil if deleted sessions are not stored
 	set           upstream.Set
-	catalogs      *stored.Dir                // nil where there is no place for them
-	sandboxes     string                     // the folder of those of commands; "" where there is no place for it
+	catalogs      *stored.Dir                // nil if there is no folder for catalogs
+	sandboxes     string                     // the parent of the sandbox folders of commands; "" if there is none
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
-	unread        atomic.Pointer[string] // why the file was not read again; nil when it was
+	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
-	refresh chan struct{} // 1-buffered: a catalog has changed
-	recheck chan struct{} // 1-buffered: one of a person's own has
+	refresh chan struct{} // 1-buffered: a shared catalog has changed
+	recheck chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
 }
 
-// serve runs a proxy until ctx ends, or until it cannot go on.
+// serve runs a proxy until ctx ends or a listener fails.
 func serve(ctx context.Context, o options) error {
 	hideEnvironment()
 	p, err := open(o)
@@ -86,16 +85,15 @@ func serve(ctx context.Context, o options) error {
 	return p.serve(ctx)
 }
 
-// ballast returns memory that is never touched, and so takes none of the machine's: all it does is
-// to make the collector believe that the heap is not as small as it is. Without it a call's few
-// kilobytes of garbage have it run thirty times a second, which is a quarter of the CPU of a small
-// call.
+// ballast returns memory that is never touched and therefore takes no physical memory. It raises
+// the heap size at which the garbage collector runs. Without it the collector runs thirty times a
+// second for the few kilobytes of garbage of each call: a quarter of the CPU time of a small call.
 func ballast() []byte { return make([]byte, 16<<20) }
 
-// open opens everything that can fail, and starts the upstreams.
+// open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
 	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
-	hash, hashErr := config.Checksum(o.file) // before it is read, so that a change between the two is seen by reloadLoop
+	hash, hashErr := config.Checksum(o.file) // computed before Load, so that reloadLoop notices a change between the two
 	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(o.stderr, problems, warnings)
@@ -130,8 +128,8 @@ func open(o options) (_ *program, err error) {
 	if *c.Admin != "" {
 		p.admin, err = listen(*c.Admin, "admin")
 		if errors.Is(err, syscall.EADDRINUSE) && o.file == "" {
-			// Nobody asked for it, and without a file there is nowhere to name another: a second
-			// junction for a quick try works all the same.
+			// The admin address is the default here, and cannot be changed without a file. A second
+			// junction started for a test must work anyway.
 			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *c.Admin)
 			err = nil
 		}
@@ -174,12 +172,12 @@ func open(o options) (_ *program, err error) {
 	return p, nil
 }
 
-// apply makes the world that of the configuration, which has been checked.
+// apply puts a validated configuration in force.
 func (p *program) apply(c *config.Config) {
 	limits := c.Limits.WithDefaults()
 	executable, err := os.Executable()
 	if err != nil {
-		executable = "" // then the word has no special meaning, and the upstream says that there is no such program
+		executable = "" // then "junction" is not replaced in commands, and the upstream reports a missing program
 	}
 	var own auth.Verifier
 	if p.signIn != nil {
@@ -212,8 +210,8 @@ func (p *program) apply(c *config.Config) {
 	p.config = c
 }
 
-// ownOrigins returns the origins of pages that the listener itself could serve, as browsers write
-// them: with each name of this machine, and without the default port.
+// ownOrigins returns the origins of pages on the listener's own address, as browsers write them:
+// one for each loopback name of this machine, without the default port.
 func ownOrigins(listener net.Addr) []string {
 	host, port, err := net.SplitHostPort(listener.String())
 	if err != nil {
@@ -229,21 +227,21 @@ func ownOrigins(listener net.Addr) []string {
 	return list
 }
 
-// policy is what the file says about who may do what. Only a file that says nothing at all lets
-// everybody use everything.
+// policy compiles the policies of the file. Without the key policies, every principal may use
+// everything.
 func (p *program) policy(c *config.Config) *policy.Policy {
 	if c.Policies == nil {
 		return policy.Open()
 	}
 	compiled, err := policy.Compile(c.Policies)
 	if err != nil {
-		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err) // Load refuses such a file
+		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err) // unreachable: Load rejects such a file
 		return nil
 	}
 	return compiled
 }
 
-// listen listens on an address of the file; the error of one that is taken is a takenError.
+// listen listens on an address of the file. The error for an address in use is a takenError.
 func listen(address, key string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -259,7 +257,7 @@ func listen(address, key string) (net.Listener, error) {
 	return l, nil
 }
 
-// hintOfListen says what to listen on instead.
+// hintOfListen returns the address to suggest instead.
 func hintOfListen(err error) string {
 	switch {
 	case errors.Is(err, syscall.EACCES):
@@ -270,7 +268,7 @@ func hintOfListen(err error) string {
 	return "another address"
 }
 
-// takenError means that somebody listens on an address already.
+// takenError means that another program listens on the address.
 type takenError struct{ address, key string }
 
 func (e takenError) Error() string {
@@ -279,13 +277,13 @@ func (e takenError) Error() string {
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
 
-// serve answers requests until ctx ends, and then shuts down: no new connections, streams ended,
-// calls finished within the grace.
+// serve answers requests until ctx ends and then shuts down: it accepts no new connections, ends
+// streams, and lets in-flight calls finish within the grace.
 func (p *program) serve(ctx context.Context) error {
 	limits := p.config.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
 		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
-		WriteTimeout: limits.WriteTimeout, // what takes longer, as calls and streams do, says so before it writes
+		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.asSeen()
@@ -329,7 +327,7 @@ func (p *program) serve(ctx context.Context) error {
 		if !shutdown(public, grace) {
 			p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
 			p.server.Kill()
-			// No call needs an upstream any more, so the upstreams end while the last answers are
+			// No call needs an upstream any more: the upstreams end while the last answers are
 			// written.
 			var closing sync.WaitGroup
 			closing.Go(p.set.Close)
@@ -337,13 +335,14 @@ func (p *program) serve(ctx context.Context) error {
 			public.Close()
 			closing.Wait()
 		}
-		admin.Close() // last, so that whoever asks hears that we are stopping
+		admin.Close() // last, so that /readyz reports the shutdown until the end
 		return nil
 	})
 	return group.Wait()
 }
 
-// publicHandler answers clients: what they look up before they sign in, for anybody, and MCP.
+// publicHandler returns the handler of clients: the pages and metadata that need no authentication,
+// and MCP.
 func (p *program) publicHandler() http.Handler {
 	ids := auth.NewRequestIDs()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -355,7 +354,8 @@ func (p *program) publicHandler() http.Handler {
 			return
 		}
 		if p.signIn != nil && p.signIn.serves(r) {
-			// Documents below /.well-known/ are for everybody, and say the same to all.
+			// Documents below /.well-known/ are public and the same for every caller: their Host header
+			// is not checked.
 			if strings.HasPrefix(r.URL.Path, "/.well-known/") || p.server.CheckHost(w, r) {
 				p.signIn.ServeHTTP(w, r)
 			}
@@ -369,17 +369,18 @@ func (p *program) publicHandler() http.Handler {
 	})
 }
 
-// lastAnswers is how long the answers of calls that were cut off may take to reach their clients.
+// lastAnswers limits how long the answers of calls that were cut off may take to reach their
+// clients.
 const lastAnswers = time.Second
 
-// shutdown waits for the requests in progress, for a while; false means that some are left.
+// shutdown waits for in-flight requests and reports whether all of them ended in time.
 func shutdown(s *http1.Server, wait time.Duration) bool {
 	limit, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	return s.Shutdown(limit) == nil
 }
 
-// asSeen returns the proxy as its admin address describes it.
+// asSeen returns the view of the proxy that the admin listener serves.
 func (p *program) asSeen() *diagnose.Proxy {
 	return &diagnose.Proxy{
 		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(),
@@ -393,10 +394,10 @@ func (p *program) asSeen() *diagnose.Proxy {
 	}
 }
 
-// url is where clients on this machine connect.
+// url returns the URL for clients on this machine.
 func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
 
-// close closes what open has opened, however far it came.
+// close releases everything that open has opened so far. It works on a partly opened program.
 func (p *program) close() {
 	p.set.Close()
 	if p.catalogs != nil {
@@ -418,8 +419,8 @@ func (p *program) close() {
 	record.FlushLog(p.log)
 }
 
-// welcome prints the banner, with the URL that clients use, when all upstreams have been tried, or
-// soon.
+// welcome prints the banner, with the URL for clients, once all upstreams have been tried, but
+// after three seconds at most.
 func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -432,19 +433,19 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 		}
 	}
 	if ctx.Err() == nil {
-		p.server.Settle() // who reads that an upstream is ready finds its tools
+		p.server.Settle() // a client that reads "ready" must find the tools
 		list := rows(p.asSeen().Statuses())
 		for _, name := range slices.Sorted(maps.Keys(p.reach.Load().config.Personal())) {
 			list = append(list, bannerRow{Name: name, State: diagnose.ByPerson})
 		}
 		banner(p.stdout, url, keys, list)
-		debug.FreeOSMemory() // only starting needed it, and the collector has little to do from now on
+		debug.FreeOSMemory() // returns the memory that only the start needed; the collector runs rarely from now on
 	}
 	return nil
 }
 
-// idleTimeout is for a connection without a request: longer than clients pause between two calls of
-// one task, so that they need not connect again.
+// idleTimeout limits how long a connection stays open without a request. It is longer than clients
+// pause between two calls of one task, so that they need not reconnect.
 const idleTimeout = 2 * time.Minute
 
 func rows(list []upstream.Status) []bannerRow {
@@ -455,8 +456,9 @@ func rows(list []upstream.Status) []bannerRow {
 	return out
 }
 
-// recheckLoop has the streams of those who signed in end soon after their sign-in does, and people
-// hear of what their own upstreams offer. One goroutine, until ctx ends.
+// recheckLoop closes streams whose sign-in has ended and tells clients about catalog changes of
+// users' own upstreams. It also closes users' idle upstream connections. It runs in one goroutine
+// until ctx ends.
 func (p *program) recheckLoop(ctx context.Context) error {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
@@ -475,13 +477,13 @@ func (p *program) recheckLoop(ctx context.Context) error {
 	}
 }
 
-// restAfter is how long what a person has connected stays so while they are away.
+// restAfter is how long a user's upstream connections stay open without requests.
 const restAfter = 15 * time.Minute
 
-// recheck is half of what a stream may outlive the sign-in that it was opened by.
+// recheck is half of the time for which a stream may outlive its sign-in.
 const recheck = 5 * time.Second
 
-// refreshLoop takes over changed catalogs. One goroutine, until ctx ends.
+// refreshLoop puts changed catalogs in force. It runs in one goroutine until ctx ends.
 func (p *program) refreshLoop(ctx context.Context) error {
 	for {
 		select {

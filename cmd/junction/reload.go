@@ -23,12 +23,11 @@ import (
 	"junction/proxy/pins"
 )
 
-// settle is how long the file must have been left alone before it is read: editors write in several
-// steps.
+// settle is how long the file must be unchanged before it is read. Editors write in several steps.
 const settle = 100 * time.Millisecond
 
-// reloadLoop takes over the file when it has changed, and on SIGHUP. A bad file changes nothing but
-// the log. One goroutine, until ctx ends.
+// reloadLoop reloads the file after a change and on SIGHUP. A file with mistakes is logged and
+// otherwise ignored. It runs in one goroutine until ctx ends.
 func (p *program) reloadLoop(ctx context.Context) error {
 	if p.file == "" {
 		return nil
@@ -41,7 +40,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
-		// The folder, since editors and Kubernetes replace the file.
+		// Watch the folder, since editors and Kubernetes replace the file.
 		if err = watcher.Add(filepath.Dir(p.file)); err == nil {
 			events, missed = watcher.Events, watcher.Errors
 		}
@@ -54,8 +53,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	if err != nil {
 		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
 	}
-	// the first time at once: the file may have changed since it was read and before anybody
-	// watched
+	// Check at once: the file may have changed between Load and the start of the watcher.
 	quiet := time.NewTimer(settle)
 	waiting := true // for the timer
 	for {
@@ -67,13 +65,13 @@ func (p *program) reloadLoop(ctx context.Context) error {
 			p.reload(true)
 			p.repin()
 		case e := <-events:
-			// Others in the folder, a log perhaps, never stop writing. They must not put it off;
-			// one of them may be what our file is a link to.
+			// Writes to other files in the folder, such as a log, must not delay the reload. Other
+			// events of theirs may concern the target of our file, if it is a symbolic link.
 			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
 				quiet.Reset(settle)
 				waiting = true
 			}
-		case <-missed: // some events were lost; the watcher waits until somebody has taken this
+		case <-missed: // events were lost; the watcher blocks until this is received
 			quiet.Reset(settle)
 			waiting = true
 		case <-quiet.C:
@@ -84,20 +82,22 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	}
 }
 
-// reload takes over the file. Everything that can fail comes before anything changes.
+// reload reads the file and puts it in force. Every step that can fail comes before the first
+// change. asked is set for SIGHUP: then an unchanged file is reloaded too, and a missing one is
+// reported.
 func (p *program) reload(asked bool) {
 	hash, err := config.Checksum(p.file)
 	if err != nil {
 		if asked {
 			p.notReloaded(err, "")
 		}
-		return // a file that is gone for a moment is being replaced
+		return // a missing file is probably being replaced
 	}
 	if hash == p.hash && !asked {
 		return
 	}
 	p.hash = hash
-	detail := "" // of what the log has a line of its own for
+	detail := "" // for /readyz, where the log has one line for each mistake
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {
@@ -111,7 +111,7 @@ func (p *program) reload(asked bool) {
 		if p.listen != "" {
 			c.Listen = p.listen
 		}
-		if problem := c.ListenProblem(c.Listen, false, false); problem != "" { // of --listen; that of the file was checked
+		if problem := c.ListenProblem(c.Listen, false, false); problem != "" { // only --listen can fail here: Load has checked the file
 			err = fmt.Errorf("--listen %s: %s", c.Listen, problem)
 		}
 		err = cmp.Or(err, fixed(p.config, c))
@@ -138,15 +138,15 @@ func (p *program) reload(asked bool) {
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
 }
 
-// notReloaded has the log and /readyz say why the file is not what is in force; detail is for the
-// latter alone, and "" where err says it all.
+// notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
+// for /readyz; "" means err.
 func (p *program) notReloaded(err error, detail string) {
 	detail = cmp.Or(detail, err.Error())
 	p.unread.Store(&detail)
 	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
 }
 
-// fixed refuses changes of what a running process cannot change.
+// fixed rejects changes of settings that need a restart.
 func fixed(old, next *config.Config) error {
 	var changed []string
 	for _, k := range []struct {
@@ -173,8 +173,8 @@ func fixed(old, next *config.Config) error {
 	}
 }
 
-// ownScopes are those that who signs in here may be given beyond the usual one: the authorization
-// server knows them from its start.
+// ownScopes returns the scopes that the authorization server may grant beyond the default one. The
+// server reads them only at its start.
 func ownScopes(c *config.Config) []string {
 	if c.Auth.OAuth == nil {
 		return nil
@@ -182,8 +182,8 @@ func ownScopes(c *config.Config) []string {
 	return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities))
 }
 
-// repin takes over the pins when the file has changed; one that is broken changes nothing but the
-// log. reloadLoop calls it.
+// repin reloads the pins if their file has changed. A broken file is logged and otherwise ignored.
+// Only reloadLoop calls it.
 func (p *program) repin() {
 	if p.config.Pins == "" {
 		return
@@ -201,7 +201,8 @@ func (p *program) repin() {
 	p.log.Info("pins reloaded", "pins", p.config.Pins)
 }
 
-// loadPins reads the file that the configuration names; nil without one.
+// loadPins reads the pins file of the configuration. It returns nil if the configuration names
+// none.
 func loadPins(c *config.Config) (*pins.Pins, error) {
 	if c.Pins == "" {
 		return nil, nil

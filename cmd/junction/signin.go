@@ -20,13 +20,13 @@ import (
 	"junction/proxy"
 )
 
-// signIn is what lets people sign in: the authorization server, and where it keeps what it knows.
+// signIn is the authorization server and the upstream sign-ins of its users.
 type signIn struct {
 	*authserver.Server
 	people people
 }
 
-// signInAt is the URL that tokens are bound to, "" where there are none.
+// signInAt returns the URL that tokens are bound to, or "" without auth.oauth.
 func signInAt(c *config.Config) string {
 	if c.Auth.OAuth == nil {
 		return ""
@@ -34,14 +34,14 @@ func signInAt(c *config.Config) string {
 	return c.PublicURL
 }
 
-// openSignIn prepares for the tokens of others, and opens the vault and the authorization server
-// where the configuration needs them.
+// openSignIn prepares the verification of other issuers' tokens, and opens the vault and the
+// authorization server if they are configured.
 func (p *program) openSignIn(c *config.Config) (err error) {
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {
 		return err
 	}
-	// What the file names may be anywhere; what only an issuer names may not.
+	// URLs from the configuration may have any address. URLs from an issuer's documents may not.
 	transport := config.Trusting(fetcher)
 	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
 	p.providers.Untrusted = fetcher.Client()
@@ -66,14 +66,14 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	return err
 }
 
-// reach is what the file lets people use.
+// reach is the policy and the configuration in force, for questions about access.
 type reach struct {
 	policy *policy.Policy
 	config *config.Config
 }
 
-// any reports whether somebody who signs in may use anything on some endpoint, as far as can be
-// known before their client comes: where it will come from cannot.
+// any reports whether a user may use anything on some endpoint. If policies match addresses, it
+// returns true, since the address of the client is not known yet.
 func (r *reach) any(p *auth.Principal) bool {
 	if r == nil || r.policy.MatchesAddress() {
 		return true
@@ -81,10 +81,10 @@ func (r *reach) any(p *auth.Principal) bool {
 	return r.some(p, func(rights *policy.Rights) bool { return !rights.None() })
 }
 
-// some reports whether somebody's rights are such, on some endpoint.
+// some reports whether the user's rights on some endpoint satisfy such.
 func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	s := proxy.Subject(p, "")
-	s.Address = netip.Addr{} // that of the client is not known before it connects
+	s.Address = netip.Addr{} // the address of the client is unknown until it connects
 	if such(r.policy.For(s)) {
 		return true
 	}
@@ -96,7 +96,7 @@ func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	return false
 }
 
-// ring reads the master keys, or makes the first one.
+// ring reads the master keys and creates the first one if there is no key file.
 func (p *program) ring(c config.Storage) (*seal.Ring, error) {
 	file, text, err := c.Keys(p.getenv)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *program) ring(c config.Storage) (*seal.Ring, error) {
 func (s *signIn) serves(r *http.Request) bool {
 	path := r.URL.Path
 	if rest, page := strings.CutPrefix(path, "/connect/"); page {
-		return strings.TrimSuffix(rest, "/") != "mcp" // which is an endpoint called connect
+		return strings.TrimSuffix(rest, "/") != "mcp" // an endpoint named connect
 	}
 	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") || strings.HasPrefix(path, "/oauth/") ||
 		strings.HasPrefix(path, "/.well-known/oauth-authorization-server")

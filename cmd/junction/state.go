@@ -14,12 +14,12 @@ import (
 	"junction/upstream/stored"
 )
 
-// This file holds what outlives a process: the key that seals session ids, the last catalogs of the
-// upstreams, and the folders of sandboxes.
+// This file manages the state that outlives a process: the key that seals session ids, the stored
+// catalogs of the upstreams, and the folders of sandboxes.
 
-// key reads the key that seals session ids and stored catalogs, and makes it where there is none.
-// dir is its folder. Without a place for it, sessions and catalogs end with the process, and dir is
-// "".
+// key reads the key that seals session ids and stored catalogs, and creates the key if it does not
+// exist. dir is the folder of the key. If the default folder cannot be used, the key lasts until
+// the process ends and dir is "".
 func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	named := file != ""
 	if !named {
@@ -42,14 +42,14 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	return key, filepath.Dir(file), err
 }
 
-// passingKey returns a key that ends with the process.
+// passingKey returns a key that is not stored.
 func passingKey() (*seal.Key, string, error) {
 	key, err := seal.NewKey(seal.NewSecret())
 	return key, "", err
 }
 
-// openCatalogs opens the folder with the last catalogs of the upstreams, below dir. Each
-// configuration file has a folder of its own.
+// openCatalogs opens the folder of the stored catalogs, below dir. Each configuration file has its
+// own folder.
 func (p *program) openCatalogs(key *seal.Key, dir string) {
 	if dir == "" {
 		return
@@ -62,8 +62,7 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	p.catalogs = catalogs
 }
 
-// cleanCatalogs removes the stored catalogs of servers that the configuration does not name any
-// more.
+// cleanCatalogs removes the stored catalogs of upstreams that are no longer configured.
 func (p *program) cleanCatalogs(c *config.Config) {
 	if p.catalogs == nil {
 		return
@@ -77,15 +76,15 @@ func (p *program) cleanCatalogs(c *config.Config) {
 
 var errKey = errors.New("it holds no key; remove it, and a new one is made")
 
-// loadKey reads a key file, or makes it.
+// loadKey reads a key file and creates it if it does not exist.
 func loadKey(file string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
 	secret := seal.NewSecret()
 	made := base64.StdEncoding.EncodeToString(secret) + "\n"
-	// The key appears whole or not at all, also when two of us make it at once: who links first
-	// wins.
+	// Link makes the complete file appear in one step. If two processes create the key at once, the
+	// first link wins and both use its key.
 	temp, err := os.CreateTemp(filepath.Dir(file), ".key-*")
 	if err == nil {
 		defer os.Remove(temp.Name())

@@ -17,16 +17,16 @@ import (
 	"junction/upstream/oauth"
 )
 
-// vault holds the tokens of the upstreams that Junction signs in to: those of the operator
-// (auth.mode oauth) and those of people (oauth_user).
+// vault holds the tokens of the upstreams that Junction signs in to: the operator's (auth.mode
+// oauth) and those of users (oauth_user).
 type vault struct {
 	store *store.Store
 	keys  *seal.Ring
 	oauth *oauth.Client
 }
 
-// openVault opens the vault where the configuration needs it, once. The vault stays open until the
-// program ends.
+// openVault opens the vault if the configuration needs one and none is open. The vault stays open
+// until the program ends.
 func (p *program) openVault(c *config.Config) error {
 	if p.vault != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
 		return nil
@@ -65,8 +65,8 @@ func (p *program) openVault(c *config.Config) error {
 	return nil
 }
 
-// use tells the vault the upstreams of a configuration, and returns what upstreams get their tokens
-// from, nil without a vault.
+// credentials gives the vault the upstreams of a configuration, and returns the source of upstream
+// tokens, nil without a vault.
 func (p *program) credentials(c *config.Config) upstream.Credentials {
 	if p.vault == nil {
 		return nil
@@ -89,7 +89,7 @@ func (p *program) Token(ctx context.Context, name, person string, refused ...str
 	return token, err
 }
 
-// close waits for tokens that are being renewed.
+// close waits for in-flight token refreshes.
 func (v *vault) close() {
 	if v == nil {
 		return
