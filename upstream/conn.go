@@ -18,48 +18,48 @@ import (
 	"junction/upstream/transport"
 )
 
-// conn is a transport whose era is known: it can make MCP calls. legacyConn and modernConn are the
-// two.
+// conn makes MCP calls over a transport whose era is known. The implementations are legacyConn and
+// modernConn.
 type conn interface {
-	// call makes a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
-	// said so.
+	// call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
+	// returned an error response.
 	call(ctx context.Context, c *Call, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
-	// watch begins to listen to what the server says unasked; changes go to the hooks that the conn
-	// was opened with. It does not block. The channel is closed when nothing that the server says
-	// from then on is missed, or when it has nothing to say.
+	// watch starts listening to the server's notifications; list changes go to the hooks that the
+	// conn was opened with. It does not block. The channel is closed when no later notification can
+	// be missed, or when the server sends none.
 	watch() <-chan struct{}
-	// follow makes the server tell of changes to the resources that all returns, of which added are
-	// new and gone are no more, on a conn that watches. It returns those of added that the server
-	// accepted; the error says why it did not accept others. A conn that needs only the changes
-	// does not call all.
+	// follow subscribes to the resources in added and unsubscribes from those in gone. all returns
+	// the complete set; a conn that needs only the changes does not call it. follow returns the
+	// added resources that the server accepted; the error is the reason for the others. The conn
+	// must watch.
 	follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
-	// asking returns a channel while a call in progress has asked something on a stream that does
-	// not name the call: the call was alone then, and has to stay so. The channel is closed when
-	// that is over. It is nil while there is no such call.
+	// asking returns a channel while an in-flight call owns the conn exclusively: it received a
+	// server request on a stream that does not identify the call. The channel is closed when
+	// exclusive use ends. It is nil if no call owns the conn.
 	asking() <-chan struct{}
-	// tell sends a notification of a client's, if the era has it. It does not wait for the server.
+	// tell sends a client's notification, if the era has it. It does not wait for the server.
 	tell(method string)
-	// about says who the server is and what it can do.
+	// about returns the server's self-description and capabilities.
 	about() *serverInfo
 	wait() error
 	close() error
 }
 
-// serverInfo is what a server said about itself in the handshake.
+// serverInfo is the server's self-description from the handshake.
 type serverInfo struct {
 	era          Era
-	both         bool // it speaks the newest version of the legacy era as well
-	mirrors      bool // arguments of calls go into headers as well
+	both         bool // the server also supports the newest version of the legacy era
+	mirrors      bool // call arguments are mirrored in headers
 	version      string
 	capabilities raw.Object
-	serverInfo   []byte // JSON; nil when it gave none
-	instructions string // for the model; "" when it gave none
+	serverInfo   []byte // JSON; nil if the server sent none
+	instructions string // for the model; "" if the server sent none
 }
 
-// tells returns which of its lists the server says that it tells of changes to; all is false when
-// it has one that it does not tell of.
+// tells returns the lists for which the server announces change notifications (listChanged). all is
+// false if the server has a list without them.
 func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	all = true
 	for p := range Parts {
@@ -70,52 +70,56 @@ func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	return parts, any, any && all
 }
 
-// hooks is what a conn reports to the link that opened it. Both are called on the transport's
-// reading goroutine and must not block.
+// hooks are the callbacks through which a conn reports to its link. They are called on the
+// transport's reading goroutine and must not block.
 type hooks struct {
-	// the server's lists have changed, or may have while we could not listen
+	// the server's lists have changed, or may have changed while nothing listened
 	changed func()
-	updated func(uri string, of func(string) bool) // see Update; nil where no client wants to know
-	// these resources may have changed while we could not listen; nil stands for all, and a nil
-	// hook is not called
+	updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
+	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
+	// called.
 	missed func([]string)
 }
 
-// base is what both eras share: ids, progress tokens, and the answers to a server that asks.
+// base is shared by both eras: ids, progress tokens, and responses to server requests.
 type base struct {
 	transport transport.Transport
 	log       *slog.Logger
 	hooks     hooks
 	era       Era
-	odd       transport.LogLimit // of what the log is told that the server should not have sent
-	info      serverInfo         // written by the handshake, read once that is done
-	// declared is what the server was told of its clients in the handshake. It is the zero value in
-	// the modern era, and guarded by mu.
+	odd       transport.LogLimit // limits log lines about messages that violate the protocol
+	info      serverInfo         // written by the handshake, read only after it
+	// declared holds the client capabilities that the handshake sent to the server. It is the zero
+	// value in the modern era. Guarded by mu.
 	declared Profile
 
 	ids atomic.Uint64
-	// takes the acknowledgement of a subscription; nil in the legacy era
+	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
-	// of an update of a resource, see Update; nil in the legacy era
+	// selects the subscribers of a resource update, see Update; nil in the legacy era
 	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
-	listed atomic.Bool // a list was asked for
+	listed atomic.Bool // at least one list was requested
 
 	mu sync.Mutex
-	// calls of clients in progress; the id is also the progress token that we gave out
+	// in-flight client calls; the id is also the progress token sent to the server
 	flights map[jsonrpc.ID]*flight
-	pending map[jsonrpc.ID]*pendingRequest // questions of the server's that are being answered
-	// calls in progress that have asked, and must stay the only ones for that
-	alone          int
-	shared         chan struct{}   // closed when alone is 0 again; nil while it is 0
-	abandonedUntil time.Time       // until then an abandoned call may still ask
-	recent         [2]endedCall    // the last two principals whose calls have ended, the later one first
-	browse         map[string]Peer // who was sent to a page, by elicitationId; nil before the first
+	pending map[jsonrpc.ID]*pendingRequest // server requests that are being answered
+	// in-flight calls that use the conn exclusively, because they received a server request
+	alone  int
+	shared chan struct{} // closed when alone is 0 again; nil while it is 0
+	// until then, server requests of an abandoned call may still arrive
+	abandonedUntil time.Time
+	// the principals of the calls that ended last, the latest one first
+	recent [2]endedCall
+	// clients that were sent to a URL, by elicitationId; nil before the first
+	browse map[string]Peer
 
 	outbox chan *transport.Request // answers to the server's requests, sent by run; 256-buffered, never closed
-	probes chan func()             // what run starts as a task; 1-buffered, never closed; nil in the modern era
+	// tasks that run starts; 1-buffered, never closed; nil in the modern era
+	probes chan func()
 	ctx    context.Context
 	stop   context.CancelFunc
-	tasks  sync.WaitGroup // run, and what an era adds
+	tasks  sync.WaitGroup // run, and the goroutines of the era
 }
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
@@ -128,13 +132,14 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
 
-// start takes the transport, once it is open.
+// start sets the transport after it was opened.
 func (b *base) start(w transport.Transport) {
 	b.transport = w
 	b.tasks.Go(b.run)
 }
 
-// run sends what must not be sent on the transport's reading goroutine, until close.
+// run sends the messages that must not be sent on the transport's reading goroutine. It returns
+// after close.
 func (b *base) run() {
 	for {
 		select {
@@ -147,13 +152,12 @@ func (b *base) run() {
 			}
 			cancel()
 		case task := <-b.probes:
-			b.tasks.Go(task) // close waits for run, and so for this as well
+			b.tasks.Go(task) // close waits for run, and so for this task
 		}
 	}
 }
 
-// post sends a message without waiting for it. When the server does not take what we send, it is
-// dropped.
+// post queues a message and does not block. It drops the message if the queue is full.
 func (b *base) post(m *transport.Request) {
 	select {
 	case b.outbox <- m:
@@ -172,7 +176,7 @@ func (b *base) close() error {
 	return err
 }
 
-// abandon gives up the transport to another conn.
+// abandon stops the base without closing its transport, which another conn takes over.
 func (b *base) abandon() {
 	b.stop()
 	b.tasks.Wait()
@@ -180,15 +184,15 @@ func (b *base) abandon() {
 
 func (b *base) nextID() jsonrpc.ID { return jsonrpc.NumberID(b.ids.Add(1)) }
 
-// receive takes a message that is no response and came on no request's own stream.
+// receive handles a message that is no response and came on a stream shared by all requests.
 func (b *base) receive(m *jsonrpc.Message) { b.deliver(nil, m) }
 
-// ownRequest stands for a request of our own. No client can answer a server request that belongs to
-// it.
+// ownRequest is the flight of Junction's own requests. A server request on such a stream belongs to
+// no client and is rejected.
 var ownRequest = &flight{}
 
-// deliver takes a message that is no response. own is the call on whose response stream the message
-// came, ownRequest for a request of ours, and nil for any other stream.
+// deliver handles a message that is no response. own is the call on whose response stream the
+// message came, ownRequest for one of Junction's own requests, and nil for any other stream.
 func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
 	case m.IsRequest():
@@ -231,8 +235,8 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	}
 }
 
-// answer answers a request of the server's: a ping here, a question by the client whose call it
-// belongs to.
+// answer responds to a server request. It answers a ping itself; the client of the call that a
+// server request belongs to answers the others.
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
@@ -246,8 +250,8 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	}
 }
 
-// progress passes a progress notification on to the call that it is about, under the client's own
-// token. A token that is not in flight is dropped.
+// progress relays a progress notification to its call under the client's own token. A notification
+// with an unknown token is dropped.
 func (b *base) progress(m *jsonrpc.Message) {
 	params := m.Body
 	token, err := params.Get("progressToken")
@@ -268,12 +272,12 @@ func (b *base) progress(m *jsonrpc.Message) {
 	}
 }
 
-// reserved are the members of _meta that speak about one hop: they are never passed on.
+// reserved lists the _meta members that apply to one hop. They are never relayed.
 var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo,
 	mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
 	mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo}
 
-// reservedName returns which of reserved a member is; "" for none.
+// reservedName returns the name of m if it is in reserved, otherwise "".
 func reservedName(m raw.Member) string {
 	for _, name := range reserved {
 		if string(m.Key[1:len(m.Key)-1]) == name {
@@ -288,8 +292,8 @@ func reservedName(m raw.Member) string {
 	return ""
 }
 
-// prepare makes the params of a call: the client's own with the upstream's name, and with a _meta
-// that speaks of this hop. The flight is nil when the call has no peer.
+// prepare builds the params of a call: the client's params with the upstream's own name of the
+// tool, and with _meta for this hop. The flight is nil if the call has no peer.
 func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
@@ -342,8 +346,9 @@ func emptyMeta() raw.Object {
 	return o
 }
 
-// rewriteMeta returns meta without what speaks of the client's hop and with what speaks of ours, in
-// memory behind b: itself if there is nothing to do, nil if nothing is left.
+// rewriteMeta removes the reserved members from meta and adds own and the progress token. It
+// appends the result to b. It returns meta's own text if nothing changes, and nil if no member is
+// left.
 func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
@@ -379,8 +384,8 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 	return meta.AppendSplice(b, edits...)
 }
 
-// roundTrip sends one request of a call and waits for its answer. When it ends early, the server is
-// told to cancel if it would not notice otherwise.
+// roundTrip sends one request of a call and waits for the response. If ctx ends first and
+// tellCancel is set, it sends notifications/cancelled to the server.
 func (b *base) roundTrip(
 	ctx context.Context, req *transport.Request, f *flight, tellCancel bool,
 ) (*jsonrpc.Message, error) {
@@ -414,7 +419,7 @@ func (b *base) roundTrip(
 	return m, nil
 }
 
-// resultOf returns the result in an answer.
+// resultOf returns the result of a response, or its error.
 func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 	switch {
 	case m.Error != nil:
@@ -425,7 +430,7 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 	return m.Body, nil
 }
 
-// ask makes a request of our own and returns its result.
+// ask sends one of Junction's own requests and returns the result.
 func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
 	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
 		Params: params}, Header: header},
@@ -442,7 +447,7 @@ func (b *base) ask(ctx context.Context, method string, params []byte, header []H
 	return m.Body, nil
 }
 
-// has reports whether the object has a member that is an object, such as a capability.
+// has reports whether the value at the path is an object, such as a capability.
 func has(o raw.Object, path ...string) bool {
 	v, err := raw.Get(o.Text(), path...)
 	return o.Present() && err == nil && v[0] == '{'
@@ -454,7 +459,7 @@ func isTrue(o raw.Object, path ...string) bool {
 	return o.Present() && err == nil && string(v) == "true"
 }
 
-// implementation is our own name in handshakes.
+// implementation returns the clientInfo (JSON) that Junction sends in handshakes.
 func implementation(version string) []byte {
 	b := raw.AppendQuote([]byte(`{"name":"junction","version":`), strings.TrimSpace(version))
 	return append(b, '}')

@@ -15,29 +15,32 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds which resources of an upstream clients have subscribed to. Subscribers are
-// counted: the server is asked for the first one, and told when the last one has gone. It is asked
-// over the connection that their calls use, which stays in use meanwhile, and again whenever that
-// has connected anew.
+// This file implements subscriptions to the resources of an upstream. Subscribers are counted:
+// Junction subscribes at the server for the first subscriber and unsubscribes after the last one
+// has gone. The subscription uses the connection that the subscribers' calls use, keeps that
+// connection open, and is repeated after each reconnect.
 
-// Source identifies the connection that follows resources for its callers. The zero value is none.
+// Source identifies the connection over which resources are followed. The zero value identifies no
+// connection.
 type Source struct{ *subscriptions }
 
-// subscriptions are those over one link.
+// subscriptions holds the resource subscriptions over one link.
 type subscriptions struct {
-	p     *pool
-	key   linkKey
-	turn  chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
-	stale chan struct{} // 1-buffered: the server follows resources that no client wants
+	p    *pool
+	key  linkKey
+	turn chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
+	// 1-buffered; receives when the server follows resources without a subscriber
+	stale chan struct{}
 
-	mu       sync.Mutex
-	wanted   map[string]int  // who subscribed, by URI
-	held     *link           // in use while there are subscribers; nil otherwise
-	conn     conn            // that follows
-	followed map[string]bool // what it follows; changed by who has the turn
-	lacking  map[string]bool // what is wanted and not followed
-	idle     map[string]bool // what is followed and not wanted
-	before   []string        // what was wanted when conn came, and others followed
+	mu     sync.Mutex
+	wanted map[string]int // number of subscribers, by URI
+	// the link that is kept open while there are subscribers; otherwise nil
+	held     *link
+	conn     conn            // the conn that the state below belongs to
+	followed map[string]bool // resources that conn follows; changed only by the holder of turn
+	lacking  map[string]bool // resources that are wanted and not followed
+	idle     map[string]bool // resources that are followed and not wanted
+	before   []string        // the resources that were wanted when conn replaced another one
 }
 
 func newSubscriptions(p *pool, key linkKey) *subscriptions {
@@ -46,7 +49,7 @@ func newSubscriptions(p *pool, key linkKey) *subscriptions {
 		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
 }
 
-// subscriptions returns those over the link of that key.
+// subscriptions returns the subscriptions over the link with that key.
 func (p *pool) subscriptions(key linkKey) *subscriptions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +64,8 @@ func (p *pool) subscriptions(key linkKey) *subscriptions {
 	return s
 }
 
-// unlink notes that the link has ended, and forgets subscriptions without a subscriber; p.mu is
-// held.
+// unlink removes an ended link from its subscriptions, and deletes subscriptions without a
+// subscriber; p.mu is held.
 func (p *pool) unlink(l *link) {
 	s := p.subs[l.key]
 	if s == nil {
@@ -78,7 +81,7 @@ func (p *pool) unlink(l *link) {
 	}
 }
 
-// begin has nothing followed yet, on a new conn; mu is held.
+// begin resets the state for a new conn, which follows nothing yet; mu is held.
 func (s *subscriptions) begin(c conn) {
 	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for uri := range s.wanted {
@@ -86,12 +89,13 @@ func (s *subscriptions) begin(c conn) {
 	}
 }
 
-// errNoSubscriptions means that a server does not tell of changes to its resources.
+// errNoSubscriptions means that the server does not support resource subscriptions.
 var errNoSubscriptions = errors.New("the server takes no subscriptions to resources")
 
-// Subscribe has Hooks.ResourceUpdated called when one of the resources changes, and returns those
-// of them that the server follows; each of these needs one Unsubscribe with the same Source. The
-// error says why others are not: it is a *jsonrpc.Error if the server said so.
+// Subscribe subscribes to resources, so that Hooks.ResourceUpdated is called when one of them
+// changes. It returns the URIs that the server accepted; each of these needs one Unsubscribe with
+// the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
+// it.
 func (p *pool) Subscribe(
 	ctx context.Context, own Profile, session, principal string, uris []string,
 ) (Source, []string, error) {
@@ -117,8 +121,8 @@ func (p *pool) Subscribe(
 	return Source{s}, accepted, err
 }
 
-// claim keeps a link for a subscription, unless half of max_links are kept for subscriptions: calls
-// need links, too. If it returns true, letGo must follow.
+// claim keeps a link open for a subscription. It returns false if subscriptions already keep half
+// of max_links, because calls need links, too. After true, the caller must call letGo.
 func (p *pool) claim(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +161,7 @@ func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []s
 	return accepted, err
 }
 
-// keep has the link stay in use while there are subscribers; mu is held.
+// keep holds the link open if there are subscribers; mu is held.
 func (s *subscriptions) keep(l *link) {
 	if len(s.wanted) > 0 && s.held == nil {
 		l.keep()
@@ -165,7 +169,7 @@ func (s *subscriptions) keep(l *link) {
 	}
 }
 
-// Unsubscribe takes back what Subscribe has returned. It does not wait for the server.
+// Unsubscribe ends subscriptions that Subscribe returned. It does not wait for the server.
 func (p *pool) Unsubscribe(from Source, uris []string) {
 	if s := from.subscriptions; s != nil {
 		s.unsubscribe(uris)
@@ -193,8 +197,8 @@ func (s *subscriptions) unsubscribe(uris []string) {
 	nudge(s.stale)
 }
 
-// sync has c follow what is wanted, and more, and nothing else. The caller has the turn. It looks
-// at what has changed only.
+// sync makes c follow the wanted resources and those in more, and no others. Only the changes are
+// sent to the server. The caller holds turn.
 func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
@@ -208,7 +212,7 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 		}
 	}
 	gone = slices.DeleteFunc(gone, func(uri string) bool { return slices.Contains(more, uri) })
-	for _, uri := range gone { // also when the server is not told after all: then it is asked again
+	for _, uri := range gone { // if this request fails, the next sync repeats it
 		delete(s.followed, uri)
 		delete(s.idle, uri)
 	}
@@ -223,14 +227,14 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	defer s.mu.Unlock()
 	for _, uri := range accepted {
 		s.followed[uri] = true
-		if delete(s.lacking, uri); s.wanted[uri] == 0 { // until the caller counts it
+		if delete(s.lacking, uri); s.wanted[uri] == 0 { // until subscribe counts the subscriber
 			s.idle[uri] = true
 		}
 	}
 	return err
 }
 
-// all is what is wanted, and more.
+// all returns the sorted URIs of the wanted resources and of more.
 func (s *subscriptions) all(more []string) []string {
 	s.mu.Lock()
 	all := slices.AppendSeq(slices.Clone(more), maps.Keys(s.wanted))
@@ -239,8 +243,8 @@ func (s *subscriptions) all(more []string) []string {
 	return slices.Compact(all)
 }
 
-// resubscribe has a new conn follow what is wanted. What happened while there was none was said to
-// nobody, so that all that was wanted then may have changed.
+// resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
+// conn, so it then reports all resources wanted before as possibly changed.
 func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
@@ -264,8 +268,8 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	}
 }
 
-// withdraw tells the server of what nobody wants any more, unless somebody is talking to it just
-// now, who will see to that.
+// withdraw unsubscribes from resources without a subscriber. It does nothing while another
+// goroutine holds turn, because that goroutine's sync does the same.
 func (s *subscriptions) withdraw(ctx context.Context, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
 	defer cancel()
@@ -279,8 +283,7 @@ func (s *subscriptions) withdraw(ctx context.Context, c conn) {
 	}
 }
 
-// missed says of those of the resources that somebody wants to hear of that they may have changed;
-// nil stands for all.
+// missed reports those of the resources that have subscribers as possibly changed; nil means all.
 func (s *subscriptions) missed(uris []string) {
 	if uris == nil {
 		uris = s.all(nil)
@@ -295,14 +298,14 @@ func (s *subscriptions) missed(uris []string) {
 	}
 }
 
-// updated passes the server's word on.
+// updated relays an update of a resource to the hook.
 func (s *subscriptions) updated(uri string, of func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
 		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
 	}
 }
 
-// follow is that of conn: the server is asked about one resource after the other.
+// follow implements conn: it sends one request per resource.
 func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
 	var accepted []string
 	var refused error

@@ -23,37 +23,38 @@ import (
 	"junction/upstream/raw"
 )
 
-// HTTPOptions describe a remote server. A limit of zero is its default.
+// HTTPOptions configure a connection to a remote server. A limit of zero means its default.
 type HTTPOptions struct {
 	URL     string
 	Headers map[string]string // sent with every request to this origin, and nowhere else
-	// Token returns what each request to this origin is authorized with, as Credentials does; nil
-	// means that none is authorized so.
+	// Token returns the access token for a request to this origin; see Credentials. If it is nil,
+	// requests have no token.
 	Token        func(ctx context.Context, refused ...string) (string, error)
-	MessageLimit int // bytes of one message from the server
-	Depth        int // nesting of one message from the server
+	MessageLimit int // maximum size of one message from the server, in bytes
+	Depth        int // maximum nesting of one message from the server
 	Log          *slog.Logger
-	// shared by the transports of an upstream, and not closed by them; nil means one of the
-	// transport's own
+	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
+	// the transport has its own pool
 	Pool http.RoundTripper
 }
 
 const (
 	maxRedirects = 3
-	// refused tokens of one request, after which no other token is tried: the person has to sign in
-	// again
-	maxRefused  = 2
-	drainSize   = 64 << 10    // of what follows an answer, read so that the connection can be used again
-	drainTime   = time.Second // for the same
-	maxDraining = 256         // connections of one transport that are being drained; beyond it they are closed
-	exactSize   = 4 << 20     // up to here a body's buffer is made as large as the server says that the body is
+	// after this number of refused tokens, a request fails: the user has to sign in again
+	maxRefused = 2
+	drainSize  = 64 << 10    // bytes read after a response so that the connection can be reused
+	drainTime  = time.Second // time limit of that
+	// connections of one transport that are being drained; more are closed
+	maxDraining = 256
+	// up to this size, the buffer of a body is allocated with the size of Content-Length
+	exactSize = 4 << 20
 )
 
-// errTooLarge means that a message of the server's exceeds the limit.
+// errTooLarge means that a message from the server exceeds the limit.
 var errTooLarge = errors.New("the answer is larger than limits.message")
 
-// newHTTPPool returns the pool of connections that the transports of one upstream share. It is
-// closed with CloseIdleConnections.
+// newHTTPPool returns a connection pool for the transports of one upstream. CloseIdleConnections
+// closes it.
 func newHTTPPool() http.RoundTripper {
 	return &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
@@ -61,7 +62,7 @@ func newHTTPPool() http.RoundTripper {
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
 			ClientSessionCache: tls.NewLRUClientSessionCache(16)},
 		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true, // a TLSClientConfig or DialContext of our own would otherwise turn it off
+		ForceAttemptHTTP2:      true, // custom TLSClientConfig and DialContext would turn it off
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConnsPerHost:    1024,
 		IdleConnTimeout:        60 * time.Second,
@@ -70,7 +71,7 @@ func newHTTPPool() http.RoundTripper {
 	}
 }
 
-// NewPool returns the pool of connections to the origin of a URL.
+// NewPool returns a connection pool for the origin of a URL.
 func NewPool(rawURL string) http.RoundTripper {
 	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
 	if err == nil && r.URL.Scheme == "http" {
@@ -81,35 +82,36 @@ func NewPool(rawURL string) http.RoundTripper {
 	return newHTTPPool()
 }
 
-// origin sends HTTP requests to the origin of one URL only. It is what the two HTTP transports have
-// in common.
+// origin sends HTTP requests to the origin of one URL only. Both HTTP transports embed it.
 type origin struct {
 	url *url.URL
-	// what rt is used through if it is an http1.Client; otherwise nil
-	plain  *http1.Group
-	header http.Header                                                  // of the configuration, and ours; never modified
+	// access to rt if rt is an http1.Client; otherwise nil
+	plain *http1.Group
+	// configured headers and Junction's own; never modified
+	header http.Header
 	token  func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
-	last   atomic.Pointer[string]                                       // the token of the latest request; nil before
-	rt     http.RoundTripper
-	own    bool // rt is not shared
-	limit  int
-	depth  int
-	log    *slog.Logger
-	odd    LogLimit // of what the log is told that the server should not have sent
+	// the token of the latest request; nil before the first
+	last  atomic.Pointer[string]
+	rt    http.RoundTripper
+	own   bool // rt is not shared
+	limit int
+	depth int
+	log   *slog.Logger
+	odd   LogLimit // limits log lines about protocol violations
 
 	ctx      context.Context // ends with the transport; every request's context is derived from it
 	cancel   context.CancelCauseFunc
-	mu       sync.Mutex // guards closed, so that nothing begins while close waits for work
+	mu       sync.Mutex // guards closed, so that no work begins while close waits
 	closed   bool
 	work     sync.WaitGroup // calls, listening, draining
 	draining atomic.Int32
 
-	once   sync.Once     // the first reason is the one
+	once   sync.Once     // keeps the first reason
 	reason error         // set before gone is closed
-	gone   chan struct{} // closed when the transport cannot be used any more
+	gone   chan struct{} // closed when the transport can no longer be used
 }
 
-// init prepares the origin. A URL that is none makes an origin that is over.
+// init prepares the origin. If the URL is invalid, the origin has ended at once.
 func (o *origin) init(opts HTTPOptions) {
 	o.odd = NewLogLimit()
 	o.limit, o.depth, o.log = cmp.Or(opts.MessageLimit, 64<<20), cmp.Or(opts.Depth, raw.DefaultDepth), opts.Log
@@ -136,7 +138,8 @@ func (o *origin) init(opts HTTPOptions) {
 	}
 }
 
-// begin registers one operation, which ends with work.Done. It fails once the origin has ended.
+// begin registers one operation; the caller must call work.Done. It fails after the origin has
+// ended.
 func (o *origin) begin() error {
 	if o.Ended() {
 		return notSent(o.why())
@@ -150,7 +153,7 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over ends the transport; nil means that we closed it. Calls in flight continue.
+// over ends the transport; nil means that Junction closed it. In-flight calls continue.
 func (o *origin) over(reason error) {
 	o.once.Do(func() {
 		o.reason = reason
@@ -168,7 +171,7 @@ func (o *origin) Ended() bool {
 	}
 }
 
-// why returns the reason of a transport that has ended.
+// why returns the reason why the transport has ended.
 func (o *origin) why() error {
 	if o.reason == nil {
 		return ErrClosed
@@ -176,8 +179,7 @@ func (o *origin) why() error {
 	return o.reason
 }
 
-// Wait implements Transport. The first reason stays: after Close it still returns why a transport
-// had ended before.
+// Wait implements Transport. The first reason wins: Close does not replace an earlier one.
 func (o *origin) Wait() error {
 	<-o.gone
 	return o.reason
@@ -203,23 +205,23 @@ func (o *origin) release() {
 	}
 }
 
-// do sends a request, with the message m as its body unless that is nil, and returns when the
-// header of the response is there. It follows redirects that keep the method and the origin; every
-// other response is the caller's, whatever its status. header is not modified, and must not be
-// afterwards; more replaces fields of the same name, as in with.
+// do sends a request with the message m as its body (nil for none) and returns when the response
+// header has arrived. It follows redirects that keep the method and the origin; the caller handles
+// every other response. header is not modified, and the caller must not modify it later. more
+// replaces fields of the same name, as in with.
 //
-// Where requests are authorized by a token, it is asked for first, and once more when the server
-// says 401: then the server has looked at nothing, and the request is sent again with another one.
+// If requests need a token, do asks for one before sending. After a 401 the server has processed
+// nothing, so do sends the request again with another token.
 //
-// When ctx ends, before or after the return, the trip is broken off, until it is detached. The
-// error is context.Cause(ctx) then.
+// When ctx ends, even after do has returned, the trip is aborted unless it was detached. The error
+// is context.Cause(ctx) then.
 func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.Header, m *jsonrpc.Message,
 	more ...http1.Field) (*trip, error) {
 	t := &trip{url: u}
 	isPlain := o.plain != nil
 	if !isPlain {
-		// The trip's context is no child of ctx, because callers end theirs when they have the
-		// answer, and the connection would be lost with it.
+		// The trip's context does not derive from ctx: callers cancel ctx when they have the
+		// response, and the connection could then not be reused.
 		t.ctx, t.cancel = context.WithCancel(o.ctx)
 		if len(more) > 0 {
 			header = with(header, more...)
@@ -250,7 +252,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		if m != nil {
 			body := &t.first
 			if hops > 0 || len(refused) > 0 {
-				body = new(reader) // the transport may not be done with the first
+				body = new(reader) // the transport may still use the first reader
 			}
 			*body = t.out.reader()
 			r.Body, r.ContentLength = body, t.out.size
@@ -290,8 +292,8 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 }
 
-// authorize returns the token for a request of which these were refused; "" where there is none to
-// send.
+// authorize returns the token for a request; refused lists the tokens that the server has refused
+// for it. It returns "" if requests need no token.
 func (o *origin) authorize(ctx context.Context, refused []string) (string, error) {
 	if o.token == nil {
 		return "", nil
@@ -308,12 +310,12 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	return token, err
 }
 
-// visibleASCII reports whether s is not empty and can stand in a header.
+// visibleASCII reports whether s is a valid, non-empty header value without spaces.
 func visibleASCII(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// failed returns why there is no response, or why its body broke off.
+// failed returns the reason why there is no response, or why its body is incomplete.
 func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -338,7 +340,7 @@ type notSentError struct{ error }
 
 func (e *notSentError) Unwrap() []error { return []error{ErrNotSent, e.error} }
 
-// redirect returns where a response sends its request again with the same method, or nil.
+// redirect returns the target of a redirect that keeps the method, or nil.
 func redirect(t *trip) *url.URL {
 	if t.StatusCode != http.StatusTemporaryRedirect && t.StatusCode != http.StatusPermanentRedirect {
 		return nil
@@ -346,7 +348,7 @@ func redirect(t *trip) *url.URL {
 	return location(t)
 }
 
-// location returns where a redirect points, or nil.
+// location returns the target of a redirect, or nil.
 func location(t *trip) *url.URL {
 	text := t.get("Location")
 	if text == "" {
@@ -360,7 +362,7 @@ func location(t *trip) *url.URL {
 	return u
 }
 
-// sameURL compares what a request is made of.
+// sameURL compares origin, path and query.
 func sameURL(a, b *url.URL) bool { return sameOrigin(a, b) && a.RequestURI() == b.RequestURI() }
 
 // sameOrigin compares scheme, host and port (RFC 6454).
@@ -379,12 +381,12 @@ func port(u *url.URL) string {
 	}
 }
 
-// drain reads what follows an answer until its end, so that the connection can be used again, and
-// closes the trip. It does not wait: servers end a stream in a moment, but not in the same packet.
-// Close waits for it; the caller is a piece of work itself.
+// drain reads the rest of a response, so that the connection can be reused, and closes the trip. It
+// does not block: the end of a stream often arrives in a later packet. close waits for the
+// draining. The caller must have called begin.
 func (o *origin) drain(t *trip) {
 	if 0 < t.ContentLength && t.ContentLength <= 4<<10 {
-		// such a body came with its header; an error means that the connection is not used again
+		// this body arrived with its header; after an error the connection is not reused
 		io.CopyN(io.Discard, t, t.ContentLength)
 	}
 	t.detach()
@@ -396,7 +398,7 @@ func (o *origin) drain(t *trip) {
 	o.work.Go(func() {
 		defer o.draining.Add(-1)
 		late := time.AfterFunc(drainTime, t.breakOff)
-		io.CopyN(io.Discard, t, drainSize) // an error means that the connection is not used again
+		io.CopyN(io.Discard, t, drainSize) // after an error the connection is not reused
 		late.Stop()
 		t.close()
 	})
@@ -404,7 +406,7 @@ func (o *origin) drain(t *trip) {
 
 func (o *origin) tooLarge() error { return tooLarge(o.limit) }
 
-// tooLarge is the error for an answer of more than limit bytes, over every transport.
+// tooLarge is the error for a response of more than limit bytes, for every transport.
 func tooLarge(limit int) error {
 	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", ErrInvalid, errTooLarge,
 		FormatSize(int64(limit)))
@@ -423,8 +425,9 @@ func FormatSize(s int64) string {
 	return fmt.Sprintf("%d bytes", s)
 }
 
-// body reads the whole body of a response, into the buffer if there is one, which grows; otherwise
-// into one as large as the server said, if it did. The error may come with what was read.
+// body reads the whole body of a response into the buffer, which grows. Without a buffer, it
+// allocates one with the size of Content-Length, if known. An error may come with the text read so
+// far.
 func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 	if buffer != nil {
 		defer func() { *buffer = text }()
@@ -464,7 +467,8 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 		}
 		into := b[len(b):cap(b)]
 		if len(into) == 0 {
-			into = make([]byte, 1) // the body is as long as was said; what is missing is its end
+			// only the end of the body is missing: it has the announced length
+			into = make([]byte, 1)
 		}
 		n, err := t.Read(into)
 		if len(b)+n <= cap(b) {
@@ -479,7 +483,7 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 	}
 }
 
-// with returns the header with more fields, which replace those of the same name.
+// with returns a copy of the header with more fields, which replace fields of the same name.
 func with(header http.Header, more ...http1.Field) http.Header {
 	h := make(http.Header, len(header)+len(more))
 	maps.Copy(h, header)

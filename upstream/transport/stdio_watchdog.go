@@ -11,16 +11,17 @@ import (
 	"syscall"
 )
 
-// Watchdog ends remaining child processes if Junction dies without cleaning up: after kill -9, a
-// second signal, a crash. It is a shell, one for all processes of a Set, in a session of its own,
-// and reads which groups there are from a pipe whose other end nobody has but us. However we end,
-// the pipe ends too, and what is left then gets what finish would give it.
+// Watchdog kills remaining child processes if Junction dies without cleaning up: after kill -9, a
+// second signal or a crash. It is one shell for all processes of a Set, in a session of its own.
+// The shell reads the ids of the process groups from a pipe that only Junction writes to. The pipe
+// ends when Junction ends, and the shell then signals the remaining groups in the same order as
+// finish.
 //
-// It is there as long as a group is. Nobody waits for what it does: one that is found to have died,
-// or not to read, is killed, and the next child starts another. A child that is started in the very
-// moment in which we are killed it may not hear of. Where there is no /bin/sh it keeps nothing.
+// The shell runs while there is a group. Junction does not wait for it. A shell that has died or
+// stopped reading is killed, and the next child starts a new one. A child that is started in the
+// very moment in which Junction is killed may be missed. Without /bin/sh there is no protection.
 //
-// The zero value keeps nothing yet.
+// The zero value is ready to use and watches no group.
 type Watchdog struct {
 	mu     sync.Mutex
 	groups map[*process]bool
@@ -29,13 +30,13 @@ type Watchdog struct {
 	writer pipeWriter
 }
 
-// watchdogScript is what the shell runs, with the groups that are there already as arguments.
-// Signals that somebody sends to all that we started are not for it. At the end of its input, which
-// is that of the children's, too, it gives the groups two seconds (StopGrace), SIGTERM, two more,
-// and SIGKILL. One that it finds empty, once a second, it forgets, because the id may then become
-// somebody else's.
+// watchdogScript is the script of the shell; its arguments are the groups that exist at its start.
+// It ignores signals that are sent to all processes of Junction. When its input ends, the input of
+// the children has ended, too. The script then waits two seconds (StopGrace), sends SIGTERM, waits
+// two more and sends SIGKILL. Every second it drops groups that are empty, because their ids may be
+// reused.
 //
-// kill is called in this way because dash, bash and busybox understand no other in common.
+// kill is called in this form because dash, bash and busybox have no other form in common.
 const watchdogScript = `# junction: ends its children when it cannot do so itself
 trap '' HUP INT QUIT TERM
 PATH=$PATH:/bin:/usr/bin
@@ -55,8 +56,8 @@ for signal in 0 0 TERM 0 KILL; do
 done
 `
 
-// keep adds the group of a process that was just started. An error means that nobody ends it when
-// we are killed.
+// keep adds the group of a process that was just started. After an error, the group is not killed
+// if Junction is killed.
 func (k *Watchdog) keep(p *process) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,9 +71,9 @@ func (k *Watchdog) keep(p *process) error {
 	return k.start()
 }
 
-// forget takes the group out, if it is in. It must be called as soon as nobody is in the group,
-// whose id can be given to others from then on. When it was the last one, forget returns after the
-// end of the shell.
+// forget removes the group, if it is registered. It must be called as soon as the group is empty,
+// because its id can be reused from then on. After the last group, forget waits for the end of the
+// shell.
 func (k *Watchdog) forget(p *process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,13 +81,13 @@ func (k *Watchdog) forget(p *process) {
 		return
 	}
 	delete(k.groups, p)
-	if len(k.groups) == 0 || !k.told("forget", p) { // and the next keep starts another
+	if len(k.groups) == 0 || !k.told("forget", p) { // the next keep starts another shell
 		k.stop()
 	}
 }
 
-// told tells the shell of a group; a line is so short that it is in the pipe as a whole or not at
-// all. It reports whether that went well.
+// told writes one line to the shell and reports success. A line is so short that the pipe takes all
+// of it or nothing.
 func (k *Watchdog) told(word string, p *process) bool {
 	if k.cmd == nil {
 		return false
@@ -96,7 +97,7 @@ func (k *Watchdog) told(word string, p *process) bool {
 	return err == nil && n == len(line)
 }
 
-// start starts the shell with all groups, in place of the one that there is.
+// start replaces the shell by a new one that knows all groups.
 func (k *Watchdog) start() error {
 	k.stop()
 	theirs, ours, err := os.Pipe()
@@ -108,7 +109,8 @@ func (k *Watchdog) start() error {
 	for p := range k.groups {
 		cmd.Args = append(cmd.Args, strconv.Itoa(p.cmd.Process.Pid))
 	}
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // other processes of the user can read its environment
+	// other processes of the user can read this environment
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir, cmd.Stdin, cmd.SysProcAttr = "/", theirs, &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
@@ -119,8 +121,7 @@ func (k *Watchdog) start() error {
 	return nil
 }
 
-// stop kills the shell, before the end of its input makes it do anything, and waits for its end,
-// which is the kernel's work alone.
+// stop kills the shell before the end of its input can trigger it, and waits for its end.
 func (k *Watchdog) stop() {
 	if k.cmd == nil {
 		return
